@@ -1,0 +1,58 @@
+"""The exception tree: every error a person can meet, each a subclass of `NbdistError`.
+
+Texts say what happened with the value, what was allowed, where (process and host), and what to do.
+"""
+
+from __future__ import annotations
+
+
+class NbdistError(Exception):
+    """Base of all errors nbdist raises on purpose."""
+
+
+class OptionError(NbdistError, ValueError):
+    """An option or argument that cannot be used as given; nothing was started or changed."""
+
+
+class TargetError(NbdistError, ValueError):
+    """A target that names no process of the session."""
+
+
+class SessionError(NbdistError, RuntimeError):
+    """The session is not in a state that allows the request (none running, already running, ended)."""
+
+
+class LaunchError(NbdistError, RuntimeError):
+    """Processes could not be started or connected; whatever had been started is stopped again."""
+
+
+class VersionError(LaunchError):
+    """An engine's nbdist is not the kernel's."""
+
+
+class ProcessError(NbdistError, RuntimeError):
+    """A cell failed on at least one process.
+
+    Attributes:
+      failures: One entry per failed process, the first cause first.
+    """
+
+    def __init__(self, message: str, failures: tuple[object, ...] = ()) -> None:
+        super().__init__(message)
+        self.failures = failures
+
+
+class CellTimeout(NbdistError, TimeoutError):
+    """A cell did not finish within `--timeout`."""
+
+
+class ArrayError(NbdistError, ValueError):
+    """An expression that is no array that can be shown or moved (unknown, deleted, a tracer, too large)."""
+
+
+class SpecError(NbdistError, ValueError):
+    """A sharding that its mesh or shape does not allow."""
+
+
+class WireError(NbdistError, ValueError):
+    """Data from another process or version that cannot be read."""

@@ -1,0 +1,288 @@
+"""The one contract between engines, kernel and view: reports in, snapshots out.
+
+A *report* is what one process last said of itself; a *snapshot* is what is known of the
+whole session at one moment. Both are plain data: every value here survives
+`json.loads(json.dumps(encode(value)))` unchanged. The JSON Schema and the TypeScript types of
+the view are generated from this file (`make types`).
+
+A snapshot carries meshes (grids of device keys) and, for each array, mesh + spec + shape.
+Who holds what is computed from those (`nbdist.pieces`), so a snapshot's size is
+devices + arrays, not devices × arrays.
+
+Source: imports nothing outside the standard library, since engines import it too.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Literal
+
+VERSION = 1
+"""Rises with every change that an older reader would misread."""
+
+DeviceKey = str
+"""`"process_id:device_id"`. JAX's CPU device ids are not dense (process p starts at
+2048 × p), so a device is never named by its position alone."""
+
+Slices = tuple[tuple[int, int], ...]
+"""Half-open `(start, stop)` element indices, one pair per dimension of the array."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Axis:
+    """One named axis of a mesh."""
+
+    name: str
+    size: int
+    type: Literal["auto", "explicit", "manual"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Mesh:
+    """A named grid of devices.
+
+    `id` is a digest of axes and devices, so that equal meshes made on different processes
+    have one id. `devices` is row-major: the last axis varies fastest.
+    """
+
+    id: str
+    axes: tuple[Axis, ...]
+    devices: tuple[DeviceKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Memory:
+    """A device's own memory statistics, in bytes; a number the platform does not give is None.
+
+    Source: `jax.Device.memory_stats()`, which answers None on CPU.
+    """
+
+    bytes_in_use: int | None
+    peak_bytes_in_use: int | None
+    bytes_limit: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Device:
+    """One accelerator, reported by the process it belongs to.
+
+    `live_bytes` sums the pieces of live arrays on it, each buffer counted once; None before
+    the back end is up. `coords` is the place in the pod where the platform has one (TPU).
+    """
+
+    key: DeviceKey
+    process_id: int
+    id: int
+    platform: str
+    kind: str
+    coords: tuple[int, ...] | None
+    memory: Memory | None
+    live_bytes: int | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamedSharding:
+    """Mesh + spec: `spec[d]` names the mesh axes that split dimension d, in order.
+
+    `spec` has one entry per dimension of the array. Axes in `unreduced` hold partial sums:
+    the devices along them hold different values that are still to be added, never copies.
+    """
+
+    mesh: str
+    spec: tuple[tuple[str, ...], ...]
+    unreduced: tuple[str, ...]
+    memory_kind: str | None
+    kind: Literal["named"] = "named"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SingleDevice:
+    """The whole array on one device."""
+
+    device: DeviceKey
+    memory_kind: str | None
+    kind: Literal["single"] = "single"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PerProcess:
+    """Each process has an array of its own under this path, whole, on one of its devices.
+
+    Made by the monitor out of the processes' `SingleDevice` reports. The values may differ, so each
+    device's is a piece of its own, never a copy of another's.
+    """
+
+    devices: tuple[DeviceKey, ...]
+    memory_kind: str | None
+    kind: Literal["per_process"] = "per_process"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """One part of an array and the devices that hold a copy of it."""
+
+    slices: Slices
+    devices: tuple[DeviceKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Indexed:
+    """Any other sharding: its index map, grouped by piece.
+
+    Source: `jax.sharding.Sharding.devices_indices_map`.
+    """
+
+    pieces: tuple[Piece, ...]
+    memory_kind: str | None
+    kind: Literal["indexed"] = "indexed"
+
+
+Sharding = NamedSharding | SingleDevice | PerProcess | Indexed
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Array:
+    """One named array of the users' namespaces.
+
+    `path` is the Python expression that reaches it from the namespace, such as
+    `params['dense'].kernel`. `shape` is global, one size per dimension; `nbytes` is the
+    bytes of one whole copy. `processes` are those that have it under this path with exactly this
+    description; where processes differ, there is one `Array` for each version.
+    """
+
+    path: str
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    sharding: Sharding
+    processes: tuple[int, ...] = ()
+
+
+ProcessState = Literal[
+    "starting",  # not heard from yet
+    "idle",
+    "running",  # in a cell
+    "compiling",  # in a cell, inside XLA's or JAX's compilation
+    "failed",  # its part of the cell that runs now has raised; others are still in it
+    "stuck",  # interrupted, and not back since
+    "lost",  # the process is gone
+]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Activity:
+    """What a process is doing: the part of a report that goes out most often.
+
+    `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that line's
+    text, stripped. Seconds are durations at the time of the report. `waiting` is true when the
+    main thread stands inside the framework and neither compiles nor uses the processor.
+    """
+
+    state: Literal["idle", "running", "compiling"]
+    cell: int | None
+    line: int | None
+    source: str | None
+    cell_seconds: float | None
+    line_seconds: float | None
+    waiting: bool
+    rss_bytes: int
+    context_mesh: str | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """What one process says of itself. A section that is None has not changed.
+
+    Every section is repeated at least every two seconds, so that a kernel that attaches later knows
+    everything soon. `sequence` rises by one with each report of a process.
+    """
+
+    version: int
+    process_id: int
+    sequence: int
+    host: str
+    pid: int
+    activity: Activity | None = None
+    devices: tuple[Device, ...] | None = None
+    meshes: tuple[Mesh, ...] | None = None
+    arrays: tuple[Array, ...] | None = None
+    arrays_omitted: int | None = None
+    """Named arrays beyond the probe's bounds that are not in `arrays`; goes with `arrays`."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Process:
+    """One process as the whole session knows it.
+
+    `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `heard_seconds` is the
+    age of its newest report.
+    """
+
+    process_id: int
+    host: str
+    pid: int | None
+    role: str
+    state: ProcessState
+    cell: int | None
+    line: int | None
+    source: str | None
+    cell_seconds: float | None
+    line_seconds: float | None
+    waiting: bool
+    rss_bytes: int | None
+    context_mesh: str | None
+    error: str | None
+    heard_seconds: float | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Version:
+    """One of the values that processes hold where all should hold the same."""
+
+    processes: tuple[int, ...]
+    value: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Disagreement:
+    """Something that should be the same on all processes and is not.
+
+    `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that of the
+    most processes first.
+    """
+
+    about: str
+    versions: tuple[Version, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Notice:
+    """A sentence a person should read now. `bad` is for what stops the work."""
+
+    level: Literal["warn", "bad"]
+    title: str
+    text: str
+
+
+SessionState = Literal["starting", "idle", "running", "stuck", "out of step", "stopped"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Snapshot:
+    """What is known of the whole session at one moment.
+
+    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session.
+    """
+
+    session: str
+    sequence: int
+    time: float
+    state: SessionState
+    version: int = VERSION
+    processes: tuple[Process, ...] = ()
+    devices: tuple[Device, ...] = ()
+    meshes: tuple[Mesh, ...] = ()
+    arrays: tuple[Array, ...] = ()
+    arrays_omitted: int = 0
+    disagreements: tuple[Disagreement, ...] = ()
+    notices: tuple[Notice, ...] = field(default=())

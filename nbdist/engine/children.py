@@ -1,0 +1,154 @@
+"""The processes one host's parent has started, and what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+from typing import TextIO
+
+TERMINATE_SECONDS = 0.5
+"""What a process may take to end by itself after SIGTERM before it gets SIGKILL."""
+
+
+class Children:
+    """Starts, signals, reaps and stops processes; each is a process group of its own.
+
+    Used from one thread: the operating system ties a child's death signal to the *thread*
+    that forked it.
+    """
+
+    def __init__(self, events: TextIO) -> None:
+        self._events = events
+        self._pids: dict[int, int] = {}
+        self._oom_kills = oom_kills()
+
+    def __len__(self) -> int:
+        return len(self._pids)
+
+    def tell(self, event: str, **facts: object) -> None:
+        """Writes one event line; a kernel that no longer listens shows as end of input."""
+        with contextlib.suppress(OSError, ValueError):
+            self._events.write(json.dumps({"event": event, "time": time.time(), **facts}) + "\n")
+            self._events.flush()
+
+    def start(
+        self, process_id: int, log: Path, main: Callable[[], None], *, death_signal: int
+    ) -> None:
+        """Forks a child that runs `main`, its output appended to `log` (made with mode 0600)."""
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            become(main, log, parent, death_signal)
+        self._pids[pid] = process_id
+        self.tell("started", process_id=process_id, pid=pid)
+
+    def reap(self) -> None:
+        """Tells of every child that has ended since; does not wait."""
+        while self._pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            process_id = self._pids.pop(pid, None)
+            if process_id is None:
+                continue
+            # The group may still hold what the user started from a cell.
+            self._signal_group(pid, signal.SIGKILL)
+            code = os.waitstatus_to_exitcode(status)
+            oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
+            self.tell("exited", process_id=process_id, pid=pid, code=code, oom=oom)
+
+    def signal(self, number: int, process_ids: list[int]) -> None:
+        """Sends a signal to the children that have one of these process ids."""
+        for pid, process_id in self._pids.items():
+            if process_id in process_ids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def stop(self) -> None:
+        """Ends all children: SIGTERM, then SIGKILL to each whole group; returns when they are gone."""
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + TERMINATE_SECONDS
+        while self._pids and time.monotonic() < deadline:
+            self.reap()
+            time.sleep(0.005)
+        for pid in self._pids:
+            self._signal_group(pid, signal.SIGKILL)
+        while self._pids:
+            self.reap()
+            time.sleep(0.005)
+
+    @staticmethod
+    def _signal_group(pid: int, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+
+
+def oom_kills() -> int:
+    """How many processes the kernel's out-of-memory killer has ended since boot.
+
+    Source: `oom_kill` of /proc/vmstat; 0 where there is none.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) -> None:
+    """Turns a fresh fork into the process that `main` is; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        die_with(parent, death_signal)
+        _redirect(log)
+        main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is its log
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _redirect(log: Path) -> None:
+    """Standard input from nowhere, both outputs to `log`."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor, replaced in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(descriptor, replaced)
+    os.close(null)
+    os.close(out)
+    # These live as long as the process.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115, PTH123
+    sys.stdout = sys.__stdout__ = open(1, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115, PTH123
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115, PTH123
+
+
+def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
+    """Asks the operating system to signal this process when its parent ends (Linux only).
+
+    Source: prctl(2), PR_SET_PDEATHSIG = 1.
+    """
+    if sys.platform == "linux":
+        import ctypes
+
+        ctypes.CDLL(None, use_errno=True).prctl(1, int(death_signal))
+        if os.getppid() != parent:
+            os._exit(1)

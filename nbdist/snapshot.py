@@ -147,7 +147,8 @@ class Array:
     `path` is the Python expression that reaches it from the namespace, such as
     `params['dense'].kernel`. `shape` is global, one size per dimension; `nbytes` is the
     bytes of one whole copy. `processes` are those that have it under this path with exactly this
-    description; where processes differ, there is one `Array` for each version.
+    description, and empty when all have, which keeps a snapshot's size devices + arrays; where
+    processes differ, there is one `Array` for each version. In a report it is always empty.
     """
 
     path: str

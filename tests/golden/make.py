@@ -1,0 +1,79 @@
+"""Writes the golden snapshots: `python tests/golden/make.py [FOLDER]`.
+
+Each file is `{"snapshot": …, "expected": [...]}`. `expected` has one entry for each array of the
+snapshot, in the same order:
+
+- `slices`: what JAX says each device holds, `{device key: [[start, stop], …]}`;
+- `partial`: true where the array has unreduced axes; its slices are then those of the same spec
+  without them, since JAX refuses to give them;
+- `pieces`: the devices that hold the very same piece, `[{slices, addend, devices}]`, ordered by
+  slices, then addend. `addend` is the place along the unreduced axes, row-major, else null.
+  Arrays that each process has for itself have one piece a device.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import jax
+
+DEVICES = 256
+CASES = {
+    "layouts": (
+        "axes_1",
+        "axes_2",
+        "axes_3",
+        "axes_4",
+        "axes_5",
+        "several_meshes",
+        "part_of_devices",
+        "axes_on_one_dimension",
+        "axes_of_size_1",
+        "unreduced",
+        "memory_kinds",
+        "replicated",
+        "single_device",
+        "per_process",
+        "indexed",
+        "pieces_256",
+    ),
+    "sessions": ("empty", "tour", "failed", "out_of_step", "long_names"),
+}
+
+
+def text(value: object, depth: int = 0) -> str:
+    """JSON with a line for each process, device, mesh, array and piece."""
+    if depth == 3 or not isinstance(value, dict | list) or not value:
+        return json.dumps(value, ensure_ascii=False)
+    indent = "\n" + " " * (depth + 1)
+    if isinstance(value, dict):
+        items = [f"{json.dumps(key)}: {text(entry, depth + 1)}" for key, entry in value.items()]
+    else:
+        items = [text(entry, depth + 1) for entry in value]
+    opening, closing = "{}" if isinstance(value, dict) else "[]"
+    return opening + indent + f",{indent}".join(items) + "\n" + " " * depth + closing
+
+
+def main() -> None:
+    """Writes every case to the folder named on the command line, or to this one."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
+    jax.config.update("jax_platforms", "cpu")
+    jax.config.update("jax_num_cpu_devices", DEVICES)
+    # Both modules build meshes, so they may only be imported once the devices are there.
+    import layouts
+    import sessions
+
+    from nbdist.wire import encode
+
+    for module in (layouts, sessions):
+        for name in CASES[module.__name__]:
+            case = getattr(module, name)()
+            content = {"snapshot": encode(case["snapshot"]), "expected": case["expected"]}
+            plain = json.loads(json.dumps(content))
+            (folder / f"{name}.json").write_text(text(plain) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,125 @@
+"""The one entry point through which a kernel asks something of an engine.
+
+What travels is a name, JSON and raw buffers; what comes back is JSON and raw buffers. Never a closure:
+ipyparallel would send its byte code and run it against the engine's copy of the module.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nbdist.engine.resident import Resident
+from nbdist.errors import NbdistError
+
+PROTOCOL = 1
+"""Rises when a call changes its meaning; compared in the first message."""
+
+Buffers = Sequence[bytes | memoryview]
+Answer = tuple[dict[str, Any], list[Any]]
+
+
+class Call:
+    """A request by name; pickled as this class and two strings.
+
+    Args:
+      name: A key of `CALLS`.
+      arguments: Keyword arguments, as JSON.
+    """
+
+    def __init__(self, name: str, arguments: str) -> None:
+        self.name = name
+        self.arguments = arguments
+        self.__name__ = f"nbdist.{name}"  # ipyparallel labels a request with it
+
+    def __call__(self, *buffers: bytes) -> list[Any]:
+        """Runs on the engine.
+
+        Returns:
+          `[json, *buffers]`; the JSON is `{"ok": …}` or `{"error": {"type", "text"}}`.
+        """
+        try:
+            known = calls()
+            if self.name not in known:
+                raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
+            answer, out = known[self.name](Resident.of(), buffers, **json.loads(self.arguments))
+            return [json.dumps({"ok": answer}), *out]
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
+            return [json.dumps({"error": {"type": type(error).__name__, "text": str(error)}})]
+
+
+def calls() -> dict[str, Callable[..., Answer]]:
+    """All that can be asked of an engine, by name."""
+    return {
+        "hello": hello,
+        "initialize": initialize,
+        "complete": complete,
+        "inspect": inspect,
+        "set_names": set_names,
+        "get_value": get_value,
+        "shards": shards,
+    }
+
+
+def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> Answer:
+    """The first message: makes the engine ready and says who it is."""
+    import nbdist
+
+    resident.settle(process_id=process_id)
+    return (
+        {
+            "protocol": PROTOCOL,
+            "nbdist": nbdist.__version__,
+            "python": ".".join(map(str, sys.version_info[:3])),
+            "process_id": resident.process_id,
+            "host": resident.host,
+            "pid": resident.pid,
+        },
+        [],
+    )
+
+
+def initialize(resident: Resident, buffers: Buffers, *, framework: str, **options: Any) -> Answer:
+    """Joins the framework's cluster; blocks until all processes have."""
+    return resident.framework(framework).initialize(**options), []
+
+
+def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:
+    """Completions of `code` at `cursor` (a position in characters)."""
+    text, matches = resident.shell.complete("", code, cursor)
+    return {"text": text, "matches": list(matches)}, []
+
+
+def inspect(resident: Resident, buffers: Buffers, *, name: str, detail: int) -> Answer:
+    """What IPython shows for `name?` (detail 0) or `name??` (detail 1), as a mime bundle."""
+    data = resident.shell.object_inspect_mime(name, detail_level=detail)
+    return {"data": {mime: value for mime, value in data.items() if isinstance(value, str)}}, []
+
+
+def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any]]) -> Answer:
+    """Puts values into the user's namespace."""
+    from nbdist.engine.transfer import restore
+
+    values = {entry["name"]: restore(entry, buffers) for entry in names}
+    resident.shell.user_ns.update(values)
+    return {"names": list(values)}, []
+
+
+def get_value(
+    resident: Resident, buffers: Buffers, *, expression: str, framework: str, limit_bytes: int
+) -> Answer:
+    """The value of an expression, or this process's part of it."""
+    from nbdist.engine.transfer import offer
+
+    value = resident.evaluate(expression)
+    return offer(value, expression, resident.framework(framework), limit_bytes)
+
+
+def shards(resident: Resident, buffers: Buffers, *, expression: str, framework: str) -> Answer:
+    """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
+    value = resident.evaluate(expression)
+    return resident.framework(framework).explain(value, expression), []

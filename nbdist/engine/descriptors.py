@@ -1,0 +1,65 @@
+"""What libraries write to the file descriptors themselves, passed on as output of the cell.
+
+XLA and TensorFlow write warnings and last words from C++, past `sys.stderr`. The engine's descriptors 1
+and 2 lead to a private file, so that the words outlive the process; this reads along.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+PERIOD_SECONDS = 0.2
+
+CHATTER = re.compile(rb"^\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*$\n?", re.M)
+"""ipyparallel's own log, which is not the user's output."""
+
+LARGEST_READ = 1 << 18
+
+
+class Descriptors:
+    """Follows the file named in `NBDIST_LOG`; does nothing where it is not set.
+
+    Args:
+      publish: Called with new text; from a thread of this object, or from `flush`'s caller.
+    """
+
+    def __init__(self, publish: Callable[[str], None]) -> None:
+        self._publish = publish
+        self._lock = threading.Lock()
+        self._offset = 0
+        self._file: int | None = None
+
+    def start(self) -> None:
+        """Begins at the present end of the file."""
+        path = os.environ.get("NBDIST_LOG")
+        if not path or not Path(path).exists():
+            return
+        self._file = os.open(path, os.O_RDONLY)
+        self._offset = os.fstat(self._file).st_size
+        threading.Thread(target=self._follow, name="nbdist-descriptors", daemon=True).start()
+
+    def flush(self) -> None:
+        """Publishes what has been written since; costs one `fstat` when that is nothing."""
+        if self._file is None:
+            return
+        with self._lock:
+            size = os.fstat(self._file).st_size
+            if size <= self._offset:
+                return
+            data = os.pread(self._file, min(size - self._offset, LARGEST_READ), self._offset)
+            self._offset += len(data)
+        text = CHATTER.sub(b"", data).decode(errors="replace")
+        if text.strip():
+            self._publish(text)
+
+    def _follow(self) -> None:
+        while True:
+            time.sleep(PERIOD_SECONDS)
+            with contextlib.suppress(OSError):
+                self.flush()

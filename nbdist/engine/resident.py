@@ -1,0 +1,135 @@
+"""What nbdist keeps on an engine: the cell that runs, the probe, the way to the framework."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import socket
+import sys
+import threading
+from types import ModuleType
+from typing import Any
+
+from nbdist.engine.cell import CurrentCell
+from nbdist.engine.descriptors import Descriptors
+from nbdist.engine.notebook_cell import NotebookCells
+from nbdist.engine.probe import Probe
+from nbdist.errors import ArrayError, SessionError
+
+FRAMEWORKS = {"jax": "nbdist.engine.jax.start"}
+"""One module a framework; each answers `initialize` and `explain`, and says how to interrupt."""
+
+
+class Resident:
+    """One for each engine; it lives as an attribute of the engine's kernel.
+
+    Args:
+      shell: The engine's IPython shell.
+    """
+
+    ATTRIBUTE = "nbdist_resident"
+
+    def __init__(self, shell: Any) -> None:
+        self.shell = shell
+        self.kernel = shell.kernel
+        self.pid = os.getpid()
+        self.host = socket.gethostname()
+        self.process_id = -1
+        self.cell = CurrentCell()
+        self.probe: Probe | None = None
+        self._descriptors = Descriptors(self._publish_text)
+
+    @classmethod
+    def of(cls) -> Resident:
+        """This engine's, made on first use.
+
+        Raises:
+          SessionError: This process is not an IPython engine.
+        """
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython else None
+        if shell is None or not hasattr(shell, "kernel"):
+            raise SessionError("nbdist's calls run on an ipyparallel engine; this is none.")
+        found = getattr(shell.kernel, cls.ATTRIBUTE, None)
+        if found is None:
+            found = cls(shell)
+            setattr(shell.kernel, cls.ATTRIBUTE, found)
+        return found  # type: ignore[no-any-return]
+
+    def settle(self, *, process_id: int | None) -> None:
+        """Makes the engine ready for cells; a second call changes nothing.
+
+        Args:
+          process_id: The number in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
+        """
+        if self.probe is not None:
+            return
+        if process_id is None:
+            process_id = int(os.environ["NBDIST_PROCESS_ID"])
+        self.process_id = process_id
+        NotebookCells(self.shell, self.cell, before_end=self._descriptors.flush).install()
+        _refuse_input(self.kernel, process_id)
+        self._descriptors.start()
+        self.probe = Probe(
+            publish=self._publish_report,
+            namespace=lambda: self.shell.user_ns,
+            process_id=process_id,
+            host=self.host,
+            main_thread=threading.main_thread().ident or 0,
+            cell=self.cell,
+        )
+        self.probe.start()
+
+    def framework(self, name: str) -> ModuleType:
+        """The module that answers for a framework."""
+        return importlib.import_module(FRAMEWORKS[name])
+
+    def evaluate(self, expression: str) -> Any:
+        """The value of a user's expression.
+
+        Raises:
+          ArrayError: It raised, or names nothing; the text says which.
+        """
+        try:
+            code = compile(expression, "<expression>", "eval")
+        except SyntaxError as error:
+            raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
+        try:
+            return eval(code, self.shell.user_global_ns, self.shell.user_ns)
+        except Exception as error:  # noqa: BLE001 - the user's own code; it becomes a typed reply
+            raise ArrayError(
+                f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
+                f"(host {self.host}): {error}"
+            ) from error
+
+    def _publish_report(self, report: dict[str, Any]) -> None:
+        self.kernel.session.send(
+            self.kernel.iopub_socket,
+            "nbdist_report",
+            content=report,
+            parent=None,
+            ident=f"nbdist.{self.process_id}".encode(),
+        )
+
+    def _publish_text(self, text: str) -> None:
+        self.kernel.session.send(
+            self.kernel.iopub_socket,
+            "stream",
+            content={"name": "stderr", "text": text},
+            parent=self.kernel.get_parent("shell"),
+            ident=f"engine.{self.kernel.engine_id}.stderr".encode(),
+        )
+
+
+def _refuse_input(kernel: Any, process_id: int) -> None:
+    """Makes `input()` and `getpass()` fail with a text that helps."""
+
+    def refuse(prompt: object = "", *_: object, **__: object) -> str:
+        raise SessionError(
+            f"input({str(prompt)!r}) was called on process {process_id}, where nobody can answer. "
+            "Ask in a %%local cell and send the answer with %dist_push."
+        )
+
+    # Public methods of ipykernel's kernel, which binds input() and getpass() to them for each cell.
+    kernel.raw_input = refuse
+    kernel.getpass = refuse

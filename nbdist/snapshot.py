@@ -174,9 +174,9 @@ ProcessState = Literal[
 class Activity:
     """What a process is doing: the part of a report that goes out most often.
 
-    `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that line's
-    text, stripped. Seconds are durations at the time of the report. `waiting` is true when the
-    main thread stands inside the framework and neither compiles nor uses the processor.
+    `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that
+    line's text, stripped. Seconds are durations at the time of the report. `waiting` is true when
+    the main thread stands inside the framework and neither compiles nor uses the processor.
     """
 
     state: Literal["idle", "running", "compiling"]
@@ -248,8 +248,8 @@ class Version:
 class Disagreement:
     """Something that should be the same on all processes and is not.
 
-    `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that of the
-    most processes first.
+    `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that
+    of the most processes first.
     """
 
     about: str

@@ -39,7 +39,7 @@ CASES = {
         "indexed",
         "pieces_256",
     ),
-    "sessions": ("empty", "tour", "failed", "out_of_step", "long_names"),
+    "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
 }
 
 

@@ -99,13 +99,11 @@ def failed() -> dict:
 
 
 def out_of_step() -> dict:
-    """After an interrupt: a process that did not come back, and namespaces that differ."""
+    """After an interrupt: all are back, and their namespaces differ."""
     world = World(processes=4, devices_per_process=2)
     grid = world.grid([4, 2], ["data", "model"])
     other = world.grid([8], ["data"])
     mesh, flat = world.mesh(grid).id, world.mesh(other).id
-    stuck = {**RUNNING, "state": "stuck", "cell_seconds": 24.5, "line_seconds": 21.0}
-    compiling = {**RUNNING, "state": "compiling", "line": 2, "source": "y = jax.jit(f)(x)"}
     return world.case(
         [grid, other],
         [
@@ -117,8 +115,8 @@ def out_of_step() -> dict:
         processes=(
             world.process(0, context_mesh=mesh),
             world.process(1, context_mesh=mesh),
-            world.process(2, **compiling, context_mesh=flat),
-            world.process(3, **stuck, rss_bytes=2300 * MB),
+            world.process(2, context_mesh=flat),
+            world.process(3),
         ),
         disagreements=(
             Disagreement(
@@ -140,6 +138,7 @@ def out_of_step() -> dict:
                 versions=(
                     Version(processes=(0, 1), value="data=4 × model=2"),
                     Version(processes=(2,), value="data=8"),
+                    Version(processes=(3,), value="none"),
                 ),
             ),
         ),
@@ -147,7 +146,33 @@ def out_of_step() -> dict:
             Notice(
                 level="bad",
                 title="The collectives are out of step.",
-                text="Process 3 (h2) was interrupted and is not back. Run %dist_init --restart.",
+                text="Collectives may hang or mix up values. Run %dist_init --restart.",
+            ),
+        ),
+    )
+
+
+def stuck() -> dict:
+    """One process was interrupted and is not back; one is still compiling."""
+    world = World(processes=4, devices_per_process=2)
+    grid = world.grid([4, 2], ["data", "model"])
+    compiling = {**RUNNING, "state": "compiling", "line": 2, "source": "y = jax.jit(f)(x)"}
+    away = {**RUNNING, "state": "stuck", "cell_seconds": 24.5, "line_seconds": 21.0}
+    return world.case(
+        [grid],
+        _model(world, grid),
+        state="stuck",
+        processes=(
+            world.process(0),
+            world.process(1, **compiling),
+            world.process(2),
+            world.process(3, **away, rss_bytes=2300 * MB),
+        ),
+        notices=(
+            Notice(
+                level="bad",
+                title="Process 3 is stuck.",
+                text="On h2: interrupted, not back since; in line 4, loss = step(params, x).",
             ),
         ),
     )

@@ -1,0 +1,92 @@
+from __future__ import annotations
+
+import pytest
+
+from nbdist.quantities import (
+    array_type_text,
+    bytes_text,
+    count_text,
+    dtype_text,
+    processes_text,
+    seconds_text,
+)
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [
+        (0, "0 B"),
+        (512, "512 B"),
+        (1023, "1023 B"),
+        (1024, "1 KB"),
+        (65536, "64 KB"),
+        (1572864, "1.5 MB"),
+        (19293798, "18.4 MB"),
+        (150 << 20, "150 MB"),
+        ((1 << 20) - 1, "1 MB"),
+        (95 << 30, "95 GB"),
+        (3 << 50, "3072 TB"),
+    ],
+)
+def test_bytes_are_powers_of_1024_with_at_most_one_decimal(count, text):
+    assert bytes_text(count) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "text"),
+    [
+        (0.04, "0.0 s"),
+        (3.21, "3.2 s"),
+        (59.99, "1 min"),
+        (125, "2 min 5 s"),
+        (3600, "1 h"),
+        (3725, "1 h 2 min"),
+    ],
+)
+def test_seconds_turn_to_minutes_and_hours(seconds, text):
+    assert seconds_text(seconds) == text
+
+
+@pytest.mark.parametrize(
+    ("ids", "text"),
+    [
+        ([], "no process"),
+        ([2], "process 2"),
+        ([0, 1], "processes 0, 1"),
+        ([0, 1, 2, 3, 5], "processes 0–3, 5"),
+        ([3, 0, 2], "processes 0, 2, 3"),
+        ([7, 5, 6, 1, 2, 3, 3], "processes 1–3, 5–7"),
+    ],
+)
+def test_processes_are_written_as_ranges_from_three_on(ids, text):
+    assert processes_text(ids) == text
+
+
+@pytest.mark.parametrize(
+    ("dtype", "text"),
+    [
+        ("float32", "f32"),
+        ("bfloat16", "bf16"),
+        ("uint8", "u8"),
+        ("int4", "i4"),
+        ("complex64", "c64"),
+        ("float8_e4m3fn", "f8_e4m3fn"),
+        ("bool", "bool"),
+        ("key<fry>", "key<fry>"),
+    ],
+)
+def test_dtypes_have_their_short_names(dtype, text):
+    assert dtype_text(dtype) == text
+
+
+def test_array_types_read_as_in_jax():
+    assert array_type_text("float32", (512, 256)) == "f32[512, 256]"
+    assert array_type_text("key<fry>", ()) == "key<fry>[]"
+
+
+@pytest.mark.parametrize(
+    ("count", "noun", "text"),
+    [(1, "copy", "1 copy"), (4, "copy", "4 copies"), (2, "process", "2 processes")],
+)
+def test_counts_have_their_plural(count, noun, text):
+    assert count_text(count, noun) == text

@@ -1,0 +1,290 @@
+"""Who holds what: the pieces of an array, computed from its mesh, spec and shape.
+
+A snapshot names no array's pieces; the view and the text compute them here for the one array
+that is looked at, and `Split` counts them without listing a single device.
+
+Source: imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from difflib import get_close_matches
+from itertools import product
+
+from nbdist.errors import SpecError
+from nbdist.notation import mesh_axes_text, shape_text, spec_text
+from nbdist.quantities import bytes_text, count_text, processes_text
+from nbdist.snapshot import Array, DeviceKey, Indexed, Mesh, NamedSharding, Slices
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One distinct part of an array and the devices that hold a copy of it.
+
+    `addend` tells partial sums apart: the place along the unreduced axes, row-major, from 0; None
+    where nothing is left to be added. Parts with equal slices and addend are the same part, except
+    those of a `PerProcess` array, which are each process's own.
+    """
+
+    slices: Slices
+    addend: int | None
+    devices: tuple[DeviceKey, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Split:
+    """How an array is cut, in numbers.
+
+    `pieces` counts distinct slices, `addends` the partial sums of each (1 where none), `copies` the
+    devices that hold the very same part (None where that differs), `devices` all of them.
+    `piece_shape` is the shape of the largest piece and `piece_bytes` its bytes; `even` is false
+    where pieces differ in shape. `own` is true where each device's is its process's own array.
+    """
+
+    pieces: int
+    addends: int
+    copies: int | None
+    devices: int
+    piece_shape: tuple[int, ...]
+    piece_bytes: int
+    even: bool
+    own: bool
+
+
+def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
+    """The array's distinct parts, ordered by slices, then addend.
+
+    Args:
+      array: An array of a snapshot or report.
+      meshes: The meshes of the same snapshot or report, by id.
+
+    Returns:
+      Every device that holds some of the array in exactly one part; within a part in the order of
+      the mesh. The parts of a `PerProcess` array follow the order of its devices.
+
+    Raises:
+      SpecError: The mesh is unknown, the spec names an axis it has not, or an axis does not divide
+        its dimension.
+    """
+    sharding = array.sharding
+    whole = tuple((0, size) for size in array.shape)
+    if sharding.kind == "single":
+        return (Part(slices=whole, addend=None, devices=(sharding.device,)),)
+    if sharding.kind == "per_process":
+        return tuple(Part(slices=whole, addend=None, devices=(key,)) for key in sharding.devices)
+    if sharding.kind == "indexed":
+        parts = (
+            Part(slices=piece.slices, addend=None, devices=piece.devices)
+            for piece in sharding.pieces
+        )
+        return tuple(sorted(parts, key=lambda part: part.slices))
+    held: dict[tuple[Slices, int | None], list[DeviceKey]] = {}
+    for key, slices, addend in _named(array, sharding, meshes):
+        held.setdefault((slices, addend), []).append(key)
+    ordered = sorted(held.items(), key=lambda item: (item[0][0], item[0][1] or 0))
+    return tuple(
+        Part(slices=slices, addend=addend, devices=tuple(devices))
+        for (slices, addend), devices in ordered
+    )
+
+
+def slices_by_device(array: Array, meshes: Mapping[str, Mesh]) -> dict[DeviceKey, Slices]:
+    """Maps each device that holds some of the array to its half-open element indices.
+
+    Raises:
+      SpecError: As `pieces`.
+    """
+    return {key: part.slices for part in pieces(array, meshes) for key in part.devices}
+
+
+def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:
+    """Counts the pieces; for mesh + spec in time of the axes, not of the devices.
+
+    Raises:
+      SpecError: As `pieces`.
+    """
+    sharding = array.sharding
+    if sharding.kind == "named":
+        mesh = _mesh(array, sharding, meshes)
+        factors = _factors(array, sharding, mesh)
+        addends = math.prod(_sizes(mesh)[name] for name in sharding.unreduced)
+        count = math.prod(factors)
+        shape = tuple(size // factor for size, factor in zip(array.shape, factors, strict=True))
+        return Split(
+            pieces=count,
+            addends=addends,
+            copies=len(mesh.devices) // (count * addends),
+            devices=len(mesh.devices),
+            piece_shape=shape,
+            piece_bytes=piece_bytes(array, tuple((0, size) for size in shape)),
+            even=True,
+            own=False,
+        )
+    if sharding.kind == "indexed":
+        return _split_indexed(array, sharding)
+    return Split(
+        pieces=1,
+        addends=1,
+        copies=1,
+        devices=len(sharding.devices) if sharding.kind == "per_process" else 1,
+        piece_shape=array.shape,
+        piece_bytes=array.nbytes,
+        even=True,
+        own=sharding.kind == "per_process",
+    )
+
+
+def piece_bytes(array: Array, slices: Slices) -> int:
+    """Bytes a device needs for this part of the array."""
+    elements = math.prod(array.shape)
+    if not elements:
+        return 0
+    return array.nbytes * math.prod(stop - start for start, stop in slices) // elements
+
+
+def sentence(array: Array, meshes: Mapping[str, Mesh]) -> str:
+    """How the array lies, such as `8 pieces of 128 × 128, 64 KB each, one copy`.
+
+    Raises:
+      SpecError: As `pieces`.
+    """
+    text = _sentence(array, split(array, meshes))
+    kind = array.sharding.memory_kind
+    # "device" is where arrays lie unless somebody asked for another memory.
+    return text if kind in (None, "device") else f"{text}, in {kind} memory"
+
+
+def _sentence(array: Array, cut: Split) -> str:
+    size = bytes_text(cut.piece_bytes)
+    if cut.own:
+        return f"{count_text(cut.devices, 'process')}, each with its own, whole, {size} each"
+    if cut.addends > 1:
+        return _partial_sentence(array, cut, size)
+    if cut.pieces == 1:
+        if cut.devices == 1:
+            return f"whole on one device, {size}"
+        return f"whole on each of {cut.devices} devices, {size} each"
+    if not cut.even:
+        return f"{cut.pieces} pieces of different shapes, up to {size} each, {_copies_text(cut)}"
+    return f"{_pieces_text(cut)}, {size} each, {_copies_text(cut)}"
+
+
+def _partial_sentence(array: Array, cut: Split, size: str) -> str:
+    assert isinstance(array.sharding, NamedSharding)
+    axes = ", ".join(map(repr, array.sharding.unreduced))
+    whole = "whole" if cut.pieces == 1 else f"in {_pieces_text(cut)}"
+    return (
+        f"partial sums over {axes}: {cut.addends} addends, each {whole}, {size} each, "
+        f"{_copies_text(cut)}"
+    )
+
+
+def _pieces_text(cut: Split) -> str:
+    return f"{count_text(cut.pieces, 'piece')} of {shape_text(cut.piece_shape)}"
+
+
+def _copies_text(cut: Split) -> str:
+    if cut.copies is None:
+        return "some with more copies than others"
+    return "one copy" if cut.copies == 1 else f"{cut.copies} copies"
+
+
+def _split_indexed(array: Array, sharding: Indexed) -> Split:
+    shapes = {
+        tuple(stop - start for start, stop in piece.slices): None for piece in sharding.pieces
+    }
+    largest = max(shapes, key=math.prod, default=array.shape)
+    copies = {len(piece.devices) for piece in sharding.pieces}
+    return Split(
+        pieces=len(sharding.pieces),
+        addends=1,
+        copies=copies.pop() if len(copies) == 1 else None,
+        devices=sum(len(piece.devices) for piece in sharding.pieces),
+        piece_shape=largest,
+        piece_bytes=piece_bytes(array, tuple((0, size) for size in largest)),
+        even=len(shapes) == 1,
+        own=False,
+    )
+
+
+def _named(
+    array: Array, sharding: NamedSharding, meshes: Mapping[str, Mesh]
+) -> Iterator[tuple[DeviceKey, Slices, int | None]]:
+    """Each device of the mesh, row-major, with what it holds."""
+    mesh = _mesh(array, sharding, meshes)
+    sizes = _sizes(mesh)
+    lengths = [
+        size // factor
+        for size, factor in zip(array.shape, _factors(array, sharding, mesh), strict=True)
+    ]
+    for key, place in zip(mesh.devices, product(*map(range, sizes.values())), strict=True):
+        at = dict(zip(sizes, place, strict=True))
+        slices = []
+        for axes, length in zip(sharding.spec, lengths, strict=True):
+            number = _row_major(axes, at, sizes)
+            slices.append((number * length, (number + 1) * length))
+        addend = _row_major(sharding.unreduced, at, sizes) if sharding.unreduced else None
+        yield key, tuple(slices), addend
+
+
+def _row_major(axes: tuple[str, ...], at: Mapping[str, int], sizes: Mapping[str, int]) -> int:
+    """The place along several axes as one number; the first axis is the major one, as in JAX."""
+    number = 0
+    for axis in axes:
+        number = number * sizes[axis] + at[axis]
+    return number
+
+
+def _sizes(mesh: Mesh) -> dict[str, int]:
+    return {axis.name: axis.size for axis in mesh.axes}
+
+
+def _mesh(array: Array, sharding: NamedSharding, meshes: Mapping[str, Mesh]) -> Mesh:
+    mesh = meshes.get(sharding.mesh)
+    if mesh is None:
+        known = "; ".join(mesh_axes_text(other) for other in meshes.values()) or "none"
+        raise SpecError(
+            f"mesh {sharding.mesh!r} of {_named_array(array)} has not been reported. "
+            f"Known meshes: {known}."
+        )
+    sizes = _sizes(mesh)
+    for axis in (*(name for axes in sharding.spec for name in axes), *sharding.unreduced):
+        if axis not in sizes:
+            close = get_close_matches(axis, sizes, n=1)
+            raise SpecError(
+                f"axis {axis!r} is not in mesh {mesh_axes_text(mesh)}."
+                + (f" Did you mean {close[0]!r}?" if close else "")
+                + f" Used by {spec_text(array)} of {_named_array(array)}."
+            )
+    return mesh
+
+
+def _factors(array: Array, sharding: NamedSharding, mesh: Mesh) -> list[int]:
+    """Into how many parts each dimension is cut."""
+    sizes = _sizes(mesh)
+    if len(sharding.spec) != len(array.shape):
+        raise SpecError(
+            f"{spec_text(array)} has {count_text(len(sharding.spec), 'entry')}, but "
+            f"{_named_array(array)} has {count_text(len(array.shape), 'dimension')}; "
+            "allowed: one entry for each dimension."
+        )
+    factors = []
+    for dimension, axes in enumerate(sharding.spec):
+        factor = math.prod(sizes[axis] for axis in axes)
+        if array.shape[dimension] % factor:
+            over = " × ".join(f"{axis}={sizes[axis]}" for axis in axes)
+            raise SpecError(
+                f"dimension {dimension} of {_named_array(array)} has size "
+                f"{array.shape[dimension]}, which {over} does not divide; allowed: a multiple of "
+                f"{factor}. Used by {spec_text(array)}."
+            )
+        factors.append(factor)
+    return factors
+
+
+def _named_array(array: Array) -> str:
+    where = f" on {processes_text(array.processes)}" if array.processes else ""
+    return f"array {array.path!r}{where}"

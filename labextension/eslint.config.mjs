@@ -1,0 +1,31 @@
+import js from '@eslint/js';
+import tseslint from 'typescript-eslint';
+
+export default tseslint.config(
+  { ignores: ['lib/**', 'node_modules/**', '.yarn/**', 'eslint.config.mjs', 'vitest.config.ts'] },
+  js.configs.recommended,
+  ...tseslint.configs.strictTypeChecked,
+  ...tseslint.configs.stylisticTypeChecked,
+  {
+    languageOptions: { parserOptions: { projectService: true } },
+    rules: {
+      'no-console': 'error',
+      eqeqeq: 'error',
+      'max-lines': ['error', { max: 300, skipBlankLines: true, skipComments: true }],
+      'max-lines-per-function': ['error', { max: 60, skipBlankLines: true, skipComments: true }],
+      // Numbers are what this view mostly writes into texts.
+      '@typescript-eslint/restrict-template-expressions': ['error', { allowNumber: true }],
+    },
+  },
+  {
+    // The style sheet is plain JavaScript that no tsconfig covers.
+    files: ['style/*.js'],
+    ...tseslint.configs.disableTypeChecked,
+  },
+  {
+    // Made by `jlpm types`.
+    files: ['src/view/snapshot.ts'],
+    rules: { 'max-lines': 'off' },
+  },
+  { files: ['tests/**'], rules: { 'max-lines-per-function': 'off' } },
+);

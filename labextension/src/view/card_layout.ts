@@ -1,0 +1,72 @@
+/** Whether a mesh is small enough for one card a device, and how the cards are laid out. */
+
+import { blocksOf, planeSize, type Block, type Fold } from './blocks';
+import type { Grid } from './grid';
+
+/** More devices than this are always drawn as tiles. */
+const MOST_CARDS = 64;
+/** Sizes in CSS pixels; the style sheet has the same ones. */
+export const GAP = 5;
+export const BLOCK_GAP = 14;
+const LINE = 19;
+
+export interface CardSize {
+  readonly width: number;
+  readonly height: number;
+}
+
+export interface CardRoom {
+  readonly width: number;
+  readonly height: number;
+  readonly character: number;
+}
+
+export interface CardLayout {
+  readonly blocks: readonly Block[];
+  /** How many blocks stand side by side. */
+  readonly blocksPerLine: number;
+  /** Width of the column of row labels; 0 where there are none. */
+  readonly labelWidth: number;
+}
+
+function labelWidthOf(block: Block, character: number): number {
+  const longest = Math.max(0, ...block.rowLabels.map(text => text.length));
+  return longest ? Math.ceil(longest * character) + 8 : 0;
+}
+
+/** The ways to lay out a grid, the most natural first. */
+function folds(grid: Grid, room: CardRoom, card: CardSize): Fold[] {
+  const { rows, columns } = planeSize(grid);
+  if (rows > 1) return [{ kind: 'plain' }, { kind: 'turned' }];
+  const axis = grid.axes[grid.axes.length - 1];
+  const label = ((axis?.name.length ?? 0) + 6) * room.character;
+  const most = Math.max(1, Math.floor((room.width - label + GAP) / (card.width + GAP)));
+  return [{ kind: 'folded', perLine: evenly(columns, most) }];
+}
+
+/** Lays out one card of at least `card` a device, or answers null where they do not fit. */
+export function layCards(grid: Grid, room: CardRoom, card: CardSize): CardLayout | null {
+  if (grid.devices.length > MOST_CARDS) return null;
+  for (const fold of folds(grid, room, card)) {
+    const blocks = blocksOf(grid, fold);
+    const first = blocks[0];
+    if (!first) continue;
+    const labelWidth = labelWidthOf(first, room.character);
+    const width = labelWidth + first.columns * (card.width + GAP);
+    if (width - GAP > room.width) continue;
+    const most = Math.floor((room.width + BLOCK_GAP) / (width + BLOCK_GAP));
+    const blocksPerLine = evenly(blocks.length, Math.max(1, most));
+    const heading = (first.label ? LINE : 0) + (first.columnLabels.length ? LINE : 0);
+    const blockHeight = heading + first.rows * (card.height + GAP) + BLOCK_GAP;
+    if (Math.ceil(blocks.length / blocksPerLine) * blockHeight > room.height) continue;
+    return { blocks, blocksPerLine, labelWidth };
+  }
+  return null;
+}
+
+/** The most columns up to `most` that leave no line half empty. */
+function evenly(count: number, most: number): number {
+  const columns = Math.min(count, most);
+  for (let tried = columns; tried > columns / 2; tried--) if (count % tried === 0) return tried;
+  return columns;
+}

@@ -1,0 +1,118 @@
+/** Numbers and the field's notations as text. */
+
+import type { Slices } from './pieces';
+import type { Array as NamedArray, Device, Mesh, NamedSharding } from './snapshot';
+
+const SHORT_DTYPES: Readonly<Record<string, string>> = {
+  float64: 'f64',
+  float32: 'f32',
+  float16: 'f16',
+  bfloat16: 'bf16',
+  int64: 'i64',
+  int32: 'i32',
+  int16: 'i16',
+  int8: 'i8',
+  int4: 'i4',
+  uint64: 'u64',
+  uint32: 'u32',
+  uint16: 'u16',
+  uint8: 'u8',
+  uint4: 'u4',
+  complex64: 'c64',
+  complex128: 'c128',
+};
+
+/** JAX's own short name of a dtype (`float32` → `f32`); others as they are. */
+export const dtypeText = (dtype: string): string => SHORT_DTYPES[dtype] ?? dtype;
+
+/** `f32[512, 256]`. */
+export const typeText = (array: NamedArray): string =>
+  `${dtypeText(array.dtype)}[${array.shape.join(', ')}]`;
+
+/** `[0:128, 128:256]`; `[]` for a scalar. */
+export const slicesText = (slices: Slices): string => `[${dimensionTexts(slices).join(', ')}]`;
+
+/** `0:128` for each dimension. */
+export const dimensionTexts = (slices: Slices): string[] =>
+  slices.map(([start, stop]) => `${start}:${stop}`);
+
+const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
+
+/** Bytes with three significant digits at most, in units of 1,024: `18.4 MB`. */
+export function bytesText(bytes: number): string {
+  let unit = 0;
+  let value = bytes;
+  while (value >= 1000 && unit < UNITS.length - 1) {
+    value /= 1024;
+    unit += 1;
+  }
+  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
+  return `${Number(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
+}
+
+/** `0.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`. */
+export function secondsText(seconds: number): string {
+  if (seconds < 10) return `${seconds.toFixed(1)} s`;
+  if (seconds < 60) return `${Math.round(seconds)} s`;
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} min ${Math.round(seconds - minutes * 60)} s`;
+  return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
+}
+
+/** Sorted numbers as ranges: `0–3, 6`. */
+export function rangesText(numbers: readonly number[]): string {
+  const sorted = [...numbers].sort((a, b) => a - b);
+  const parts: string[] = [];
+  for (let i = 0; i < sorted.length; i++) {
+    const first = sorted[i] ?? 0;
+    while ((sorted[i + 1] ?? NaN) === (sorted[i] ?? NaN) + 1) i++;
+    const last = sorted[i] ?? 0;
+    parts.push(first === last ? `${first}` : last === first + 1 ? `${first}, ${last}` : `${first}–${last}`);
+  }
+  return parts.join(', ');
+}
+
+/** `1 process`, `4 processes`. */
+export const countText = (count: number, one: string, many = `${one}s`): string =>
+  `${count.toLocaleString('en-US')} ${count === 1 ? one : many}`;
+
+/** `process 3`, `processes 0–3`. */
+export const processesText = (ids: readonly number[]): string =>
+  `${ids.length === 1 ? 'process' : 'processes'} ${rangesText(ids)}`;
+
+/** `cpu 2048`. */
+export const deviceText = (device: Device): string => `${device.platform} ${device.id}`;
+
+/** `data=4 × model=2`. */
+export const meshText = (mesh: Mesh): string =>
+  mesh.axes.map(axis => `${axis.name}=${axis.size}`).join(' × ') || 'no axes';
+
+/** One dimension of a spec as JAX prints it: `None`, `'data'`, `('pod', 'data')`. */
+function entryText(names: readonly string[]): string {
+  if (names.length === 0) return 'None';
+  const quoted = names.map(name => `'${name}'`).join(', ');
+  return names.length === 1 ? quoted : `(${quoted})`;
+}
+
+/** `P('data', None)`, with unreduced axes as JAX prints them. */
+export function specText(sharding: NamedSharding): string {
+  const entries = sharding.spec.map(entryText);
+  if (sharding.unreduced.length) {
+    entries.push(`unreduced={${sharding.unreduced.map(name => `'${name}'`).join(', ')}}`);
+  }
+  return `P(${entries.join(', ')})`;
+}
+
+/** How the array lies, in words or as a spec. */
+export function shardingText(array: NamedArray): string {
+  const { sharding } = array;
+  if (sharding.kind === 'named') return specText(sharding);
+  if (sharding.kind === 'single') return 'one device';
+  return sharding.kind === 'per_process' ? 'one each process' : 'by index map';
+}
+
+/** The memory kind where it is not the one a device uses by default, else null. */
+export function otherMemoryKind(array: NamedArray): string | null {
+  const kind = array.sharding.memory_kind;
+  return kind === null || kind === 'device' ? null : kind;
+}

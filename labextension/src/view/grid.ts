@@ -1,0 +1,106 @@
+/** The grids that can be shown: the session's meshes, and all devices where no mesh has them all. */
+
+import { meshText } from './format';
+import type { Axis, Device, Mesh, Process, Snapshot } from './snapshot';
+
+/** Named positions of devices; the last axis varies fastest. */
+export interface Grid {
+  readonly id: string;
+  readonly label: string;
+  readonly axes: readonly Pick<Axis, 'name' | 'size'>[];
+  readonly devices: readonly string[];
+  /** Null for the grid of all devices, which is no mesh of the user's. */
+  readonly mesh: Mesh | null;
+}
+
+export const ALL_DEVICES = 'all devices';
+
+/** All devices by process, since nothing else is known of their order. */
+function everyDevice(devices: readonly Device[]): Grid {
+  const sorted = [...devices].sort((a, b) => a.process_id - b.process_id || a.id - b.id);
+  const counts = new Map<number, number>();
+  for (const device of sorted) {
+    counts.set(device.process_id, (counts.get(device.process_id) ?? 0) + 1);
+  }
+  const each = new Set(counts.values());
+  const perProcess = [...each][0] ?? 0;
+  const axes =
+    each.size === 1
+      ? [
+          { name: 'process', size: counts.size },
+          { name: 'device', size: perProcess },
+        ]
+      : [{ name: 'device', size: sorted.length }];
+  return {
+    id: ALL_DEVICES,
+    label: ALL_DEVICES,
+    axes,
+    devices: sorted.map(device => device.key),
+    mesh: null,
+  };
+}
+
+/** Axis types where they are not the usual `auto`: `explicit`, `data explicit`. */
+export function axisTypesText(mesh: Mesh): string {
+  const types = new Set(mesh.axes.map(axis => axis.type));
+  if (types.size <= 1) return [...types][0] ?? '';
+  return mesh.axes.map(axis => `${axis.name} ${axis.type}`).join(', ');
+}
+
+/** Labels of meshes; those with the same axes get their types and, if need be, a number. */
+function labels(meshes: readonly Mesh[]): string[] {
+  const plain = meshes.map(meshText);
+  const typed = meshes.map((mesh, i) => {
+    const alone = plain.filter(label => label === plain[i]).length === 1;
+    return alone ? (plain[i] ?? '') : `${plain[i] ?? ''} ${axisTypesText(mesh)}`;
+  });
+  return typed.map((label, i) => {
+    const before = typed.slice(0, i).filter(other => other === label).length;
+    return before ? `${label} (${before + 1})` : label;
+  });
+}
+
+/** What can be shown, in order. Never empty. */
+export function gridsOf(meshes: readonly Mesh[], devices: readonly Device[]): readonly Grid[] {
+  const names = labels(meshes);
+  const grids: Grid[] = meshes.map((mesh, i) => ({
+    id: mesh.id,
+    label: names[i] ?? mesh.id,
+    axes: mesh.axes.length ? mesh.axes : [{ name: 'device', size: 1 }],
+    devices: mesh.devices,
+    mesh,
+  }));
+  const covered = meshes.some(mesh => {
+    const held = new Set(mesh.devices);
+    return devices.every(device => held.has(device.key));
+  });
+  return covered ? grids : [...grids, everyDevice(devices)];
+}
+
+/** The mesh most processes have in context, if any. */
+function contextMesh(processes: readonly Process[]): string | null {
+  const votes = new Map<string, number>();
+  for (const { context_mesh } of processes) {
+    if (context_mesh) votes.set(context_mesh, (votes.get(context_mesh) ?? 0) + 1);
+  }
+  return [...votes].sort((a, b) => b[1] - a[1])[0]?.[0] ?? null;
+}
+
+/**
+ * The grid to show: the person's choice, else the picked array's mesh, else the mesh in context,
+ * else the one with most devices.
+ */
+export function chooseGrid(
+  grids: readonly Grid[],
+  snapshot: Snapshot,
+  chosen: string | null,
+  arrayMesh: string | null,
+): Grid {
+  const byId = new Map(grids.map(grid => [grid.id, grid]));
+  for (const id of [chosen, arrayMesh, contextMesh(snapshot.processes)]) {
+    const grid = id === null ? undefined : byId.get(id);
+    if (grid) return grid;
+  }
+  const largest = [...grids].sort((a, b) => b.devices.length - a.devices.length)[0];
+  return largest ?? everyDevice([]);
+}

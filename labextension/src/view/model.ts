@@ -1,0 +1,15 @@
+/** What the view needs from whoever holds it. */
+
+/**
+ * The part of anywidget's model that the view uses; the side panel offers the same over the
+ * kernel's connection.
+ *
+ * `msg:custom` brings frames (`frame.ts`). The view sends `{type: "hello"}` when it is ready and
+ * when it has missed a frame, and expects a full frame in return.
+ */
+export interface ViewModel {
+  get(key: 'view_id' | 'focus'): unknown;
+  on(event: 'msg:custom', callback: (message: unknown) => void): void;
+  off(event: 'msg:custom', callback: (message: unknown) => void): void;
+  send(content: { readonly type: 'hello' }): void;
+}

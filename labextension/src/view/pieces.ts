@@ -1,0 +1,201 @@
+/** Who holds what: computed here from mesh + spec + shape, never sent. */
+
+import type {
+  Array as NamedArray,
+  Indexed,
+  Mesh,
+  NamedSharding,
+  PerProcess,
+  SingleDevice,
+} from './snapshot';
+
+export type Slices = readonly (readonly [number, number])[];
+
+/** One value that one device or several hold. Two devices hold copies exactly when they share it. */
+export interface HeldPiece {
+  readonly slices: Slices;
+  /** Place along the unreduced axes, row-major: these values are still to be added. Else null. */
+  readonly addend: number | null;
+  readonly devices: readonly string[];
+}
+
+/** Where an array lies. `pieces` is ordered by slices, then addend; `of` is an index into it. */
+export interface Holding {
+  readonly pieces: readonly HeldPiece[];
+  readonly of: ReadonlyMap<string, number>;
+  /** How many values are to be added for one whole array; 1 where none are. */
+  readonly addends: number;
+  /** True where each process has an array of its own under the same name. */
+  readonly own: boolean;
+}
+
+/** How an array is divided, in numbers only: cheap enough for every row of a long list. */
+export interface Division {
+  readonly pieces: number;
+  readonly copies: number;
+  readonly addends: number;
+  readonly bytesPerDevice: number;
+}
+
+const whole = (shape: readonly number[]): Slices => shape.map(size => [0, size] as const);
+
+/** The sizes of a mesh's axes by name. */
+function axisSizes(mesh: Mesh): Map<string, number> {
+  return new Map(mesh.axes.map(axis => [axis.name, axis.size]));
+}
+
+const product = (factors: readonly number[]): number => factors.reduce((a, b) => a * b, 1);
+
+/** Into how many parts each dimension is cut. A dimension of no elements has one empty part. */
+function partsOf(array: NamedArray, sharding: NamedSharding, sizes: Map<string, number>): number[] {
+  return array.shape.map((size, d) =>
+    size === 0 ? 1 : product((sharding.spec[d] ?? []).map(name => sizes.get(name) ?? 1)),
+  );
+}
+
+/** Part `index` of `parts` of a dimension of `size` elements. */
+function part(size: number, parts: number, index: number): readonly [number, number] {
+  const length = Math.ceil(size / parts);
+  return [Math.min(size, index * length), Math.min(size, (index + 1) * length)];
+}
+
+/** A row-major number of the position that `coordinates` has along `names`. */
+function along(
+  names: readonly string[],
+  coordinates: ReadonlyMap<string, number>,
+  sizes: ReadonlyMap<string, number>,
+): number {
+  let number = 0;
+  for (const name of names)
+    number = number * (sizes.get(name) ?? 1) + (coordinates.get(name) ?? 0);
+  return number;
+}
+
+/** Calls `visit` with each device of a mesh and its coordinate along each axis. */
+function eachDevice(
+  mesh: Mesh,
+  visit: (key: string, coordinates: ReadonlyMap<string, number>) => void,
+): void {
+  const coordinates = new Map<string, number>();
+  mesh.devices.forEach((key, position) => {
+    let rest = position;
+    for (let a = mesh.axes.length - 1; a >= 0; a--) {
+      const axis = mesh.axes[a];
+      if (!axis) continue;
+      coordinates.set(axis.name, rest % axis.size);
+      rest = Math.floor(rest / axis.size);
+    }
+    visit(key, coordinates);
+  });
+}
+
+/** The slices of the piece whose parts, one a dimension, are numbered `number` row-major. */
+function slicesAt(shape: readonly number[], parts: readonly number[], number: number): Slices {
+  const slices: (readonly [number, number])[] = [];
+  let rest = number;
+  for (let d = shape.length - 1; d >= 0; d--) {
+    const count = parts[d] ?? 1;
+    slices.unshift(part(shape[d] ?? 0, count, rest % count));
+    rest = Math.floor(rest / count);
+  }
+  return slices;
+}
+
+function named(array: NamedArray, sharding: NamedSharding, mesh: Mesh): Holding {
+  const sizes = axisSizes(mesh);
+  const parts = partsOf(array, sharding, sizes);
+  const unreduced = mesh.axes.map(axis => axis.name).filter(n => sharding.unreduced.includes(n));
+  const addends = product(unreduced.map(name => sizes.get(name) ?? 1));
+  const devices: string[][] = Array.from({ length: product(parts) * addends }, () => []);
+  eachDevice(mesh, (key, coordinates) => {
+    let number = 0;
+    parts.forEach((count, d) => {
+      const index = count === 1 ? 0 : along(sharding.spec[d] ?? [], coordinates, sizes);
+      number = number * count + index;
+    });
+    devices[number * addends + along(unreduced, coordinates, sizes)]?.push(key);
+  });
+  const pieces = devices.map((holders, number) => ({
+    slices: slicesAt(array.shape, parts, Math.floor(number / addends)),
+    addend: unreduced.length ? number % addends : null,
+    devices: holders,
+  }));
+  return held(pieces, addends, false);
+}
+
+function held(pieces: readonly HeldPiece[], addends: number, own: boolean): Holding {
+  const of = new Map<string, number>();
+  pieces.forEach((piece, number) => {
+    for (const key of piece.devices) of.set(key, number);
+  });
+  return { pieces, of, addends, own };
+}
+
+function bySlices(a: { readonly slices: Slices }, b: { readonly slices: Slices }): number {
+  for (const [d, [start, stop]] of a.slices.entries()) {
+    const other = b.slices[d] ?? [0, 0];
+    if (start !== other[0]) return start - other[0];
+    if (stop !== other[1]) return stop - other[1];
+  }
+  return 0;
+}
+
+function indexed(sharding: Indexed): Holding {
+  const pieces = sharding.pieces.map(({ slices, devices }) => ({ slices, devices, addend: null }));
+  return held(pieces.sort(bySlices), 1, false);
+}
+
+function apart(array: NamedArray, sharding: SingleDevice | PerProcess): Holding {
+  const devices = sharding.kind === 'single' ? [sharding.device] : sharding.devices;
+  const slices = whole(array.shape);
+  const pieces = devices.map(key => ({ slices, addend: null, devices: [key] }));
+  return held(pieces, 1, sharding.kind === 'per_process');
+}
+
+/**
+ * Maps each device to the piece of `array` it holds.
+ *
+ * Answers null where the array's mesh is not among `meshes`.
+ */
+export function holdingOf(
+  array: NamedArray,
+  meshes: ReadonlyMap<string, Mesh>,
+): Holding | null {
+  const { sharding } = array;
+  if (sharding.kind === 'indexed') return indexed(sharding);
+  if (sharding.kind !== 'named') return apart(array, sharding);
+  const mesh = meshes.get(sharding.mesh);
+  return mesh ? named(array, sharding, mesh) : null;
+}
+
+/** Counts pieces and copies without visiting a device, except where the sharding lists them. */
+export function divisionOf(
+  array: NamedArray,
+  meshes: ReadonlyMap<string, Mesh>,
+): Division | null {
+  const { sharding, nbytes } = array;
+  if (sharding.kind === 'named') {
+    const mesh = meshes.get(sharding.mesh);
+    if (!mesh) return null;
+    const sizes = axisSizes(mesh);
+    const parts = product(partsOf(array, sharding, sizes));
+    const addends = product(sharding.unreduced.map(name => sizes.get(name) ?? 1));
+    const pieces = parts * addends;
+    const copies = mesh.devices.length / pieces;
+    return { pieces, copies, addends, bytesPerDevice: nbytes / parts };
+  }
+  if (sharding.kind === 'indexed') {
+    const pieces = sharding.pieces.length;
+    const copies = Math.max(0, ...sharding.pieces.map(piece => piece.devices.length));
+    const elements = Math.max(0, ...sharding.pieces.map(p => elementsOf(p.slices)));
+    const share = elements / Math.max(1, elementsOf(whole(array.shape)));
+    return { pieces, copies, addends: 1, bytesPerDevice: nbytes * share };
+  }
+  const pieces = sharding.kind === 'single' ? 1 : sharding.devices.length;
+  return { pieces, copies: 1, addends: 1, bytesPerDevice: nbytes };
+}
+
+/** How many elements a piece has; 1 for a scalar. */
+export function elementsOf(slices: Slices): number {
+  return product(slices.map(([start, stop]) => stop - start));
+}

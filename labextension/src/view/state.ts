@@ -1,0 +1,113 @@
+/** What the view knows and what the person chose, and how both change. */
+
+import { divisionOf } from './pieces';
+import type { Array as NamedArray, Snapshot } from './snapshot';
+
+/** Which array is shown. Arrays of one path differ in the processes that have them. */
+export type Pick =
+  | { readonly kind: 'auto' }
+  | { readonly kind: 'none' }
+  | {
+      readonly kind: 'array';
+      readonly path: string;
+      readonly processes: readonly number[];
+      /** True where the view chose it; false where the person did. */
+      readonly auto: boolean;
+    };
+
+export interface State {
+  readonly snapshot: Snapshot | null;
+  /** The mesh the person chose, or null to follow the picked array. */
+  readonly mesh: string | null;
+  readonly pick: Pick;
+  /** The array to pick as soon as there is one of that path. */
+  readonly focus: string | null;
+  /** The device under the keyboard's ring, and whether it stays there. */
+  readonly cursor: string | null;
+  readonly pinned: boolean;
+  /** The device under the pointer. */
+  readonly hover: string | null;
+  readonly query: string;
+}
+
+export type Action =
+  | { readonly type: 'snapshot'; readonly snapshot: Snapshot }
+  | { readonly type: 'pick'; readonly array: NamedArray | null }
+  | { readonly type: 'mesh'; readonly id: string }
+  | { readonly type: 'cursor'; readonly device: string | null }
+  | { readonly type: 'pin'; readonly device: string }
+  | { readonly type: 'hover'; readonly device: string | null }
+  | { readonly type: 'find'; readonly query: string };
+
+export const initialState = (focus: string | null): State => ({
+  snapshot: null,
+  mesh: null,
+  pick: { kind: 'auto' },
+  focus,
+  cursor: null,
+  pinned: false,
+  hover: null,
+  query: '',
+});
+
+/** The array that `pick` means among `arrays`, by path and processes, else by path alone. */
+export function pickedArray(pick: Pick, arrays: readonly NamedArray[]): NamedArray | null {
+  if (pick.kind !== 'array') return null;
+  const versions = arrays.filter(array => array.path === pick.path);
+  const processes = pick.processes.join();
+  return versions.find(array => array.processes.join() === processes) ?? versions[0] ?? null;
+}
+
+/** The array shown when nobody chose: the focus, else the largest that is cut into pieces. */
+function chooseArray(state: State, snapshot: Snapshot): Pick {
+  const meshes = new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));
+  let chosen = snapshot.arrays.find(array => array.path === state.focus) ?? null;
+  if (!chosen) {
+    for (const array of snapshot.arrays) {
+      if (array.nbytes <= (chosen?.nbytes ?? 0)) continue;
+      if ((divisionOf(array, meshes)?.pieces ?? 1) > 1) chosen = array;
+    }
+  }
+  return chosen
+    ? { kind: 'array', path: chosen.path, processes: chosen.processes, auto: true }
+    : { kind: 'auto' };
+}
+
+function takeSnapshot(state: State, snapshot: Snapshot): State {
+  const { pick } = state;
+  const automatic = pick.kind === 'auto' || (pick.kind === 'array' && pick.auto);
+  const shown = pickedArray(pick, snapshot.arrays);
+  // A chosen array stays until it is gone, so that the picture does not jump during a loop.
+  const keeps = shown !== null && (state.focus === null || shown.path === state.focus);
+  return {
+    ...state,
+    snapshot,
+    pick: automatic && !keeps ? chooseArray(state, snapshot) : pick,
+  };
+}
+
+export function reduce(state: State, action: Action): State {
+  switch (action.type) {
+    case 'snapshot':
+      return takeSnapshot(state, action.snapshot);
+    case 'pick': {
+      const { array } = action;
+      const pick: Pick = array
+        ? { kind: 'array', path: array.path, processes: array.processes, auto: false }
+        : { kind: 'none' };
+      return { ...state, pick, mesh: array ? null : state.mesh };
+    }
+    case 'mesh':
+      return { ...state, mesh: action.id, cursor: null, pinned: false, hover: null };
+    case 'cursor':
+      return { ...state, cursor: action.device, pinned: false };
+    case 'pin': {
+      const released = state.pinned && state.cursor === action.device;
+      return { ...state, cursor: released ? null : action.device, pinned: !released };
+    }
+    case 'hover':
+      return { ...state, hover: action.device };
+    case 'find':
+      return { ...state, query: action.query };
+  }
+}

@@ -1,0 +1,36 @@
+/** The golden snapshots that the Python tests read too. */
+
+import { readdirSync, readFileSync } from 'node:fs';
+import { fileURLToPath } from 'node:url';
+
+import type { Slices } from '../src/view/pieces';
+import type { Mesh, Snapshot } from '../src/view/snapshot';
+
+const FOLDER = new URL('../../tests/golden/', import.meta.url);
+
+export interface ExpectedArray {
+  readonly path: string;
+  readonly partial: boolean;
+  readonly slices: Readonly<Record<string, Slices>>;
+  readonly pieces: readonly {
+    readonly slices: Slices;
+    readonly addend: number | null;
+    readonly devices: readonly string[];
+  }[];
+}
+
+export interface Golden {
+  readonly name: string;
+  readonly snapshot: Snapshot;
+  readonly expected: readonly ExpectedArray[];
+}
+
+export const goldens: readonly Golden[] = readdirSync(FOLDER)
+  .filter(file => file.endsWith('.json'))
+  .map(file => {
+    const text = readFileSync(fileURLToPath(new URL(file, FOLDER)), 'utf-8');
+    return { name: file.replace('.json', ''), ...(JSON.parse(text) as Omit<Golden, 'name'>) };
+  });
+
+export const meshesOf = (snapshot: Snapshot): Map<string, Mesh> =>
+  new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));

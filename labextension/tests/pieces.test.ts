@@ -1,0 +1,71 @@
+import { describe, expect, it } from 'vitest';
+
+import { divisionOf, holdingOf } from '../src/view/pieces';
+import { pieceStyle } from '../src/view/piece_style';
+import { goldens, meshesOf } from './golden';
+
+const cases = goldens.flatMap(({ name, snapshot, expected }) =>
+  snapshot.arrays.map((array, i) => ({
+    name: `${name}: ${array.path} #${i}`,
+    array,
+    meshes: meshesOf(snapshot),
+    expected: expected[i],
+  })),
+);
+
+describe('who holds what', () => {
+  it('finds the golden snapshots', () => {
+    expect(cases.length).toBeGreaterThan(50);
+  });
+
+  it.each(cases)('is what the framework says, $name', ({ array, meshes, expected }) => {
+    const holding = holdingOf(array, meshes);
+    const slices = Object.fromEntries(
+      [...(holding?.of ?? [])].map(([key, number]) => [key, holding?.pieces[number]?.slices]),
+    );
+    expect(slices).toEqual(expected?.slices);
+    const sorted = holding?.pieces.map(piece => ({ ...piece, devices: [...piece.devices].sort() }));
+    expect(sorted).toEqual(
+      expected?.pieces.map(piece => ({ ...piece, devices: [...piece.devices].sort() })),
+    );
+  });
+
+  it.each(cases)('is counted without visiting devices, $name', ({ array, meshes, expected }) => {
+    const division = divisionOf(array, meshes);
+    expect(division?.pieces).toBe(expected?.pieces.length);
+    expect(division?.copies).toBe(Math.max(...(expected?.pieces ?? []).map(p => p.devices.length)));
+  });
+
+  it('answers null where the mesh is not known', () => {
+    const array = cases.find(c => c.array.sharding.kind === 'named')?.array;
+    expect(array && holdingOf(array, new Map())).toBeNull();
+    expect(array && divisionOf(array, new Map())).toBeNull();
+  });
+
+  it('gives a dimension of no elements one empty piece', () => {
+    const mesh = { id: 'm', axes: [{ name: 'a', size: 2, type: 'auto' as const }], devices: ['x', 'y'] };
+    const sharding = { kind: 'named' as const, mesh: 'm', spec: [['a']], unreduced: [], memory_kind: null };
+    const array = { path: 'e', shape: [0], dtype: 'float32', nbytes: 0, sharding, processes: [] };
+    const holding = holdingOf(array, new Map([['m', mesh]]));
+    expect(holding?.pieces).toEqual([{ slices: [[0, 0]], addend: null, devices: ['x', 'y'] }]);
+  });
+});
+
+describe.each(['light', 'dark'] as const)('the look of pieces, %s', theme => {
+  it.each(cases)('is shared by two devices exactly when they hold one piece, $name', c => {
+    const holding = holdingOf(c.array, c.meshes);
+    const pieces = holding?.pieces ?? [];
+    const looks = pieces.map((_, i) => JSON.stringify(pieceStyle(i, pieces.length, theme)));
+    expect(new Set(looks).size).toBe(pieces.length);
+    const expected = c.expected?.pieces ?? [];
+    for (const piece of expected) {
+      const numbers = new Set(piece.devices.map(key => holding?.of.get(key)));
+      expect(numbers.size).toBe(1);
+    }
+  });
+
+  it('needs no label up to 64 pieces, and has one at 256', () => {
+    expect(pieceStyle(63, 64, theme).label).toBeNull();
+    expect(pieceStyle(63, 256, theme).label).toBe('#63');
+  });
+});

@@ -1,0 +1,147 @@
+"""What should be the same on all processes and is not.
+
+Processes report at different moments and run ahead of each other, so only processes that stand at
+the same place are compared: those that are idle, or those in the same line of the same cell.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+
+from nbdist.merge.arrays import Version, spans_processes
+from nbdist.notation import mesh_axes_text, spec_text
+from nbdist.quantities import array_type_text
+from nbdist.snapshot import Array, Disagreement, Mesh, Process
+from nbdist.snapshot import Version as Held
+
+MISSING = "missing"
+
+
+class Settling:
+    """Holds back differences that last less than `settle_seconds`."""
+
+    def __init__(self, settle_seconds: float) -> None:
+        self._settle_seconds = settle_seconds
+        self._since: dict[str, float] = {}
+
+    def settled(self, found: Iterable[Disagreement], *, time_s: float) -> tuple[Disagreement, ...]:
+        """Those of the differences of this moment that have lasted; the rest start their wait."""
+        now = tuple(found)
+        self._since = {one.about: self._since.get(one.about, time_s) for one in now}
+        return tuple(one for one in now if time_s - self._since[one.about] >= self._settle_seconds)
+
+
+def comparable(processes: Iterable[Process]) -> tuple[frozenset[int], ...]:
+    """Groups of two or more processes that stand at the same place, the largest first."""
+    places: dict[tuple[int | None, int | None] | None, set[int]] = {}
+    for process in processes:
+        if process.state == "idle":
+            places.setdefault(None, set()).add(process.process_id)
+        elif process.state in ("running", "compiling"):
+            places.setdefault((process.cell, process.line), set()).add(process.process_id)
+    groups = (frozenset(ids) for ids in places.values() if len(ids) > 1)
+    return tuple(sorted(groups, key=lambda ids: (-len(ids), min(ids))))
+
+
+def context_meshes(
+    processes: Iterable[Process], groups: Iterable[Collection[int]], meshes: Mapping[str, Mesh]
+) -> tuple[Disagreement, ...]:
+    """Processes at the same place whose mesh in context differs; one entry at most."""
+    of = {process.process_id: process.context_mesh for process in processes}
+    for group in groups:
+        if len({of[process_id] for process_id in group}) == 1:
+            continue
+        held: dict[str | None, list[int]] = {}
+        for process_id in sorted(group):
+            held.setdefault(of[process_id], []).append(process_id)
+        texts = _told_apart([_mesh_text(mesh, meshes) for mesh in held])
+        return (_disagreement("mesh in context", zip(held.values(), texts, strict=True)),)
+    return ()
+
+
+def suspects(
+    versions: Mapping[str, tuple[Version, ...]], heard: int, meshes: Mapping[str, Mesh]
+) -> tuple[str, ...]:
+    """The paths that may stand for a disagreement: several versions, or not held by all `heard`."""
+    return tuple(
+        path
+        for path, known in versions.items()
+        if len(known) > 1
+        or (len(known[0].processes) < heard and spans_processes(known[0].array, meshes))
+    )
+
+
+def array_difference(
+    known: tuple[Version, ...], groups: Iterable[frozenset[int]], meshes: Mapping[str, Mesh]
+) -> Disagreement | None:
+    """How the array under one path differs between processes at the same place."""
+    for group in groups:
+        held = [
+            (version.array, ids)
+            for version in known
+            if (ids := [process for process in version.processes if process in group])
+        ]
+        if not held:
+            continue
+        missing = sorted(group.difference(*(ids for _, ids in held)))
+        if any(spans_processes(array, meshes) for array, _ in held):
+            versions = _version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
+        else:
+            # What lies within each process need not be laid out alike, nor be on each of them.
+            versions = _by_type(held)
+        if len(versions) > 1:
+            return _disagreement(f"array {known[0].array.path}", versions)
+    return None
+
+
+def _version_texts(
+    held: list[tuple[Array, list[int]]], meshes: Mapping[str, Mesh]
+) -> list[tuple[list[int], str]]:
+    texts = [f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}" for array, _ in held]
+    repeated = Counter(texts)
+    texts = [
+        f"{text}{_place_text(array, meshes)}" if repeated[text] > 1 else text
+        for text, (array, _) in zip(texts, held, strict=True)
+    ]
+    return list(zip([ids for _, ids in held], _told_apart(texts), strict=True))
+
+
+def _by_type(held: list[tuple[Array, list[int]]]) -> list[tuple[list[int], str]]:
+    by_type: dict[str, list[int]] = {}
+    for array, ids in held:
+        by_type.setdefault(array_type_text(array.dtype, array.shape), []).extend(ids)
+    return [(sorted(ids), text) for text, ids in by_type.items()]
+
+
+def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
+    sharding = array.sharding
+    memory = f" in {sharding.memory_kind} memory" if sharding.memory_kind else ""
+    if sharding.kind == "named":
+        return f" on mesh {_mesh_text(sharding.mesh, meshes)}{memory}"
+    return memory
+
+
+def _mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
+    if mesh is None:
+        return "none"
+    return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
+
+
+def _told_apart(texts: list[str]) -> list[str]:
+    """The texts, told apart where two read alike: what they stand for differs all the same."""
+    seen: Counter[str] = Counter()
+    told = []
+    for text in texts:
+        seen[text] += 1
+        others = f" over other devices ({seen[text]})" if seen[text] > 2 else " over other devices"
+        told.append(text if seen[text] == 1 else f"{text}{others}")
+    return told
+
+
+def _disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:
+    ordered = sorted(versions, key=lambda version: (-len(version[0]), min(version[0])))
+    return Disagreement(
+        about=about,
+        versions=tuple(Held(processes=tuple(ids), value=value) for ids, value in ordered),
+    )

@@ -1,0 +1,45 @@
+"""What the kernel knows of the processes beside their reports."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from nbdist.snapshot import Notice
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Planned:
+    """A process of the launch plan; `role` is such as `"worker"`."""
+
+    process_id: int
+    host: str
+    role: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Failure:
+    """What a process raised in the cell that runs now, and where in the cell."""
+
+    error: str
+    cell: int | None = None
+    line: int | None = None
+    source: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Known:
+    """Facts of this moment, by process id.
+
+    `failed` holds the processes whose part of the running cell has raised while others are still in
+    it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
+    (`"ended by signal 9 (SIGKILL)"`). The merger writes the notices about these itself; `notices`
+    are any others, shown first.
+    """
+
+    failed: Mapping[int, Failure] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
+    lost: Mapping[int, str] = field(default_factory=dict)
+    out_of_step: bool = False
+    stopped: bool = False
+    notices: tuple[Notice, ...] = ()

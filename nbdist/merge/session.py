@@ -1,0 +1,223 @@
+"""Merges reports into snapshots, one report at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from nbdist.errors import VersionError
+from nbdist.merge import disagreements, notices
+from nbdist.merge.arrays import ArrayIndex, Version, is_placed
+from nbdist.merge.facts import Known, Planned
+from nbdist.merge.states import Heard, process, session_state
+from nbdist.snapshot import (
+    VERSION,
+    Array,
+    Disagreement,
+    Mesh,
+    Notice,
+    Process,
+    Report,
+    Snapshot,
+)
+
+SHOWN_DISAGREEMENTS = 20
+"""More than these are counted in a notice: a process that missed a cell lacks all its arrays."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Arrays:
+    """What is computed from the arrays and meshes alone."""
+
+    source: Mapping[str, tuple[Version, ...]]
+    meshes: Mapping[str, Mesh]
+    arrays: tuple[Array, ...]
+    hidden: int
+    suspects: tuple[str, ...]
+    notices: tuple[Notice, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Differences:
+    """The arrays that differ between the processes of these groups."""
+
+    computed: _Arrays
+    groups: tuple[frozenset[int], ...]
+    found: tuple[Disagreement, ...]
+
+
+class Merger:
+    """Keeps the newest report of each process and makes snapshots of them.
+
+    A snapshot costs processes + devices; arrays and meshes are merged again only after some
+    process has reported a change. Not thread-safe: one thread feeds and asks.
+    """
+
+    def __init__(
+        self, session: str, planned: Iterable[Planned], *, settle_seconds: float = 2.0
+    ) -> None:
+        """Starts with nothing heard.
+
+        Args:
+          session: The session's id, passed on in each snapshot.
+          planned: The processes of the launch plan; reports of others are ignored.
+          settle_seconds: How long processes must differ before it counts as a disagreement. They
+            report at different moments, each section at least every two seconds.
+        """
+        self._session = session
+        self._planned = {process.process_id: process for process in planned}
+        self._settling = disagreements.Settling(settle_seconds)
+        self._heard: dict[int, Heard] = {}
+        self._index = ArrayIndex()
+        self._meshes: dict[str, Mesh] | None = None
+        self._computed: _Arrays | None = None
+        self._differences: _Differences | None = None
+        self._sequence = 0
+
+    def update(self, report: Report, *, time_s: float) -> None:
+        """Takes in one report; one older than the newest known is ignored.
+
+        Args:
+          report: As decoded from the wire.
+          time_s: Now, in Unix seconds by this kernel's clock.
+
+        Raises:
+          VersionError: The process speaks another version of the contract.
+        """
+        if report.version != VERSION:
+            raise VersionError(
+                f"process {report.process_id} (host {report.host}) sends reports of version "
+                f"{report.version}, this kernel reads version {VERSION}. Install the kernel's "
+                f"nbdist on {report.host} and start again."
+            )
+        if report.process_id not in self._planned:
+            return
+        heard = self._heard.get(report.process_id)
+        if heard is None or heard.pid != report.pid:
+            # Another pid: the process was started again, nothing of the old one holds.
+            self.forget(report.process_id)
+            heard = self._heard[report.process_id] = Heard(
+                host=report.host, pid=report.pid, sequence=-1, time_s=time_s
+            )
+        if report.sequence <= heard.sequence:
+            return
+        heard.sequence, heard.time_s, heard.host = report.sequence, time_s, report.host
+        heard.activity = report.activity or heard.activity
+        self._take_sections(heard, report)
+
+    def forget(self, process_id: int) -> None:
+        """Drops all that a process has said, as before it is started again."""
+        if self._heard.pop(process_id, None) is not None:
+            self._index.forget(process_id)
+            self._meshes = None
+
+    def snapshot(self, known: Known, *, time_s: float) -> Snapshot:
+        """What is known of the session now.
+
+        Args:
+          known: The kernel's own facts.
+          time_s: Now, in Unix seconds by this kernel's clock.
+        """
+        self._drop_lost(known)
+        processes = tuple(
+            process(self._planned[process_id], self._heard.get(process_id), known, time_s=time_s)
+            for process_id in sorted(self._planned)
+        )
+        computed = self._compute()
+        differing = self._disagreements(processes, computed, time_s)
+        self._sequence += 1
+        return Snapshot(
+            session=self._session,
+            sequence=self._sequence,
+            time=time_s,
+            state=session_state(processes, known),
+            processes=processes,
+            devices=tuple(
+                device
+                for process_id in sorted(self._heard)
+                for device in self._heard[process_id].devices
+            ),
+            meshes=tuple(computed.meshes.values()),
+            arrays=computed.arrays,
+            arrays_omitted=computed.hidden
+            + max((heard.arrays_omitted for heard in self._heard.values()), default=0),
+            disagreements=differing[:SHOWN_DISAGREEMENTS],
+            notices=(
+                *known.notices,
+                *notices.trouble(processes, known),
+                *notices.more_disagreements(len(differing) - SHOWN_DISAGREEMENTS),
+                *computed.notices,
+            ),
+        )
+
+    def _take_sections(self, heard: Heard, report: Report) -> None:
+        if report.devices is not None:
+            heard.devices = report.devices
+        if report.meshes is not None and report.meshes != heard.meshes:
+            heard.meshes = report.meshes
+            self._meshes = None
+        if report.arrays is not None:
+            heard.arrays_omitted = report.arrays_omitted or 0
+            self._index.update(report.process_id, report.arrays)
+
+    def _drop_lost(self, known: Known) -> None:
+        """A lost process holds no arrays; its devices and meshes stay in the picture."""
+        # When all are lost the last picture stays.
+        if self._heard.keys() - known.lost.keys():
+            for process_id in known.lost:
+                self._index.forget(process_id)
+
+    def _compute(self) -> _Arrays:
+        versions = self._index.versions()
+        meshes = self._known_meshes()
+        kept = self._computed
+        if kept is None or kept.source is not versions or kept.meshes is not meshes:
+            heard = len(self._index.processes)
+            arrays = tuple(
+                version.as_array(heard) for known in versions.values() for version in known
+            )
+            # Its mesh comes with another section, which may still be on its way.
+            shown = tuple(array for array in arrays if is_placed(array, meshes))
+            kept = self._computed = _Arrays(
+                source=versions,
+                meshes=meshes,
+                arrays=shown,
+                hidden=len(arrays) - len(shown),
+                suspects=disagreements.suspects(versions, heard, meshes),
+                notices=notices.whole_array(shown, meshes),
+            )
+        return kept
+
+    def _known_meshes(self) -> dict[str, Mesh]:
+        if self._meshes is None:
+            self._meshes = {}
+            for process_id in sorted(self._heard):
+                for mesh in self._heard[process_id].meshes:
+                    self._meshes.setdefault(mesh.id, mesh)
+        return self._meshes
+
+    def _disagreements(
+        self, processes: tuple[Process, ...], computed: _Arrays, time_s: float
+    ) -> tuple[Disagreement, ...]:
+        groups = disagreements.comparable(processes)
+        heard = self._index.processes
+        with_arrays = tuple(group & heard for group in groups if len(group & heard) > 1)
+        found = (
+            *disagreements.context_meshes(processes, groups, computed.meshes),
+            *self._array_differences(computed, with_arrays),
+        )
+        return self._settling.settled(found, time_s=time_s)
+
+    def _array_differences(
+        self, computed: _Arrays, groups: tuple[frozenset[int], ...]
+    ) -> tuple[Disagreement, ...]:
+        # Most snapshots differ from the last one in activity alone.
+        kept = self._differences
+        if kept is None or kept.computed is not computed or kept.groups != groups:
+            differences = (
+                disagreements.array_difference(computed.source[path], groups, computed.meshes)
+                for path in computed.suspects
+            )
+            found = tuple(one for one in differences if one is not None)
+            kept = self._differences = _Differences(computed, groups, found)
+        return kept.found

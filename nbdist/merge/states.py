@@ -1,0 +1,88 @@
+"""The state of each process and of the session, from what was heard and what the kernel knows."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbdist.merge.facts import Failure, Known, Planned
+from nbdist.snapshot import Activity, Device, Mesh, Process, ProcessState, SessionState
+
+
+@dataclass(slots=True)
+class Heard:
+    """The newest of everything one process has said; its arrays are in the `ArrayIndex`."""
+
+    host: str
+    pid: int
+    sequence: int
+    time_s: float
+    activity: Activity | None = None
+    devices: tuple[Device, ...] = ()
+    meshes: tuple[Mesh, ...] = ()
+    arrays_omitted: int = 0
+
+
+def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: float) -> Process:
+    """One process of the plan as the session knows it at Unix time `time_s`."""
+    activity = heard.activity if heard else None
+    state = _state(planned.process_id, activity, known)
+    place = _place(activity, known.failed.get(planned.process_id) if state == "failed" else None)
+    error = known.lost.get(planned.process_id) if state == "lost" else place.error
+    return Process(
+        process_id=planned.process_id,
+        host=heard.host if heard else planned.host,
+        pid=heard.pid if heard else None,
+        role=planned.role,
+        state=state,
+        cell=place.cell,
+        line=place.line,
+        source=place.source,
+        cell_seconds=activity.cell_seconds if activity else None,
+        line_seconds=activity.line_seconds if activity else None,
+        waiting=activity.waiting if activity and state in ("running", "stuck") else False,
+        rss_bytes=activity.rss_bytes if activity and state != "lost" else None,
+        context_mesh=activity.context_mesh if activity else None,
+        error=error,
+        heard_seconds=max(time_s - heard.time_s, 0.0) if heard else None,
+    )
+
+
+def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
+    """The whole session in a word: what stops the work comes first."""
+    states = {process.state for process in processes}
+    if known.stopped:
+        return "stopped"
+    if states & {"lost", "stuck"} or ("failed" in states and states & {"running", "compiling"}):
+        return "stuck"
+    if known.out_of_step:
+        return "out of step"
+    if "starting" in states:
+        return "starting"
+    return "running" if states & {"running", "compiling"} else "idle"
+
+
+@dataclass(frozen=True, slots=True)
+class _Place:
+    cell: int | None
+    line: int | None
+    source: str | None
+    error: str | None
+
+
+def _state(process_id: int, activity: Activity | None, known: Known) -> ProcessState:
+    if process_id in known.lost:
+        return "lost"
+    if process_id in known.stuck:
+        return "stuck"
+    if process_id in known.failed:
+        return "failed"
+    return activity.state if activity else "starting"
+
+
+def _place(activity: Activity | None, failure: Failure | None) -> _Place:
+    """Where the process stands; one that has raised, where it did."""
+    if failure is not None:
+        return _Place(failure.cell, failure.line, failure.source, failure.error)
+    if activity is None:
+        return _Place(None, None, None, None)
+    return _Place(activity.cell, activity.line, activity.source, None)

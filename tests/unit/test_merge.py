@@ -235,11 +235,10 @@ def test_a_difference_counts_only_after_it_has_lasted():
 
 def test_processes_in_different_lines_are_not_compared():
     ahead = replace(RUNNING, line=5, context_mesh="m")
-    reports = [report(0, named(), activity=ahead), report(1, activity=RUNNING)]
-    assert Session(*reports).settled().disagreements == ()
-    level = [report(n, activity=RUNNING, sequence=2) for n in (0, 1)]
-    level[0] = replace(level[0], arrays=(named(),))
-    assert len(Session(*level).settled().disagreements) == 1
+    session = Session(report(0, named(), activity=ahead), report(1, activity=RUNNING))
+    assert session.settled().disagreements == ()
+    session.take(report(0, named(), activity=RUNNING, sequence=2))
+    assert len(session.settled().disagreements) == 1
 
 
 def test_meshes_in_context_that_differ_are_named():

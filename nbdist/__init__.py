@@ -1,5 +1,60 @@
-"""nbdist: one notebook, every process of a multi-host job, and a live picture of its devices."""
+"""nbdist: one notebook, every process of a multi-host job, and a live picture of its devices.
+
+In a notebook: `%load_ext nbdist`, then `%dist_init`. In Python: `nbdist.start(…)`.
+"""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbdist.session import Session
+
 __version__ = "0.1.0"
+__all__ = ["Session", "current", "start"]
+
+
+def start(processes: int | None = None, **options: Any) -> Session:
+    """Starts processes on this machine; see `nbdist.session.start_session`.
+
+    Returns:
+      A `Session`, also a context manager that stops what it started.
+    """
+    from nbdist.session import start_session
+
+    return start_session(processes, **options)
+
+
+def current() -> Session | None:
+    """The session that `%dist_init` started in this notebook, or None."""
+    from IPython import get_ipython
+
+    shell = get_ipython()
+    magics = shell.magics_manager.registry.get("DistMagics") if shell else None
+    return magics.session if magics else None
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Session":
+        from nbdist.session import Session
+
+        return Session
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def load_ipython_extension(shell: Any) -> None:
+    """Called by `%load_ext nbdist`: registers magics, starts nothing."""
+    from nbdist.magics import load
+
+    load(shell)
+
+
+def unload_ipython_extension(shell: Any) -> None:
+    """Called by `%unload_ext nbdist`: ends the session and takes all back."""
+    from nbdist.magics import unload
+
+    unload(shell)
+
+
+def _jupyter_labextension_paths() -> list[dict[str, str]]:
+    return [{"src": "labextension", "dest": "nbdist-labextension"}]

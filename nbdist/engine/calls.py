@@ -78,6 +78,7 @@ def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> An
             "process_id": resident.process_id,
             "host": resident.host,
             "pid": resident.pid,
+            "ident": resident.kernel.ident,
         },
         [],
     )

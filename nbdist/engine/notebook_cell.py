@@ -1,7 +1,7 @@
 """Cells of the notebook on the engine: its numbers, its lines, and when they begin and end.
 
-A cell travels as plain code for ipyparallel's own execute request, under one comment line
-(`HEADER`) that carries what the request has no place for. IPython's public hooks take it off again.
+A cell travels as ipyparallel's own execute request. What that has no place for, the notebook's cell
+number and the lines above the code, goes in the request's label, a public field.
 """
 
 from __future__ import annotations
@@ -12,60 +12,71 @@ from typing import Any
 
 from nbdist.engine.cell import CurrentCell
 
-HEADER = "# nbdist "
-"""Starts the comment line; JSON follows: `cell` (the notebook's execution count) and `offset` (how many
-lines of the notebook's cell stand above the code)."""
+PREFIX = "nbdist "
 
 
-def with_header(code: str, *, cell: int, offset: int) -> str:
-    """The code of an execute request for one cell of the notebook."""
-    return f"{HEADER}{json.dumps({'cell': cell, 'offset': offset})}\n{code}"
+def label(*, cell: int, offset: int) -> str:
+    """The label of the execute request of one cell.
+
+    Args:
+      cell: The notebook's execution count.
+      offset: How many lines of the notebook's cell stand above the code.
+    """
+    return PREFIX + json.dumps({"cell": cell, "offset": offset})
 
 
 class NotebookCells:
-    """Hooks into one shell.
+    """Hooks into one shell, through IPython's public events and input transformers.
 
     Args:
       shell: The engine's IPython shell.
       cell: Told when a cell starts and ends.
-      before_end: Called on the main thread when a cell's code has ended, before its reply.
+      before: Called on the main thread when a cell of the notebook starts, with the request.
+      after: Called on the main thread when a cell's code has ended, before its reply.
     """
 
-    def __init__(self, shell: Any, cell: CurrentCell, *, before_end: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        shell: Any,
+        cell: CurrentCell,
+        *,
+        before: Callable[[dict[str, Any]], None],
+        after: Callable[[], None],
+    ) -> None:
         self._shell = shell
         self._cell = cell
-        self._before_end = before_end
-        self._offset = 0
-        self._number: int | None = None
+        self._before = before
+        self._after = after
 
     def install(self) -> None:
         """Registers the hooks; call once for each shell."""
-        self._shell.input_transformers_cleanup.insert(0, self._take_header)
-        self._shell.input_transformers_post.append(self._keep_line_numbers)
+        self._shell.input_transformers_post.append(self._number_as_the_notebook)
         self._shell.events.register("pre_run_cell", self._started)
         self._shell.events.register("post_run_cell", self._finished)
 
-    def _take_header(self, lines: list[str]) -> list[str]:
-        self._offset, self._number = 0, None
-        if not lines or not lines[0].startswith(HEADER):
-            return lines
-        header = json.loads(lines[0].removeprefix(HEADER))
-        self._offset, self._number = header["offset"], header["cell"]
-        # Tracebacks say "Cell In[12]"; it is to be the notebook's number.
-        self._shell.execution_count = self._number
-        return lines[1:]
+    def _request(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
+        """The request that runs now, and what its label says; None for one that is not ours."""
+        request = self._shell.kernel.get_parent("shell") or {}
+        text = (request.get("metadata") or {}).get("label") or ""
+        if not text.startswith(PREFIX):
+            return request, None
+        return request, json.loads(text.removeprefix(PREFIX))
 
-    def _keep_line_numbers(self, lines: list[str]) -> list[str]:
-        return ["\n"] * self._offset + lines
+    def _number_as_the_notebook(self, lines: list[str]) -> list[str]:
+        _, ours = self._request()
+        if ours is None:
+            return lines
+        # Tracebacks say "Cell In[12], line 3"; both numbers are to be the notebook's.
+        self._shell.execution_count = ours["cell"]
+        return ["\n"] * ours["offset"] + lines
 
     def _started(self, info: Any) -> None:
-        if self._number is None:
-            return
-        # The header took the place of the cell's first line; further lines above are blank.
-        source = "\n" * max(0, self._offset - 1) + info.raw_cell
-        self._cell.started(self._number, source)
+        request, ours = self._request()
+        if ours is not None:
+            self._before(request)
+            self._cell.started(ours["cell"], "\n" * ours["offset"] + info.raw_cell)
 
     def _finished(self, result: Any) -> None:
-        self._before_end()
+        self._after()
         error = result.error_before_exec or result.error_in_exec
         self._cell.finished(f"{type(error).__name__}: {error}" if error else None)

@@ -38,6 +38,7 @@ class Resident:
         self.cell = CurrentCell()
         self.probe: Probe | None = None
         self._descriptors = Descriptors(self._publish_text)
+        self._request: dict[str, Any] | None = None
 
     @classmethod
     def of(cls) -> Resident:
@@ -67,7 +68,9 @@ class Resident:
         if process_id is None:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
-        NotebookCells(self.shell, self.cell, before_end=self._descriptors.flush).install()
+        NotebookCells(
+            self.shell, self.cell, before=self._remember, after=self._descriptors.flush
+        ).install()
         _refuse_input(self.kernel, process_id)
         self._descriptors.start()
         self.probe = Probe(
@@ -102,6 +105,10 @@ class Resident:
                 f"(host {self.host}): {error}"
             ) from error
 
+    def _remember(self, request: dict[str, Any]) -> None:
+        # ipykernel keeps the request in a context variable, which other threads do not see.
+        self._request = request
+
     def _publish_report(self, report: dict[str, Any]) -> None:
         self.kernel.session.send(
             self.kernel.iopub_socket,
@@ -116,7 +123,7 @@ class Resident:
             self.kernel.iopub_socket,
             "stream",
             content={"name": "stderr", "text": text},
-            parent=self.kernel.get_parent("shell"),
+            parent=self._request,
             ident=f"engine.{self.kernel.engine_id}.stderr".encode(),
         )
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import ipyparallel
@@ -39,7 +41,7 @@ class Running:
     """Started and connected engines.
 
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
-    nothing else.
+    nothing else; `idents` to the names their messages are routed by.
     """
 
     plan: Plan
@@ -48,12 +50,19 @@ class Running:
     cluster: Any
     client: Any = None
     engines: dict[int, int] = field(default_factory=dict)
+    idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     on_event: Callable[[dict[str, Any]], None] | None = None
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to processes."""
         self.host.signal(number, process_ids)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """ipyparallel's connection info for clients."""
+        path = self.cluster.controller.connection_files["client"]
+        return json.loads(Path(path).read_text())  # type: ignore[no-any-return]
 
     @property
     def exits(self) -> dict[int, Exit]:
@@ -197,5 +206,6 @@ def _greet(running: Running, tell: Tell) -> None:
                 f"{__version__}. On {host} run: pip install nbdist=={__version__}"
             )
         running.engines[process_id] = engine
+        running.idents[process_id] = facts["ident"].encode()
         running.pids[process_id] = facts["pid"]
     tell("ready", len(running.engines), len(running.plan.processes))

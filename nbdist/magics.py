@@ -1,0 +1,280 @@
+"""The magics: read a line, call one method of `Session`, display what it gives back."""
+
+from __future__ import annotations
+
+import functools
+import sys
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
+
+from nbdist import options
+from nbdist.errors import ArrayError, NbdistError, SessionError
+from nbdist.notebook.completion import Completion
+from nbdist.notebook.mode import CELL_MAGIC, Mode
+from nbdist.notebook.progress import Progress
+from nbdist.session import Session, start_session
+from nbdist.view.picture import Picture
+from nbdist.view.text import status_text
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def teaching(method: F) -> F:
+    """Shows nbdist's errors without the frames of nbdist, and makes `--help` end quietly."""
+
+    @functools.wraps(method)
+    def called(*args: Any, **kwargs: Any) -> Any:
+        try:
+            return method(*args, **kwargs)
+        except options.HelpShown:
+            return None
+        except NbdistError as error:
+            raise _shown_alone(error) from None
+
+    return called  # type: ignore[return-value]
+
+
+def _shown_alone(error: NbdistError) -> NbdistError:
+    if not hasattr(error, "_render_traceback_"):
+        text = f"{type(error).__name__}: {error}"
+        error._render_traceback_ = lambda: text.splitlines()  # type: ignore[attr-defined]
+    return error
+
+
+@magics_class
+class DistMagics(Magics):  # type: ignore[misc]  # IPython's decorators have no types
+    """Registered by `%load_ext nbdist`; holds the active session."""
+
+    def __init__(self, shell: Any) -> None:
+        super().__init__(shell)
+        self.session: Session | None = None
+        self.mode = Mode()
+        self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
+
+    # -- the session -----------------------------------------------------------------------------
+
+    @line_magic
+    @teaching
+    def dist_init(self, line: str) -> None:
+        """Start processes, connect them, and form one cluster."""
+        asked = options.dist_init().parse(line)
+        if asked.restart:
+            self._restart()
+            return
+        arguments = options.start_arguments(asked)
+        if self.session is not None and self.session.alive:
+            raise SessionError(
+                f"A session is running: {self.session.describe()}. Go on with %%dist, "
+                "%dist_init --restart starts it afresh, %dist_shutdown ends it."
+            )
+        progress = Progress(in_notebook=self._in_notebook)
+        self.session = start_session(tell=progress, **arguments)
+        self._started(progress)
+
+    def _restart(self) -> None:
+        session = self._active()
+        progress = Progress(in_notebook=self._in_notebook)
+        session.restart(tell=progress)
+        self._started(progress)
+
+    def _started(self, progress: Progress) -> None:
+        session = self._active()
+        progress.close(session.describe())
+        Picture(session.feed, session.snapshot).show(in_notebook=self._in_notebook)
+
+    @property
+    def _in_notebook(self) -> bool:
+        return getattr(self.shell, "kernel", None) is not None
+
+    def _active(self) -> Session:
+        if self.session is None or not self.session.alive:
+            raise SessionError("No session is running. %dist_init starts one.")
+        return self.session
+
+    @line_magic
+    @teaching
+    def dist_shutdown(self, line: str) -> None:
+        """Stop what was started."""
+        options.plain("%dist_shutdown", "Stop what %dist_init started.").parse(line)
+        session = self._active()
+        count = len(session.hosts)
+        session.shutdown()
+        print(f"{count} {'process' if count == 1 else 'processes'} stopped")
+
+    @line_magic
+    @teaching
+    def dist_status(self, line: str) -> None:
+        """One row a process: where it is, what it does, what it holds."""
+        options.plain("%dist_status", "One row a process.").parse(line)
+        print(status_text(self._active().snapshot()))
+
+    @line_magic
+    @teaching
+    def sync(self, line: str) -> None:
+        """Wait until all processes have finished what they were given."""
+        options.plain("%sync", "Wait until all processes are idle.").parse(line)
+        self._active().sync()
+
+    # -- cells -----------------------------------------------------------------------------------
+
+    @line_cell_magic
+    @teaching
+    def dist(self, line: str, cell: str | None = None) -> Any:
+        """Run this cell on the processes."""
+        if cell is None:
+            if options.dist().parse(line):
+                raise SessionError("%dist is a cell magic: write %%dist as the first line of a cell.")
+            return None
+        asked = options.dist().parse(line)
+        handle = self._active().run(
+            cell,
+            on=asked.on,
+            timeout_s=asked.timeout,
+            grace_s=asked.grace,
+            wait=not asked.no_wait,
+            cell=self.shell.execution_count,
+            offset=1,
+        )
+        return handle if asked.no_wait else None
+
+    @cell_magic
+    @teaching
+    def distributed(self, line: str, cell: str) -> Any:
+        """The same as `%%dist`."""
+        return self.dist(line, cell)
+
+    @cell_magic
+    @teaching
+    def rank(self, line: str, cell: str) -> None:
+        """Run this cell on some processes: `%%rank [0,1-2]`, both ends included."""
+        words = line.strip()
+        if not words.startswith("["):
+            words = f"[{words}]"
+        self._active().run(cell, on=words, cell=self.shell.execution_count, offset=1)
+
+    @cell_magic(CELL_MAGIC)
+    @teaching
+    def dist_plain(self, line: str, cell: str) -> None:
+        """A plain cell while `%dist_mode` is on."""
+        self._active().run(cell, cell=self.shell.execution_count)
+
+    @line_magic
+    @teaching
+    def dist_mode(self, line: str) -> None:
+        """Run plain cells on the processes (-e), or no longer (-d)."""
+        asked = options.dist_mode().parse(line)
+        if asked.enable:
+            self._active()
+            self.mode.enabled = True
+        elif asked.disable:
+            self.mode.enabled = False
+        where = "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
+        print(f"plain cells run {where}")
+
+    @cell_magic
+    @teaching
+    def local(self, line: str, cell: str) -> None:
+        """Run this cell in the notebook, also while `%dist_mode` is on."""
+        enabled, self.mode.enabled = self.mode.enabled, False
+        try:
+            result = self.shell.run_cell(cell)
+        finally:
+            self.mode.enabled = enabled
+        if result.error_in_exec is not None or result.error_before_exec is not None:
+            # Shown by run_cell already; raised again, so that Run All stops here.
+            error = result.error_in_exec or result.error_before_exec
+            error._render_traceback_ = list
+            raise error
+
+    # -- values ----------------------------------------------------------------------------------
+
+    @line_magic
+    @teaching
+    def dist_mesh(self, line: str) -> None:
+        """Show hosts, devices and meshes, and where an array lies, live."""
+        asked = options.dist_mesh().parse(line)
+        session = self._active()
+        picture = Picture(session.feed, session.snapshot, path=asked.path)
+        picture.show(in_notebook=self._in_notebook)
+
+    @line_magic
+    @teaching
+    def dist_shards(self, line: str) -> None:
+        """Show the shards of one array."""
+        # An expression may hold anything a shell would take apart, quotes above all.
+        if line.strip() in ("", "--help", "-h"):
+            options.dist_shards().parse(line or "--help")
+        print(self._active().shards(line.strip()).text())
+
+    @line_magic
+    @teaching
+    def dist_push(self, line: str) -> None:
+        """Send values of this notebook to the processes."""
+        asked = options.dist_push().parse(line)
+        missing = [name for name in asked.names if name not in self.shell.user_ns]
+        if missing:
+            raise ArrayError(f"This notebook has no name {missing[0]!r}; nothing was sent.")
+        values = {name: self.shell.user_ns[name] for name in asked.names}
+        self._active().push(values, on=asked.on)
+
+    @line_magic
+    @teaching
+    def dist_pull(self, line: str) -> None:
+        """Bring values of the processes into this notebook, under the same names."""
+        asked = options.dist_pull().parse(line)
+        session = self._active()
+        unfit = [name for name in asked.names if not name.isidentifier()]
+        if unfit:
+            raise ArrayError(
+                f"{unfit[0]!r} is no name to pull into; give it one in a %%dist cell first."
+            )
+        values = {
+            name: session.pull(name, on=asked.on, confirm=_say_yes if asked.yes else self._ask_person)
+            for name in asked.names
+        }
+        self.shell.push(values)
+
+    def _ask_person(self, question: str) -> bool:
+        """Asks where somebody can answer; no answer is a no."""
+        try:
+            return input(f"{question} [y/N] ").strip().lower() in ("y", "yes")
+        except (EOFError, NotImplementedError, RuntimeError):
+            return False
+
+    def close(self) -> None:
+        """Ends the session, if one is running."""
+        if self.session is not None:
+            self.session.shutdown()
+
+
+def _say_yes(question: str) -> bool:
+    return True
+
+
+def load(shell: Any) -> DistMagics:
+    """Registers the magics in a shell; a second call changes nothing."""
+    found = shell.magics_manager.registry.get(DistMagics.__name__)
+    if found is not None:
+        return found  # type: ignore[no-any-return]
+    magics = DistMagics(shell)
+    shell.register_magics(magics)
+    shell.input_transformers_cleanup.insert(0, magics.mode.transform)
+    magics.completion.install()
+    return magics
+
+
+def unload(shell: Any) -> None:
+    """Ends the session and takes back what `load` has registered."""
+    magics = shell.magics_manager.registry.pop(DistMagics.__name__, None)
+    if magics is None:
+        return
+    magics.close()
+    magics.completion.remove()
+    if magics.mode.transform in shell.input_transformers_cleanup:
+        shell.input_transformers_cleanup.remove(magics.mode.transform)
+    for kind, names in magics.magics.items():
+        for name in names:
+            shell.magics_manager.magics[kind].pop(name, None)
+    print("nbdist unloaded", file=sys.stdout)

@@ -1,0 +1,163 @@
+"""Hearing the processes' reports, on a thread and a socket of its own, and keeping one snapshot of them.
+
+Reports never pass through an engine's main thread nor through the client's request socket, so they
+arrive while cells run, and every kernel that is attached hears the same.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+import zmq
+from jupyter_client.session import Session as Wire
+
+from nbdist.errors import WireError
+from nbdist.merge import Known, Merger, Planned
+from nbdist.snapshot import Activity, Report, Snapshot
+from nbdist.wire import decode
+
+PERIOD_SECONDS = 0.1
+"""Snapshots go out at 10 Hz at most; a browser that draws two views is behind at 30 Hz."""
+
+IDLE_PERIOD_SECONDS = 1.0
+"""With nothing new, ages and silences are looked at so often."""
+
+
+@dataclass(frozen=True, slots=True)
+class Heard:
+    """The newest activity of a process, and when it was heard (monotonic)."""
+
+    activity: Activity
+    at: float
+
+
+class Monitor:
+    """Listens to all processes of one session.
+
+    Args:
+      session: The session's id, as snapshots carry it.
+      planned: The processes that are expected.
+      connection: ipyparallel's client connection info (`interface`, `iopub`, `key`,
+        `signature_scheme`).
+      publish: Called from the monitor's thread with each new snapshot.
+    """
+
+    def __init__(
+        self,
+        *,
+        session: str,
+        planned: tuple[Planned, ...],
+        connection: Mapping[str, Any],
+        publish: Callable[[Snapshot], None],
+    ) -> None:
+        self._merger = Merger(session, planned)
+        self._publish = publish
+        self._connection = connection
+        self._wire = Wire(
+            key=connection["key"].encode(), signature_scheme=connection["signature_scheme"]
+        )
+        self._lock = threading.Lock()
+        self._known = Known()
+        self._heard: dict[int, Heard] = {}
+        self._dirty = True
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
+
+    def start(self) -> None:
+        """Begins to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Publishes a last snapshot and ends."""
+        self._stop.set()
+        self._thread.join(2.0)
+        self._publish(self.snapshot())
+
+    def know(self, known: Known) -> None:
+        """Replaces what the kernel knows of the processes beside their reports."""
+        with self._lock:
+            self._known = known
+            self._dirty = True
+
+    @property
+    def known(self) -> Known:
+        """What the kernel knows of the processes beside their reports."""
+        return self._known
+
+    def activity(self, process_id: int) -> Activity | None:
+        """The newest activity of a process, None before its first report.
+
+        `line_seconds` and `cell_seconds` are counted on from the moment it was heard.
+        """
+        heard = self._heard.get(process_id)
+        if heard is None:
+            return None
+        return aged(heard.activity, time.monotonic() - heard.at)
+
+    def snapshot(self) -> Snapshot:
+        """What is known of the whole session now."""
+        with self._lock:
+            return self._merger.snapshot(self._known, time_s=time.time())
+
+    def wait_for_all(self, *, timeout_s: float) -> bool:
+        """Waits until every process has told its devices; answers whether all have."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            snapshot = self.snapshot()
+            told = {device.process_id for device in snapshot.devices}
+            if told.issuperset(process.process_id for process in snapshot.processes):
+                return True
+            time.sleep(0.02)
+        return False
+
+    def _run(self) -> None:
+        context = zmq.Context()
+        socket = context.socket(zmq.SUB)
+        socket.RCVHWM = 0
+        socket.LINGER = 0
+        socket.setsockopt(zmq.SUBSCRIBE, b"nbdist")
+        socket.connect(f"{self._connection['interface']}:{self._connection['iopub']}")
+        published = 0.0
+        try:
+            while not self._stop.is_set():
+                now = time.monotonic()
+                if socket.poll(int(PERIOD_SECONDS * 1000)):
+                    while socket.poll(0):
+                        self._take(socket.recv_multipart())
+                elif now - published < IDLE_PERIOD_SECONDS and not self._dirty:
+                    continue
+                if now - published >= PERIOD_SECONDS:
+                    published = now
+                    self._dirty = False
+                    self._publish(self.snapshot())
+        finally:
+            socket.close()
+            context.term()
+
+    def _take(self, frames: list[bytes]) -> None:
+        _, parts = self._wire.feed_identities(frames)
+        try:
+            message = self._wire.deserialize(parts)
+            report = decode(Report, message["content"])
+        except (ValueError, TypeError, WireError):
+            # Not signed with this session's key, or of another version: not ours to read.
+            return
+        with self._lock:
+            self._merger.update(report, time_s=time.time())
+        if report.activity is not None:
+            self._heard[report.process_id] = Heard(report.activity, time.monotonic())
+
+
+def aged(activity: Activity, seconds: float) -> Activity:
+    """The same activity `seconds` later, if nothing has changed since."""
+    if activity.state == "idle":
+        return activity
+    return replace(
+        activity,
+        cell_seconds=None if activity.cell_seconds is None else activity.cell_seconds + seconds,
+        line_seconds=None if activity.line_seconds is None else activity.line_seconds + seconds,
+    )

@@ -1,0 +1,108 @@
+"""Tab and Shift-Tab in cells that run on the processes, answered by an idle one of them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from IPython.core.completer import (
+    CompletionContext,
+    SimpleCompletion,
+    SimpleMatcherResult,
+    context_matcher,
+)
+from IPython.utils.tokenutil import token_at_cursor
+
+ANSWER_SECONDS = 0.25
+"""A completion is wanted within 0.3 s or not at all."""
+
+_DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
+
+
+class Asks(Protocol):
+    """The part of a `Session` that is needed here."""
+
+    def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
+        """Asks the lowest idle process."""
+
+
+def body(text: str, *, mode: bool) -> int | None:
+    """Where the code for the processes begins in a cell's text; None: it runs in the notebook."""
+    found = _DISTRIBUTED.match(text)
+    if found:
+        return found.end()
+    return 0 if mode and not text.lstrip().startswith("%") else None
+
+
+class Completion:
+    """Hooks completion and inspection of one shell.
+
+    Args:
+      shell: The notebook's IPython shell.
+      session: Answers the active session, or None.
+      mode: Answers whether plain cells run on the processes.
+    """
+
+    def __init__(
+        self, shell: Any, session: Callable[[], Asks | None], mode: Callable[[], bool]
+    ) -> None:
+        self._shell = shell
+        self._session = session
+        self._mode = mode
+        self._inspect: Any = None
+        self._matcher = context_matcher()(self.match)
+
+    def install(self) -> None:
+        """Registers a matcher and wraps the kernel's `do_inspect`."""
+        self._shell.Completer.custom_matchers.append(self._matcher)
+        kernel = getattr(self._shell, "kernel", None)
+        if kernel is not None:
+            self._inspect = kernel.do_inspect
+            kernel.do_inspect = self.inspect
+
+    def remove(self) -> None:
+        """Takes both back."""
+        if self._matcher in self._shell.Completer.custom_matchers:
+            self._shell.Completer.custom_matchers.remove(self._matcher)
+        kernel = getattr(self._shell, "kernel", None)
+        if kernel is not None and self._inspect is not None:
+            kernel.do_inspect = self._inspect
+
+    def match(self, context: CompletionContext) -> SimpleMatcherResult:
+        """Completions from a process; nothing for cells that run in the notebook."""
+        nothing: SimpleMatcherResult = {"completions": []}
+        session = self._session()
+        start = body(context.full_text, mode=self._mode())
+        if session is None or start is None:
+            return nothing
+        lines = context.full_text.splitlines(keepends=True)
+        cursor = sum(map(len, lines[: context.cursor_line])) + context.cursor_position
+        answer = session.ask_idle(
+            "complete",
+            timeout_s=ANSWER_SECONDS,
+            code=context.full_text[start:],
+            cursor=cursor - start,
+        )
+        if answer is None:
+            return nothing
+        return {
+            "completions": [SimpleCompletion(text=match) for match in answer["matches"]],
+            "matched_fragment": answer["text"],
+            "suppress": True,
+        }
+
+    def inspect(
+        self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()
+    ) -> Any:
+        """As the kernel's `do_inspect`, but asks a process about cells that run there."""
+        session = self._session()
+        start = body(code, mode=self._mode())
+        if session is not None and start is not None and cursor_pos >= start:
+            name = token_at_cursor(code[start:], cursor_pos - start)
+            answer = session.ask_idle(
+                "inspect", timeout_s=ANSWER_SECONDS, name=name, detail=detail_level
+            )
+            if answer is not None:
+                return {"status": "ok", "data": answer["data"], "metadata": {}, "found": True}
+        return self._inspect(code, cursor_pos, detail_level, omit_sections)

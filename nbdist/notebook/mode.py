@@ -1,0 +1,37 @@
+"""Where a cell of the notebook goes: rewriting its first line before IPython reads it."""
+
+from __future__ import annotations
+
+import re
+
+_JOINED = re.compile(r"^%%rank(\[.*)$")
+_OWN = re.compile(r"^\s*%(dist_\w+|sync|load_ext|unload_ext|reload_ext)\b")
+
+CELL_MAGIC = "dist_plain"
+"""The cell magic that plain cells are turned into while the mode is on."""
+
+
+class Mode:
+    """An input transformer; `enabled` is what `%dist_mode` sets."""
+
+    def __init__(self) -> None:
+        self.enabled = False
+
+    def transform(self, lines: list[str]) -> list[str]:
+        """Called by IPython with the lines of a cell, ends included."""
+        first = next((i for i, line in enumerate(lines) if line.strip()), None)
+        if first is None:
+            return lines
+        joined = _JOINED.match(lines[first])
+        if joined:
+            ending = "\n" if lines[first].endswith("\n") else ""
+            return [*lines[:first], f"%%rank {joined.group(1).rstrip()}{ending}", *lines[first + 1 :]]
+        if self.enabled and not self._stays(lines):
+            return [f"%%{CELL_MAGIC}\n", *lines]
+        return lines
+
+    @staticmethod
+    def _stays(lines: list[str]) -> bool:
+        """Cells with a cell magic say themselves where they go; nbdist's own magics run here."""
+        written = [line for line in lines if line.strip() and not line.lstrip().startswith("#")]
+        return not written or written[0].startswith("%%") or all(map(_OWN.match, written))

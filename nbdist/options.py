@@ -1,0 +1,195 @@
+"""The words a person may write after a magic: one parser each, with `--help` and errors that teach."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Sequence
+from typing import Any, NoReturn
+
+from nbdist.errors import OptionError
+
+
+class HelpShown(Exception):
+    """`--help` was asked for and printed; nothing else is to be done."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of ending the process."""
+
+    def __init__(self, magic: str, description: str) -> None:
+        super().__init__(
+            prog=magic,
+            description=description,
+            allow_abbrev=False,
+            add_help=False,
+            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
+        )
+        self.add_argument("--help", "-h", action="store_true", help="show this and do nothing")
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for what it cannot read."""
+        raise OptionError(f"{self.prog}: {message}. See {self.prog} --help.")
+
+    def parse(self, line: str) -> argparse.Namespace:
+        """The options of one line.
+
+        Raises:
+          OptionError: Something unknown or unreadable, with the nearest known option.
+          HelpShown: `--help` was among them.
+        """
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise OptionError(f"{self.prog}: cannot read {line!r}: {error}.") from error
+        if {"--help", "-h"}.intersection(words):
+            self.print_help()
+            raise HelpShown
+        options, unknown = self.parse_known_args(words)
+        if unknown:
+            raise OptionError(self._unknown(unknown[0]))
+        return options
+
+    def _unknown(self, word: str) -> str:
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        listed = ", ".join(flag for flag in known if flag.startswith("--"))
+        return f"{self.prog} has no option {word!r}.{hint} It has {listed or 'none'}."
+
+
+def dist_init() -> Parser:
+    """`%dist_init`."""
+    parser = Parser("%dist_init", "Start processes, connect them, and form one cluster.")
+    add = parser.add_argument
+    add("-n", "--processes", type=int, help="number of processes (default: 2, or one a GPU)")
+    add("--devices-per-process", type=int, metavar="K", help="cpu or gpu devices of each process")
+    add("--platform", choices=("cpu", "gpu", "tpu"), help="default: tpu, gpu or cpu, as found")
+    add("--framework", choices=("jax",), default="jax", help="what the processes compute with")
+    add("--env", action="append", metavar="NAME=VALUE", help="in place before the framework is imported")
+    add("--grace", type=float, default=3.0, metavar="S", help="seconds others may stay in a failed cell")
+    add("--restart", action="store_true", help="stop the processes and start afresh on the same plan")
+    add("--no-initialize", action="store_true", help="leave jax.distributed.initialize to your cells")
+    add("--start-timeout", type=float, default=120.0, metavar="S", help="seconds to connect all")
+    add("--start-method", choices=("fork", "spawn"), help="default: fork where the system allows it")
+    jax = parser.add_argument_group("jax.distributed.initialize")
+    jax.add_argument("--coordinator", metavar="HOST[:PORT]", help="coordinator_address")
+    jax.add_argument("--coordinator-bind-address", metavar="HOST:PORT", help="default: the address itself")
+    jax.add_argument("--local-device-ids", metavar="0,1;2,3", help="one list for each process")
+    jax.add_argument("--cluster-detection-method", metavar="METHOD", help="default: deactivate")
+    jax.add_argument("--initialization-timeout", type=int, metavar="S", help="JAX's default is 300")
+    jax.add_argument("--heartbeat-timeout", type=int, metavar="S", help="JAX's default is 100")
+    jax.add_argument("--shutdown-timeout", type=int, metavar="S", help="JAX's default is 300")
+    jax.add_argument("--partition-index", metavar="0,0,1,1", help="one for each process, or none")
+    return parser
+
+
+def dist() -> Parser:
+    """`%%dist`."""
+    parser = Parser("%%dist", "Run this cell on the processes.")
+    add = parser.add_argument
+    add("--on", metavar="TARGETS", help="such as 0,2:4 (4 left out), [0,1-2] (2 included), host=h1")
+    add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
+    add("--grace", type=float, metavar="S", help="seconds others may stay after one failed")
+    add("--no-wait", action="store_true", help="go on at once; the cell gives a handle to wait on")
+    return parser
+
+
+def dist_pull() -> Parser:
+    """`%dist_pull`."""
+    parser = Parser("%dist_pull", "Bring values from the processes into this notebook.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="names in the processes' namespace")
+    parser.add_argument("--on", metavar="TARGETS", help="take it from these processes")
+    parser.add_argument("--yes", action="store_true", help="do not ask before a large array")
+    return parser
+
+
+def dist_push() -> Parser:
+    """`%dist_push`."""
+    parser = Parser("%dist_push", "Send values of this notebook to the processes.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="names of this notebook")
+    parser.add_argument("--on", metavar="TARGETS", help="to these processes only")
+    return parser
+
+
+def dist_mesh() -> Parser:
+    """`%dist_mesh`."""
+    parser = Parser("%dist_mesh", "Show hosts, devices and meshes, and where an array lies.")
+    parser.add_argument("path", nargs="?", metavar="NAME", help="an array, such as params['w']")
+    return parser
+
+
+def dist_shards() -> Parser:
+    """`%dist_shards`."""
+    parser = Parser("%dist_shards", "Show the shards of one array.")
+    parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
+    return parser
+
+
+def dist_mode() -> Parser:
+    """`%dist_mode`."""
+    parser = Parser("%dist_mode", "Run plain cells on the processes, too.")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument("-e", "--enable", action="store_true", help="plain cells run on all processes")
+    group.add_argument("-d", "--disable", action="store_true", help="plain cells run in the notebook")
+    return parser
+
+
+def plain(magic: str, description: str) -> Parser:
+    """A magic without options of its own."""
+    return Parser(magic, description)
+
+
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """`"0,1"` as numbers.
+
+    Raises:
+      OptionError: Something else stands there.
+    """
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(f"{option} {text!r}: expected numbers separated by commas.") from None
+
+
+def environment(pairs: Sequence[str]) -> dict[str, str]:
+    """`["A=1", "B=2"]` as a dictionary.
+
+    Raises:
+      OptionError: An entry without `=` or without a name.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not sign or not name:
+            raise OptionError(f"--env {pair!r}: expected NAME=VALUE, such as XLA_FLAGS=--xla_…")
+        found[name] = value
+    return found
+
+
+def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `nbdist.start` that the options of `%dist_init` stand for."""
+    ids = options.local_device_ids
+    index = options.partition_index
+    return {
+        "processes": options.processes,
+        "devices_per_process": options.devices_per_process,
+        "platform": options.platform,
+        "framework": options.framework,
+        "environment": environment(options.env or ()),
+        "grace_s": options.grace,
+        "initialize": not options.no_initialize,
+        "start_timeout_s": options.start_timeout,
+        "start_method": options.start_method,
+        "coordinator": options.coordinator,
+        "coordinator_bind_address": options.coordinator_bind_address,
+        "local_device_ids": [numbers(part, "--local-device-ids") for part in ids.split(";")]
+        if ids
+        else None,
+        "cluster_detection_method": options.cluster_detection_method,
+        "initialization_timeout_s": options.initialization_timeout,
+        "heartbeat_timeout_s": options.heartbeat_timeout,
+        "shutdown_timeout_s": options.shutdown_timeout,
+        "partition_index": numbers(index, "--partition-index") if index else None,
+    }

@@ -1,0 +1,1 @@
+"""Running one cell on many processes: sending it, watching it, ending it."""

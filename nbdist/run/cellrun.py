@@ -1,0 +1,177 @@
+"""One cell from its first line of output to its end: what `Session.run` gives back."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.notebook_cell import label
+from nbdist.errors import ProcessError
+from nbdist.output import CellOutput
+from nbdist.output.renderers import renderer_for
+from nbdist.quantities import processes_text
+from nbdist.run.conduct import Conductor, timeout_error
+from nbdist.run.execution import Cell, Execution, Link
+from nbdist.run.facts import Facts
+from nbdist.run.failure import failure
+from nbdist.run.standing import Standing
+from nbdist.snapshot import Activity
+
+
+class CellHandle:
+    """A cell that runs, or has run. `wait` shows its output and raises what went wrong."""
+
+    def __init__(self, run: CellRun) -> None:
+        self._run = run
+
+    @property
+    def done(self) -> bool:
+        """Whether every process has left the cell."""
+        standings = self._run.execution.standings()
+        return all(standing.outcome != "running" for standing in standings.values())
+
+    @property
+    def standings(self) -> Mapping[int, Standing]:
+        """Where each process stands."""
+        return self._run.execution.standings()
+
+    def text(self, process_id: int) -> str:
+        """Everything one process has printed, as far as it is kept in memory."""
+        return self._run.output.text(process_id)
+
+    def wait(self, timeout_s: float | None = None) -> CellHandle:
+        """Shows the output until the cell ends, and raises if it failed.
+
+        Raises:
+          ProcessError: The cell failed on some process; only the first `wait` raises it.
+          CellTimeout: The cell's own `--timeout` is over.
+          TimeoutError: The cell still runs after `timeout_s`; it is not interrupted.
+        """
+        self._run.wait(timeout_s)
+        return self
+
+    def __repr__(self) -> str:
+        standings = self._run.execution.standings()
+        running = [p for p, s in standings.items() if s.outcome == "running"]
+        state = f"{processes_text(running)} running" if running else "done"
+        return f"<cell {self._run.cell.number}: {state}; .wait() shows its output>"
+
+
+class CellRun:
+    """Puts execution, output and conductor together for one cell.
+
+    Args:
+      cell: What to run.
+      targets: On which processes.
+      link: The way to them.
+      hosts: Host names by process id.
+      monitor_activity: The newest activity of a process.
+      interrupt: Sends the framework's interrupt.
+      folder: Where floods of output are kept in whole.
+      grace_s: How long others may stay when one has failed.
+      timeout_s: Limit of the cell, or None.
+      out_of_step: Whether the session is so now.
+      remarks: Lines to show before any output.
+      told: Hears standings while the cell runs.
+      ended: Hears final standings; answers what is known afterwards.
+      renderer: Draws the output; None: the one that fits this shell.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        targets: Sequence[int],
+        link: Link,
+        hosts: Mapping[int, str],
+        monitor_activity: Callable[[int], Activity | None],
+        interrupt: Callable[[Sequence[int]], None],
+        folder: Path,
+        grace_s: float,
+        timeout_s: float | None,
+        out_of_step: bool,
+        remarks: Sequence[str],
+        told: Callable[[dict[int, Standing]], None],
+        ended: Callable[[Cell, dict[int, Standing], float], Facts],
+        renderer: Any,
+    ) -> None:
+        self.cell = cell
+        self.output = CellOutput(processes=targets, folder=folder / f"cell-{cell.number}")
+        self.execution = Execution(
+            cell,
+            targets=targets,
+            link=link,
+            hosts=hosts,
+            output=self.output,
+            activity=monitor_activity,
+        )
+        self._link = link
+        self._ended = ended
+        self._timeout_s = timeout_s
+        self._renderer = renderer
+        self._remarks = remarks
+        self._final: dict[int, Standing] | None = None
+        self._conductor = Conductor(
+            execution=self.execution,
+            interrupt=interrupt,
+            refresh=self._refresh,
+            grace_s=grace_s,
+            timeout_s=timeout_s,
+            out_of_step=out_of_step,
+            told=told,
+        )
+
+    def begin(self) -> CellHandle:
+        """Sends the cell."""
+        for remark in self._remarks:
+            self.output.note(remark)
+        self._started = time.time()
+        self.execution.send(label(cell=self.cell.number, offset=self.cell.offset))
+        return CellHandle(self)
+
+    def wait(self, timeout_s: float | None) -> None:
+        """See `CellHandle.wait`."""
+        if self._final is not None:
+            return
+        if self._renderer is None:
+            self._renderer = renderer_for()
+        try:
+            if timeout_s is None:
+                final = self._conductor.until_end()
+            else:
+                deadline = time.monotonic() + timeout_s
+                stepped = self._conductor.step_until(deadline)
+                if stepped is None:
+                    raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
+                final = stepped
+        except KeyboardInterrupt:
+            self._finish(self.execution.standings())
+            raise
+        error = self._finish(final)
+        if error is not None:
+            raise error
+
+    def _finish(self, standings: dict[int, Standing]) -> Exception | None:
+        self._final = standings
+        facts = self._ended(self.cell, standings, self._started)
+        self.output.close()
+        self._renderer.refresh(self.output.blocks(), final=True)
+        if self._conductor.timed_out and self._timeout_s is not None:
+            return timeout_error(standings, self._timeout_s)
+        ends = self._link.exits
+        return self._failure(standings, ends, facts)
+
+    def _failure(
+        self, standings: dict[int, Standing], ends: Mapping[int, Any], facts: Facts
+    ) -> ProcessError | None:
+        return failure(
+            standings,
+            self.execution.tracebacks,
+            {p: end.last_lines for p, end in ends.items()},
+            out_of_step=facts.out_of_step,
+        )
+
+    def _refresh(self) -> None:
+        self._renderer.refresh(self.output.blocks())

@@ -1,0 +1,191 @@
+"""Seeing a cell through: its output shown as it comes, and no way to hang.
+
+The rules, in the order they are looked at:
+
+* one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
+  interrupted after the grace period;
+* a process is not back `STUCK_SECONDS` after its interrupt: reported, and the cell ends without it;
+* nobody has failed, but processes wait in one line while others are elsewhere: said, nothing done;
+* the session is out of step, and processes wait for what cannot come: interrupted after the grace period.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from concurrent.futures import FIRST_COMPLETED, wait
+from dataclasses import dataclass
+
+from nbdist.errors import CellTimeout
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.run.execution import Execution
+from nbdist.run.standing import (
+    Standing,
+    divergence,
+    first_cause,
+    nobody_can_join,
+    running,
+    say_failure,
+    say_where_all,
+)
+
+TICK_SECONDS = 0.05
+SAY_SECONDS = 1.0
+"""How long after a failure it is said that others are still in the cell; when all fail, nothing is said."""
+STUCK_SECONDS = 10.0
+
+
+@dataclass
+class Conductor:
+    """Follows one execution to its end.
+
+    Args:
+      execution: The cell, already sent.
+      interrupt: Sends the framework's interrupt to processes.
+      refresh: Draws the output; called often.
+      grace_s: How long others may stay in the cell after one has failed.
+      timeout_s: After this the cell is interrupted and `CellTimeout` raised; None: never.
+      out_of_step: Whether the session was so when the cell began.
+      told: Called when standings have changed, for the live view.
+    """
+
+    execution: Execution
+    interrupt: Callable[[Sequence[int]], None]
+    refresh: Callable[[], None]
+    grace_s: float
+    timeout_s: float | None = None
+    out_of_step: bool = False
+    told: Callable[[dict[int, Standing]], None] = lambda standings: None
+    interrupted_at: float | None = None
+    timed_out: bool = False
+    _failed_at: float | None = None
+    _said: bool = False
+    _last_divergence: str | None = None
+    _left: frozenset[int] = frozenset()
+
+    def until_end(self) -> dict[int, Standing]:
+        """Returns the final standings; every process has left the cell, or is stuck.
+
+        Raises:
+          KeyboardInterrupt: The user's; the processes have been interrupted too.
+        """
+        started = time.monotonic()
+        try:
+            while (standings := self._step(started)) is None:
+                pass
+            return standings
+        except KeyboardInterrupt:
+            self._interrupted_by_user(started)
+            raise
+
+    def step_until(self, deadline: float) -> dict[int, Standing] | None:
+        """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
+        started = time.monotonic()
+        while time.monotonic() < deadline:
+            if (standings := self._step(started)) is not None:
+                return standings
+        return None
+
+    def _step(self, started: float) -> dict[int, Standing] | None:
+        futures = self.execution.futures()
+        if futures:
+            wait(futures, timeout=TICK_SECONDS, return_when=FIRST_COMPLETED)
+        standings = self.execution.standings()
+        still = running(standings.values())
+        left = frozenset(p for p, s in standings.items() if s.outcome != "running")
+        if left != self._left:
+            self._left = left
+            self.told(standings)
+        if not still:
+            return standings
+        self._watch(standings, time.monotonic(), started)
+        self.refresh()
+        return None
+
+    def _watch(self, standings: dict[int, Standing], now: float, started: float) -> None:
+        if self.interrupted_at is not None:
+            if now - self.interrupted_at >= STUCK_SECONDS:
+                self._give_up(standings)
+            return
+        if self.timeout_s is not None and now - started >= self.timeout_s:
+            self.timed_out = True
+            self._stop(standings, f"not finished after {seconds_text(self.timeout_s)} (--timeout)")
+            return
+        cause = first_cause(standings.values())
+        if cause is not None:
+            self._after_failure(cause, standings, now)
+        elif self.out_of_step:
+            self._out_of_step(standings)
+        else:
+            self._say_divergence(standings)
+
+    def _after_failure(
+        self, cause: Standing, standings: dict[int, Standing], now: float
+    ) -> None:
+        self._failed_at = self._failed_at or now
+        since = now - self._failed_at
+        if not self._said and since >= min(SAY_SECONDS, self.grace_s):
+            self._said = True
+            left = max(0.0, self.grace_s - since)
+            ending = f"; interrupted in {seconds_text(left)}" if left >= 0.5 else ""
+            lines = [*say_failure(cause), *say_where_all(standings.values(), ending=ending)]
+            self.execution.output.note("\n".join(lines))
+        if since >= self.grace_s:
+            self._stop(standings, None)
+
+    def _out_of_step(self, standings: dict[int, Standing]) -> None:
+        waiting = nobody_can_join(standings, longer_than_s=self.grace_s)
+        if waiting:
+            self._stop(standings, "waiting for what cannot come; the session is out of step")
+
+    def _say_divergence(self, standings: dict[int, Standing]) -> None:
+        text = divergence(standings)
+        # The seconds in it grow: say it once for each new arrangement of processes.
+        key = None if text is None else "".join(c for c in text if not c.isdigit() and c != ".")
+        if key != self._last_divergence:
+            self._last_divergence = key
+            if text is not None:
+                self.execution.output.note(text)
+
+    def _stop(self, standings: dict[int, Standing], why: str | None) -> None:
+        """Interrupts all that are still in the cell, and says so."""
+        still = running(standings.values())
+        ids = [standing.process_id for standing in still]
+        if why is not None:
+            lines = say_where_all(still)
+            self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
+        self.interrupted_at = time.monotonic()
+        self.execution.mark(ids, "interrupted")
+        self.interrupt(ids)
+
+    def _give_up(self, standings: dict[int, Standing]) -> None:
+        """Ends the cell without those that did not come back."""
+        still = running(standings.values())
+        ids = [standing.process_id for standing in still]
+        lines = [f"   {line}" for line in say_where_all(still)]
+        text = f"{processes_text(ids)}   stuck: not back {STUCK_SECONDS:g} s after the interrupt"
+        self.execution.output.note("\n".join([text, *lines]))
+        self.execution.mark(ids, "stuck")
+
+    def _interrupted_by_user(self, started: float) -> None:
+        standings = self.execution.standings()
+        if self.interrupted_at is None:
+            self._stop(standings, None)
+        try:
+            while self._step(started) is None:
+                pass
+        except KeyboardInterrupt:
+            # A second interrupt: the person will not wait for the ten seconds.
+            self.execution.mark(
+                [s.process_id for s in running(self.execution.standings().values())], "stuck"
+            )
+
+
+def timeout_error(standings: dict[int, Standing], timeout_s: float) -> CellTimeout:
+    """What a cell raises that was cut off by `--timeout`."""
+    late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
+    return CellTimeout(
+        f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
+        "(--timeout) and were interrupted; variables are kept."
+    )
+

@@ -1,0 +1,214 @@
+"""One cell on its target processes: what was sent, what came back, who is still in it."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nbdist.launch.hostprocess import Exit
+from nbdist.output import CellOutput
+from nbdist.run.standing import Outcome, Standing
+from nbdist.run.submission import Message, Submission, submit
+from nbdist.snapshot import Activity
+
+OUTPUT_SECONDS = 2.0
+"""How long output may still come after a reply; it takes milliseconds."""
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+class Link(Protocol):
+    """What an execution needs of the session's connection to its processes."""
+
+    client: Any
+    engines: Mapping[int, int]
+    idents: Mapping[int, bytes]
+
+    @property
+    def exits(self) -> Mapping[int, Exit]:
+        """How processes ended that have."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Cell:
+    """What is run: `code` stands `offset` lines below the top of the notebook's cell `number`."""
+
+    number: int
+    code: str
+    offset: int = 0
+
+    def line(self, number: int) -> str:
+        """The text of one line of the notebook's cell, 1-based."""
+        lines = self.code.splitlines()
+        index = number - 1 - self.offset
+        return lines[index].strip() if 0 <= index < len(lines) else ""
+
+
+class Execution:
+    """Sends a cell, and answers where each process stands.
+
+    Args:
+      cell: What to run.
+      targets: On which processes.
+      link: The way to them.
+      hosts: Host names by process id.
+      output: Gets all output.
+      activity: The newest report of a process's activity, or None.
+    """
+
+    def __init__(
+        self,
+        cell: Cell,
+        *,
+        targets: Sequence[int],
+        link: Link,
+        hosts: Mapping[int, str],
+        output: CellOutput,
+        activity: Callable[[int], Activity | None],
+    ) -> None:
+        self.cell = cell
+        self.targets = tuple(targets)
+        self.output = output
+        self._link = link
+        self._hosts = hosts
+        self._activity = activity
+        self._submissions: dict[int, Submission] = {}
+        self._marked: dict[int, Outcome] = {}
+        self._ended: dict[int, Standing] = {}
+        self._replied_at: dict[int, float] = {}
+        self.tracebacks: dict[int, str] = {}
+
+    def send(self, label: str) -> None:
+        """Sends the cell to all targets; returns at once."""
+        for process_id in self.targets:
+            self._submissions[process_id] = submit(
+                self._link.client,
+                self._link.engines[process_id],
+                self._link.idents[process_id],
+                self.cell.code,
+                label,
+                lambda message, process_id=process_id: self._heard(process_id, message),  # type: ignore[misc]
+            )
+
+    def futures(self) -> list[Any]:
+        """What to wait on: the outputs of all requests that are not settled yet."""
+        return [
+            self._submissions[p].output for p in self.targets if p not in self._ended
+        ]
+
+    def mark(self, process_ids: Iterable[int], outcome: Outcome) -> None:
+        """Records that processes were interrupted, or did not come back from that."""
+        for process_id in process_ids:
+            self._marked[process_id] = outcome
+
+    def standings(self) -> dict[int, Standing]:
+        """Where each target stands now."""
+        for process_id in self.targets:
+            if process_id not in self._ended:
+                ended = self._settle(process_id)
+                if ended is not None:
+                    self._ended[process_id] = ended
+                    self.output.finish(process_id)
+        return {p: self._ended.get(p) or self._running(p) for p in self.targets}
+
+    def _running(self, process_id: int) -> Standing:
+        activity = self._activity(process_id)
+        if activity is not None and activity.cell != self.cell.number:
+            activity = None
+        marked = self._marked.get(process_id)
+        return Standing(
+            process_id=process_id,
+            host=self._hosts[process_id],
+            outcome="stuck" if marked == "stuck" else "running",
+            activity=activity,
+        )
+
+    def _settle(self, process_id: int) -> Standing | None:
+        """The standing of a process that has left the cell, or None."""
+        end = self._link.exits.get(process_id)
+        if end is not None:
+            return self._gone(process_id, end)
+        submission = self._submissions[process_id]
+        if not submission.replied:
+            return None
+        now = time.monotonic()
+        since = self._replied_at.setdefault(process_id, now)
+        if not submission.output.done() and now - since < OUTPUT_SECONDS:
+            return None
+        error = submission.error()
+        if error is None:
+            return self._standing(process_id, "finished")
+        if not hasattr(error, "ename"):  # the engine is gone, and its exit not told yet
+            return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
+        return self._raised(process_id, error)
+
+    def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> Standing:
+        facts.setdefault("time", time.time())
+        return Standing(
+            process_id=process_id, host=self._hosts[process_id], outcome=outcome, **facts
+        )
+
+    def _gone(self, process_id: int, end: Exit) -> Standing:
+        last = self._running(process_id).activity
+        return self._standing(
+            process_id,
+            "gone",
+            error=str(end),
+            line=last.line if last else None,
+            source=last.source if last else None,
+            time=end.time,
+        )
+
+    def _lost(self, process_id: int, text: str) -> Standing:
+        return self._standing(process_id, "gone", error=text)
+
+    def _raised(self, process_id: int, error: Any) -> Standing:
+        text = f"{error.ename}: {error.evalue}".rstrip(": ")
+        if error.ename == "KeyboardInterrupt" and process_id in self._marked:
+            return self._standing(process_id, "interrupted", error=text)
+        self.tracebacks[process_id] = error.traceback or text
+        line = raised_line(error.traceback or "", self.cell.number)
+        return self._standing(
+            process_id,
+            "raised",
+            error=text,
+            line=line,
+            source=self.cell.line(line) if line else None,
+            time=_completed(self._submissions[process_id]),
+        )
+
+    def _heard(self, process_id: int, message: Message) -> None:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            self.output.stream(process_id, content["name"], content["text"])
+        elif kind in ("display_data", "execute_result", "update_display_data"):
+            display_id = (content.get("transient") or {}).get("display_id")
+            self.output.display(
+                process_id,
+                content["data"],
+                content.get("metadata") or {},
+                display_id=display_id,
+                update=kind == "update_display_data",
+            )
+        elif kind == "clear_output":
+            self.output.clear(process_id, bool(content.get("wait")))
+
+
+def raised_line(traceback: str, cell: int) -> int | None:
+    """The line of the notebook's cell that an IPython traceback points at first.
+
+    The first frame of cell `cell` is the statement of the cell itself, however deep the error was.
+    """
+    plain = _ANSI.sub("", traceback)
+    found = re.search(rf"Cell In\[{cell}\], line (\d+)", plain)
+    return int(found.group(1)) if found else None
+
+
+def _completed(submission: Submission) -> float:
+    """When the engine ended the cell, in Unix seconds; the first error is the cause of later ones."""
+    metadata = getattr(submission.output, "metadata", None) or {}
+    completed = metadata.get("completed")
+    return completed.timestamp() if completed is not None else time.time()

@@ -1,0 +1,59 @@
+"""What the kernel has learned of its processes beyond their reports, across cells."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from nbdist.merge import Failure, Known
+from nbdist.run.standing import Standing
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Facts:
+    """Kept between cells, replaced as a whole.
+
+    `processes` is how many the session has; one alone has nobody to be out of step with. `lost` says how processes ended, `stuck` which did not come back from an interrupt, `since` the
+    cell after which the session was out of step (None: it is in step).
+    """
+
+    processes: int
+    lost: Mapping[int, str] = field(default_factory=dict)
+    stuck: frozenset[int] = frozenset()
+    since: int | None = None
+
+    @property
+    def out_of_step(self) -> bool:
+        """Whether collectives of different processes may no longer match."""
+        return self.since is not None
+
+    def after(self, standings: Mapping[int, Standing], cell: int) -> Facts:
+        """These facts and what a cell has taught."""
+        lost = {p: s.error or "gone" for p, s in standings.items() if s.outcome == "gone"}
+        stuck = {p for p, s in standings.items() if s.outcome == "stuck"}
+        interrupted = any(s.outcome in ("interrupted", "stuck", "gone") for s in standings.values())
+        back = {p for p, s in standings.items() if s.outcome in ("finished", "raised")}
+        since = cell if interrupted and self.processes > 1 and self.since is None else self.since
+        return replace(
+            self,
+            lost={**self.lost, **lost},
+            stuck=(self.stuck | stuck) - back,
+            since=since,
+        )
+
+    def known(self, standings: Mapping[int, Standing] | None = None) -> Known:
+        """For the live view; `standings` of a cell that runs."""
+        still = any(s.outcome == "running" for s in (standings or {}).values())
+        failed = {
+            p: Failure(error=s.error or "", line=s.line, source=s.source)
+            for p, s in (standings or {}).items()
+            if still and s.outcome == "raised"
+        }
+        gone = {p: s.error or "gone" for p, s in (standings or {}).items() if s.outcome == "gone"}
+        return Known(
+            failed=failed,
+            stuck=self.stuck,
+            lost={**self.lost, **gone},
+            out_of_step=self.out_of_step,
+        )
+

@@ -1,0 +1,92 @@
+"""What a failed cell raises in the notebook: the first cause in full, a line for every other process."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping
+
+from nbdist.errors import ProcessError
+from nbdist.quantities import processes_text
+from nbdist.run.standing import Standing, first_cause, place, say_failure, say_place
+
+RESTART = "%dist_init --restart starts afresh on the same plan."
+
+
+class CellFailed(ProcessError):
+    """A cell failed on at least one process; shows the engine's own traceback."""
+
+    def __init__(self, message: str, failures: tuple[Standing, ...], shown: str) -> None:
+        super().__init__(message, failures)
+        self.shown = shown
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows this in place of the notebook's own frames, which explain nothing."""
+        return self.shown.splitlines()
+
+
+def failure(
+    standings: Mapping[int, Standing],
+    tracebacks: Mapping[int, str],
+    last_lines: Mapping[int, tuple[str, ...]],
+    *,
+    out_of_step: bool,
+) -> CellFailed | None:
+    """The exception for a cell that ended like this; None when all is well.
+
+    Args:
+      standings: Where each process ended.
+      tracebacks: IPython's tracebacks, by process id.
+      last_lines: What processes that are gone wrote last.
+      out_of_step: Whether collectives no longer match.
+    """
+    failed = [s for s in standings.values() if s.outcome not in ("finished", "running")]
+    if not failed:
+        return None
+    cause = first_cause(standings.values()) or failed[0]
+    same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    summary = f"ProcessError: {_headline(cause, same)}"
+    if out_of_step:
+        summary += f"; the session is out of step. {RESTART}"
+    body: list[str] = []
+    if cause.process_id in tracebacks:
+        body += [f"{processes_text(same)} (host {cause.host})", tracebacks[cause.process_id]]
+    else:
+        body += say_failure(cause)
+    if lines := last_lines.get(cause.process_id):
+        body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
+    body += _others(standings, set(same))
+    return CellFailed(summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary]))
+
+
+def _headline(cause: Standing, same: list[int]) -> str:
+    error = cause.error or ""
+    if cause.outcome == "raised":
+        return f"{processes_text(same)} raised {error.partition(':')[0]}"
+    if cause.outcome == "gone":
+        return f"{processes_text(same)} (host {cause.host}) {error}"
+    if cause.outcome == "stuck":
+        return f"{processes_text(same)} did not come back from the interrupt"
+    return f"{processes_text(same)} interrupted"
+
+
+def _others(standings: Mapping[int, Standing], left_out: set[int]) -> list[str]:
+    """One line for every other process, equal ones together."""
+    said: dict[str, list[int]] = defaultdict(list)
+    for process_id, standing in standings.items():
+        if process_id not in left_out:
+            said[_ending(standing)].append(process_id)
+    return [f"{processes_text(ids)}   {text}" for text, ids in said.items()]
+
+
+def _ending(standing: Standing) -> str:
+    where = say_place(*place(standing.activity))
+    match standing.outcome:
+        case "finished":
+            return "finished the cell"
+        case "interrupted":
+            return "interrupted while waiting"
+        case "stuck" | "running":
+            return f"stuck in {where}"
+        case _:
+            at = f", line {standing.line}" if standing.line else ""
+            return f"{standing.error}{at}"

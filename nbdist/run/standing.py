@@ -1,0 +1,141 @@
+"""Where each process stands in a cell, and what that means for the others: pure functions.
+
+This is the second promise, it does not hang on you, as far as it can be decided from what is known:
+who has finished, who has raised, who is gone, and which line the rest are in.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.snapshot import Activity
+
+Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck"]
+
+WAIT_SECONDS = 10.0
+"""How long a process may stand in one line, while others are elsewhere, before it is named."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Standing:
+    """One process in one cell.
+
+    `activity` is its newest report in this cell, None before the first. `error` is what it raised, `line`
+    and `source` where; `time` is when it ended, in Unix seconds.
+    """
+
+    process_id: int
+    host: str
+    outcome: Outcome
+    activity: Activity | None = None
+    error: str | None = None
+    line: int | None = None
+    source: str | None = None
+    time: float | None = None
+
+
+def running(standings: Iterable[Standing]) -> list[Standing]:
+    """Those still in the cell."""
+    return [standing for standing in standings if standing.outcome == "running"]
+
+
+def first_cause(standings: Iterable[Standing]) -> Standing | None:
+    """The failure that came first; interrupts that nbdist sent are never a cause."""
+    failed = [s for s in standings if s.outcome in ("raised", "gone")]
+    return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
+
+
+def place(activity: Activity | None) -> tuple[int | None, str | None]:
+    """The line a process is in, and its text."""
+    return (activity.line, activity.source) if activity else (None, None)
+
+
+def say_place(line: int | None, source: str | None) -> str:
+    """`line 4, y = step(params, x)`."""
+    if line is None:
+        return "the cell"
+    return f"line {line}, {source}" if source else f"line {line}"
+
+
+def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[str]:
+    """One line for each place processes are in: who waits, runs or compiles where."""
+    groups: dict[tuple[str, str], list[int]] = defaultdict(list)
+    for standing in running(standings):
+        activity = standing.activity
+        doing = "running"
+        if activity is not None and activity.state == "compiling":
+            doing = "compiling"
+        elif activity is not None and activity.waiting:
+            doing = "waiting"
+        groups[doing, say_place(*place(activity))].append(standing.process_id)
+    return [
+        f"{processes_text(ids)}   {doing} in {where}{ending}"
+        for (doing, where), ids in groups.items()
+    ]
+
+
+def say_failure(standing: Standing) -> list[str]:
+    """Who failed with what, and in which line."""
+    lines = [f"process {standing.process_id} (host {standing.host})   {standing.error}"]
+    if standing.line is not None:
+        lines.append(f"   line {standing.line}   {standing.source or ''}".rstrip())
+    return lines
+
+
+def divergence(standings: Mapping[int, Standing]) -> str | None:
+    """A sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
+
+    Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
+    """
+    still = running(standings.values())
+    if any(s.activity and s.activity.state == "compiling" for s in still):
+        return None
+    waiting = [s for s in still if s.activity and (s.activity.line_seconds or 0.0) >= WAIT_SECONDS]
+    finished = [s for s in standings.values() if s.outcome == "finished"]
+    places: dict[tuple[int | None, str | None], list[Standing]] = defaultdict(list)
+    for standing in still:
+        places[place(standing.activity)].append(standing)
+    if not waiting or (len(places) < 2 and not finished):
+        return None
+    return _say_divergence(places, waiting, finished)
+
+
+def _say_divergence(
+    places: Mapping[tuple[int | None, str | None], list[Standing]],
+    waiting: list[Standing],
+    finished: list[Standing],
+) -> str:
+    lines = []
+    waiting_ids = {s.process_id for s in waiting}
+    for (line, source), group in sorted(places.items(), key=lambda item: -len(item[1])):
+        ids = [s.process_id for s in group]
+        longest = max((s.activity.line_seconds or 0.0) for s in group if s.activity)
+        if waiting_ids.issuperset(ids):
+            lasting = f"for {seconds_text(longest)} "
+        else:
+            lasting = ""
+        lines.append(f"{processes_text(ids)}   {lasting}in {say_place(line, source)}")
+    if finished:
+        lines.append(f"{processes_text([s.process_id for s in finished])}   finished the cell")
+    return "\n".join(lines)
+
+
+def nobody_can_join(standings: Mapping[int, Standing], *, longer_than_s: float) -> list[int]:
+    """Processes that wait inside the framework for what cannot come, in a session out of step.
+
+    That is when every other process has left the cell, or when all wait: their collectives do not match.
+    """
+    still = running(standings.values())
+    waiting = [
+        s.process_id
+        for s in still
+        if s.activity
+        and s.activity.waiting
+        and s.activity.state == "running"
+        and (s.activity.line_seconds or 0.0) > longer_than_s
+    ]
+    return waiting if waiting and len(waiting) == len(still) else []

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import atexit
-import importlib
 import itertools
 import pickle
 import threading
@@ -12,11 +11,11 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from types import ModuleType, TracebackType
+from types import TracebackType
 from typing import Any, Self
 
 from nbdist import targets as target_words
-from nbdist.engine.resident import FRAMEWORKS
+from nbdist.engine.frameworks import framework
 from nbdist.errors import ArrayError, OptionError, SessionError, TargetError
 from nbdist.launch import join, start
 from nbdist.launch.calling import ask
@@ -123,13 +122,13 @@ class Session:
         hosts = sorted(set(self.hosts.values()))
         where = "this machine" if len(hosts) == 1 else count_text(len(hosts), "host")
         answer = next(iter(self.answers.values()))
-        framework = f"{self.plan.framework} {answer['version']}"
+        software = f"{self.plan.framework} {answer['version']}"
         chosen = "" if self.plan.platform_chosen else " (chosen automatically)"
         devices = f"{answer['global']} {self.plan.platform} devices{chosen}" if (
             "global" in answer
         ) else f"platform {self.plan.platform}{chosen}, not initialized"
         return (
-            f"{count_text(len(self.plan.processes), 'process')} on {where}, {devices}, {framework}, "
+            f"{count_text(len(self.plan.processes), 'process')} on {where}, {devices}, {software}, "
             f"ready in {seconds_text(self.seconds_to_start)}"
         )
 
@@ -233,14 +232,11 @@ class Session:
             raise TargetError(f"{where} is stuck{at} and takes no new cell. {RESTART}")
 
     def _interrupt(self, process_ids: Sequence[int]) -> None:
-        self._alive().signal(self._framework().INTERRUPT, process_ids)
+        self._alive().signal(framework(self.plan.framework).INTERRUPT, process_ids)
 
     def interrupt(self) -> None:
         """Interrupts what runs on all processes; the session is out of step afterwards."""
         self._interrupt(sorted(self.hosts))
-
-    def _framework(self) -> ModuleType:
-        return importlib.import_module(FRAMEWORKS[self.plan.framework])
 
     def _told(self, standings: dict[int, Standing]) -> None:
         self._monitor.know(self._facts.known(standings))

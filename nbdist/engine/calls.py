@@ -9,10 +9,13 @@ from __future__ import annotations
 import json
 import sys
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.resident import Resident
+from nbdist.engine.frameworks import framework as framework_named
 from nbdist.errors import NbdistError
+
+if TYPE_CHECKING:
+    from nbdist.engine.resident import Resident
 
 PROTOCOL = 1
 """Rises when a call changes its meaning; compared in the first message."""
@@ -40,6 +43,9 @@ class Call:
         Returns:
           `[json, *buffers]`; the JSON is `{"ok": …}` or `{"error": {"type", "text"}}`.
         """
+        # Imported here: the kernel, which makes these, has no use for what lives on an engine.
+        from nbdist.engine.resident import Resident
+
         try:
             known = calls()
             if self.name not in known:
@@ -86,7 +92,7 @@ def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> An
 
 def initialize(resident: Resident, buffers: Buffers, *, framework: str, **options: Any) -> Answer:
     """Joins the framework's cluster; blocks until all processes have."""
-    return resident.framework(framework).initialize(**options), []
+    return framework_named(framework).initialize(**options), []
 
 
 def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:
@@ -117,10 +123,10 @@ def get_value(
     from nbdist.engine.transfer import offer
 
     value = resident.evaluate(expression)
-    return offer(value, expression, resident.framework(framework), limit_bytes)
+    return offer(value, expression, framework_named(framework), limit_bytes)
 
 
 def shards(resident: Resident, buffers: Buffers, *, expression: str, framework: str) -> Answer:
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
     value = resident.evaluate(expression)
-    return resident.framework(framework).explain(value, expression), []
+    return framework_named(framework).explain(value, expression), []

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import importlib
 import os
 import socket
 import sys
 import threading
-from types import ModuleType
 from typing import Any
 
 from nbdist.engine.cell import CurrentCell
@@ -15,9 +13,6 @@ from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.errors import ArrayError, SessionError
-
-FRAMEWORKS = {"jax": "nbdist.engine.jax.start"}
-"""One module a framework; each answers `initialize` and `explain`, and says how to interrupt."""
 
 
 class Resident:
@@ -82,10 +77,6 @@ class Resident:
             cell=self.cell,
         )
         self.probe.start()
-
-    def framework(self, name: str) -> ModuleType:
-        """The module that answers for a framework."""
-        return importlib.import_module(FRAMEWORKS[name])
 
     def evaluate(self, expression: str) -> Any:
         """The value of a user's expression.

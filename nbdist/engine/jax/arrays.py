@@ -39,8 +39,10 @@ def offer_array(
     return {"kind": "array", "pieces": pieces, **described}, buffers
 
 
-def check_array(jax: ModuleType, value: Any, expression: str) -> None:
-    """Refuses what looks like an array and holds no values.
+def check_array(
+    jax: ModuleType, value: Any, expression: str, *, partial_sums: bool = False
+) -> None:
+    """Refuses what looks like an array and holds no values; `partial_sums` lets those through.
 
     Raises:
       ArrayError: Says which of them it is, and what to do.
@@ -59,7 +61,7 @@ def check_array(jax: ModuleType, value: Any, expression: str) -> None:
         )
     spec = getattr(value.sharding, "spec", None)
     partial = getattr(spec, "unreduced", None)
-    if partial:
+    if partial and not partial_sums:
         axes = ", ".join(map(repr, sorted(partial)))
         raise ArrayError(
             f"{expression!r} holds partial sums over mesh axes {axes}: no device has its values. "

@@ -7,6 +7,11 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
+from nbdist.engine.jax.arrays import offer_array
+from nbdist.errors import ArrayError
+
+__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array"]
+
 INTERRUPT = signal.SIGINT
 """Frees a process that waits in a JAX collective (measured: 0.1 to 0.3 s); the collectives of the
 session are out of step afterwards."""
@@ -70,3 +75,23 @@ def keep_gloo_on(address: str) -> bool:
     if not isinstance(make, functools.partial):
         _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=address)
     return True
+
+
+def explain(value: Any, expression: str) -> dict[str, Any]:
+    """Where the pieces of one array lie.
+
+    Returns:
+      `array` as a report describes it (its path is `expression`), and the `meshes` it refers to.
+
+    Raises:
+      ArrayError: No JAX array, or one that holds no values.
+    """
+    import jax
+
+    from nbdist.engine.jax.arrays import check_array
+    from nbdist.engine.jax.observe import describe
+
+    check_array(jax, value, expression, partial_sums=True)
+    if not isinstance(value, jax.Array):
+        raise ArrayError(f"{expression!r} is a {type(value).__name__}, not a jax.Array; it has no shards.")
+    raise NotImplementedError(describe)

@@ -1,0 +1,61 @@
+# Everything a fresh machine needs beyond git, make and Python 3.11 to 3.13 is set up here.
+PYTHON ?= python3
+VENV   := .venv
+BIN    := $(VENV)/bin
+READY  := $(VENV)/.ready
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+
+SOURCES := $(shell find labextension/src labextension/style -type f 2>/dev/null) \
+           labextension/package.json labextension/yarn.lock
+
+.PHONY: demo test bench check types golden screenshots clean help
+
+help:
+	@echo "make demo         the tour on 4 processes, in JupyterLab or in this terminal"
+	@echo "make test         all checks and tests"
+	@echo "make bench        timings, each against its floor in the same run"
+	@echo "make check        formatting, types and architecture only"
+	@echo "make types        schema and TypeScript types from nbdist/snapshot.py"
+	@echo "make golden       golden snapshots, from real JAX shardings"
+	@echo "make screenshots  the README's pictures, taken by the browser tests"
+
+# One environment; it is made anew when what it is made from has changed.
+$(READY): pyproject.toml hatch_build.py $(SOURCES)
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"nbdist needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Run make PYTHON=/path/to/python3.12")'
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet --editable '.[test]'
+	@touch $@
+
+demo: $(READY)
+	$(BIN)/nbdist demo
+
+test: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(MAKE) --no-print-directory check
+	$(BIN)/python -m pytest
+
+check: $(READY)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports --verbose
+	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.frontend_check
+
+bench: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(BIN)/python -m tests.bench
+
+types: $(READY)
+	$(BIN)/python labextension/tools/make_schema.py
+	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm types
+
+golden: $(READY)
+	$(BIN)/python tests/golden/make.py
+
+screenshots: $(READY)
+	$(BIN)/python -m tests.browser.install
+	NBDIST_SCREENSHOTS=docs $(BIN)/python -m pytest tests/browser -k screenshot
+
+clean:
+	rm -rf $(VENV) labextension/node_modules labextension/lib nbdist/static nbdist/labextension

@@ -1,0 +1,76 @@
+"""One view in a notebook or a terminal: the live widget, and the still picture that stays when it goes.
+
+They are two outputs. The widget alone would leave "model not found" in a saved notebook; the still picture is
+updated in place by its display id, and hidden by the browser while the widget beside it lives.
+"""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.snapshot import Snapshot
+from nbdist.view.feed import Feed
+from nbdist.view.still import still_html
+from nbdist.view.text import mesh_text
+
+WIDTH = 100
+"""Columns of the text form."""
+
+
+class Picture:
+    """Shows the session, and where one array lies when a path is given.
+
+    Args:
+      feed: Where the widget gets its frames.
+      snapshot: Answers what is known now.
+      path: The array to show first.
+    """
+
+    def __init__(
+        self, feed: Feed, snapshot: Callable[[], Snapshot], *, path: str | None = None
+    ) -> None:
+        self._feed = feed
+        self._snapshot = snapshot
+        self._path = path
+        self._view_id = uuid.uuid4().hex[:12]
+        self._still: Any = None
+        self._shown = ""
+
+    def show(self, *, in_notebook: bool) -> None:
+        """Displays it.
+
+        Raises:
+          ArrayError: No array is known under the path; the nearest names are in the text.
+        """
+        text = self.text()
+        if not in_notebook:
+            print(text)
+            return
+        from IPython.display import display
+
+        from nbdist.view.widget import View
+
+        view = View(self._feed, view_id=self._view_id, focus=self._path)
+        display(view)
+        self._still = display(self._bundle(), raw=True, display_id=True)
+
+    def update_still(self) -> None:
+        """Brings the still picture up to date, if it has changed."""
+        if self._still is None:
+            return
+        bundle = self._bundle()
+        if bundle["text/html"] != self._shown:
+            self._still.update(bundle, raw=True)
+            self._shown = bundle["text/html"]
+
+    def text(self) -> str:
+        """The same as text."""
+        return mesh_text(self._snapshot(), path=self._path, mesh=None, width=WIDTH)
+
+    def _bundle(self) -> dict[str, str]:
+        return {
+            "text/plain": self.text(),
+            "text/html": still_html(self._snapshot(), path=self._path, view_id=self._view_id),
+        }

@@ -1,0 +1,135 @@
+"""Launch plans and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import socket
+from pathlib import Path
+
+import pytest
+
+from nbdist.errors import OptionError
+from nbdist.launch import platform
+from nbdist.launch.choose import checked_coordinator, make_plan
+from nbdist.launch.join import arguments
+from nbdist.launch.plan import Plan, local_plan
+
+
+def plan_of(**changes: object) -> Plan:
+    given = {
+        "host": "h1",
+        "processes": 4,
+        "devices_per_process": None,
+        "platform": "gpu",
+        "accelerators": 8,
+        **changes,
+    }
+    return local_plan(**given)  # type: ignore[arg-type]
+
+
+def test_process_ids_are_dense_and_follow_the_slots() -> None:
+    plan = plan_of(platform="cpu", devices_per_process=2)
+    assert [(p.process_id, p.slot, p.devices) for p in plan.processes] == [
+        (0, 0, 2),
+        (1, 1, 2),
+        (2, 2, 2),
+        (3, 3, 2),
+    ]
+
+
+def test_gpus_are_divided_among_the_processes() -> None:
+    assert [p.local_device_ids for p in plan_of().processes] == [(0, 1), (2, 3), (4, 5), (6, 7)]
+
+
+def test_gpus_are_never_shared_in_silence() -> None:
+    with pytest.raises(OptionError, match="divided, never shared"):
+        plan_of(processes=9)
+    with pytest.raises(OptionError, match=r"4 processes × 3 gpu = 12, but this machine has 8"):
+        plan_of(devices_per_process=3)
+    with pytest.raises(OptionError, match="device 1 for more than one process"):
+        plan_of(processes=2, local_device_ids=[(0, 1), (1, 2)])
+
+
+@pytest.mark.parametrize("count", [0, -3])
+def test_a_session_needs_a_process(count: int) -> None:
+    with pytest.raises(OptionError, match=f"-n {count}: the number of processes must be 1 or more"):
+        make_plan(processes=count)
+
+
+def test_more_cpu_devices_than_a_process_can_hold_are_refused() -> None:
+    with pytest.raises(OptionError, match="2048 cpu devices at most"):
+        make_plan(processes=1, devices_per_process=4096, platform="cpu")
+
+
+def test_one_partition_index_for_each_process_or_none() -> None:
+    with pytest.raises(OptionError, match="gives 2 indices for 4 processes"):
+        plan_of(partition_index=[0, 1])
+
+
+def test_chips_of_a_tpu_host_belong_to_one_process() -> None:
+    with pytest.raises(OptionError, match="chips of a host belong to one process"):
+        plan_of(platform="tpu", processes=2)
+
+
+def test_unknown_argument_of_start_is_named() -> None:
+    with pytest.raises(OptionError, match="no argument 'devices'"):
+        make_plan(processes=1, devices=2)
+
+
+def test_two_ways_to_count_cpu_devices_are_refused() -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    with pytest.raises(OptionError, match="both set the number of cpu devices"):
+        make_plan(processes=1, devices_per_process=2, platform="cpu", environment=flags)
+
+
+def test_coordinator_port_in_use_is_refused_and_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        port = taken.getsockname()[1]
+        with pytest.raises(OptionError, match=f"port {port} cannot be used"):
+            checked_coordinator(f"127.0.0.1:{port}")
+
+
+def test_coordinator_without_a_port_gets_a_free_one() -> None:
+    address = checked_coordinator("127.0.0.1")
+    assert address is not None
+    host, _, port = address.partition(":")
+    assert host == "127.0.0.1"
+    assert 0 < int(port) < 65536
+
+
+def test_every_argument_of_initialize_can_be_given_and_detection_is_off() -> None:
+    plan = make_plan(
+        processes=2,
+        platform="cpu",
+        local_device_ids=[(0,), (1,)],
+        partition_index=[0, 1],
+        initialization_timeout_s=30,
+        heartbeat_timeout_s=20,
+        shutdown_timeout_s=10,
+        coordinator_bind_address="127.0.0.1:1234",
+    )
+    assert arguments(plan, plan.processes[1], "127.0.0.1:999") == {
+        "coordinator_address": "127.0.0.1:999",
+        "num_processes": 2,
+        "process_id": 1,
+        "cluster_detection_method": "deactivate",
+        "coordinator_bind_address": "127.0.0.1:1234",
+        "local_device_ids": [1],
+        "partition_index": 1,
+        "initialization_timeout": 30,
+        "heartbeat_timeout_seconds": 20,
+        "shutdown_timeout_seconds": 10,
+    }
+
+
+def test_gpus_are_counted_without_a_framework(tmp_path: Path) -> None:
+    for number in range(3):
+        (tmp_path / "proc/driver/nvidia/gpus" / f"0000:0{number}:00.0").mkdir(parents=True)
+    assert platform.accelerators("gpu", root=tmp_path) == 3
+    assert platform.accelerators("tpu", root=tmp_path) == 0
+
+
+def test_jax_platforms_of_the_environment_decides() -> None:
+    assert platform.choose(environment={"JAX_PLATFORMS": "cuda,cpu"}) == "gpu"
+    assert platform.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"

@@ -1,0 +1,114 @@
+"""What is concluded from where the processes stand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.run.failure import failure
+from nbdist.run.standing import Standing, divergence, first_cause, nobody_can_join
+from nbdist.snapshot import Activity
+
+
+def activity(**changes: Any) -> Activity:
+    given: dict[str, Any] = {
+        "state": "running",
+        "cell": 1,
+        "line": 4,
+        "source": "y = step(params, x)",
+        "cell_seconds": 12.0,
+        "line_seconds": 11.0,
+        "waiting": True,
+        "rss_bytes": 0,
+        "context_mesh": None,
+    }
+    return Activity(**{**given, **changes})
+
+
+def standing(process_id: int, outcome: Any = "running", **facts: Any) -> Standing:
+    if outcome == "running":
+        facts.setdefault("activity", activity())
+    return Standing(process_id=process_id, host="h1", outcome=outcome, **facts)
+
+
+def by_id(*standings: Standing) -> dict[int, Standing]:
+    return {s.process_id: s for s in standings}
+
+
+def test_a_finished_process_is_named_beside_those_that_wait() -> None:
+    text = divergence(by_id(standing(0), standing(1, "finished"), standing(2)))
+    assert text is not None
+    assert "processes 0, 2   for 11.0 s in line 4, y = step(params, x)" in text
+    assert "process 1   finished the cell" in text
+
+
+def test_processes_at_two_lines_are_named_with_both() -> None:
+    elsewhere = standing(1, activity=activity(line=7, source="save()", line_seconds=0.2))
+    text = divergence(by_id(standing(0), elsewhere))
+    assert text is not None
+    assert "line 4" in text
+    assert "process 1   in line 7, save()" in text
+
+
+def test_all_in_one_line_is_no_divergence() -> None:
+    assert divergence(by_id(standing(0), standing(1))) is None
+
+
+def test_waiting_less_than_ten_seconds_is_no_divergence() -> None:
+    early = standing(0, activity=activity(line_seconds=9.0))
+    assert divergence(by_id(early, standing(1, "finished"))) is None
+
+
+def test_a_process_that_compiles_is_not_called_stuck() -> None:
+    compiling = standing(0, activity=activity(state="compiling", waiting=False))
+    assert divergence(by_id(compiling, standing(1, "finished"))) is None
+
+
+def test_the_first_failure_is_the_cause_and_interrupts_never_are() -> None:
+    found = first_cause(
+        [
+            standing(0, "interrupted", time=1.0),
+            standing(1, "raised", error="B", time=3.0),
+            standing(2, "raised", error="A", time=2.0),
+        ]
+    )
+    assert found is not None
+    assert found.process_id == 2
+
+
+def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:
+    alone = by_id(standing(0), standing(1, "finished"))
+    assert nobody_can_join(alone, longer_than_s=3) == [0]
+    busy = standing(1, activity=activity(waiting=False))
+    assert nobody_can_join(by_id(standing(0), busy), longer_than_s=3) == []
+    assert nobody_can_join(alone, longer_than_s=30) == []
+
+
+def test_a_cell_that_went_well_raises_nothing() -> None:
+    assert failure(by_id(standing(0, "finished")), {}, {}, out_of_step=False) is None
+
+
+def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
+    error = failure(
+        by_id(
+            standing(0, "interrupted"),
+            standing(1, "raised", error="ValueError: empty batch", line=2, time=1.0),
+            standing(2, "interrupted"),
+        ),
+        {1: "Traceback of 1"},
+        {},
+        out_of_step=True,
+    )
+    assert error is not None
+    shown = "\n".join(error._render_traceback_())
+    assert "Traceback of 1" in shown
+    assert "processes 0, 2   interrupted while waiting" in shown
+    assert "process 1 raised ValueError; the session is out of step" in shown
+    assert "%dist_init --restart" in str(error)
+
+
+def test_failure_of_a_lost_process_shows_its_last_words() -> None:
+    gone = standing(1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0)
+    error = failure(by_id(standing(0, "finished"), gone), {}, {1: ("last word",)}, out_of_step=True)
+    assert error is not None
+    assert "killed by signal 9 (SIGKILL)" in str(error)
+    assert "last word" in error.shown

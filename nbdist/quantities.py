@@ -43,7 +43,7 @@ def count_text(count: int, noun: str) -> str:
     """`(4, "process")` → `4 processes`; `(1, "copy")` → `1 copy`."""
     if count == 1:
         return f"1 {noun}"
-    if noun.endswith("y"):
+    if noun.endswith("y") and noun[-2] not in "aeiou":
         return f"{count} {noun[:-1]}ies"
     return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 

@@ -93,7 +93,7 @@ def _lost(lost: list[Process]) -> Notice:
 
 def _stuck(stuck: list[Process]) -> Notice:
     parts = [
-        f"Process {one.process_id} on {one.host} was interrupted and is not back{_at(one)}."
+        f"Process {one.process_id} on {one.host} was interrupted and is not back{_still_at(one)}."
         for one in stuck[:SHOWN]
     ]
     verb = "is" if len(stuck) == 1 else "are"
@@ -119,6 +119,10 @@ def _at(process: Process) -> str:
         return ""
     source = f", {process.source}" if process.source else ""
     return f" in line {process.line}{source}"
+
+
+def _still_at(process: Process) -> str:
+    return f"; it is{_at(process)}" if process.line is not None else ""
 
 
 def _rest(processes: list[Process]) -> list[str]:

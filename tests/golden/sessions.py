@@ -86,13 +86,16 @@ def failed() -> dict:
         notices=(
             Notice(
                 level="bad",
-                title="Process 1 raised, processes 0 and 2 wait for it.",
-                text="On process 1 (h1): ValueError: empty batch at line 2, x = next(batches).",
+                title="Process 1 raised, processes 0, 2 still in the cell.",
+                text=(
+                    "On process 1 (h1): ValueError: empty batch in line 2, x = next(batches). "
+                    "Processes 0, 2 are in line 4, loss = step(params, x) for 3.2 s."
+                ),
             ),
             Notice(
                 level="bad",
                 title="Process 3 is lost.",
-                text="On h2: ended by signal 9 (SIGKILL).",
+                text="Process 3 on h2: ended by signal 9 (SIGKILL).",
             ),
         ),
     )
@@ -172,7 +175,10 @@ def stuck() -> dict:
             Notice(
                 level="bad",
                 title="Process 3 is stuck.",
-                text="On h2: interrupted, not back since; in line 4, loss = step(params, x).",
+                text=(
+                    "Process 3 on h2 was interrupted and is not back; it is in line 4, "
+                    "loss = step(params, x)."
+                ),
             ),
         ),
     )

@@ -86,7 +86,12 @@ def test_array_types_read_as_in_jax():
 
 @pytest.mark.parametrize(
     ("count", "noun", "text"),
-    [(1, "copy", "1 copy"), (4, "copy", "4 copies"), (2, "process", "2 processes")],
+    [
+        (1, "copy", "1 copy"),
+        (4, "copy", "4 copies"),
+        (2, "process", "2 processes"),
+        (7, "array", "7 arrays"),
+    ],
 )
 def test_counts_have_their_plural(count, noun, text):
     assert count_text(count, noun) == text

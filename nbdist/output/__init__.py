@@ -1,0 +1,19 @@
+"""The outputs of many processes as one: equal ones folded, differing ones by process."""
+
+from nbdist.output.blocks import Block, NoteBlock, RichBlock, TextBlock
+from nbdist.output.cell import CellOutput
+from nbdist.output.notebook import NotebookRenderer
+from nbdist.output.renderer import Renderer, renderer_for
+from nbdist.output.terminal import TerminalRenderer
+
+__all__ = [
+    "Block",
+    "CellOutput",
+    "NotebookRenderer",
+    "NoteBlock",
+    "Renderer",
+    "RichBlock",
+    "TerminalRenderer",
+    "TextBlock",
+    "renderer_for",
+]

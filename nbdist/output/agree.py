@@ -1,0 +1,150 @@
+"""Entries of different processes that count as the same while a cell still runs.
+
+Processes are never at exactly the same place. What only says that one is a little ahead of
+another must not make their output flicker between one and many.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Sequence
+from dataclasses import replace
+
+from nbdist.output.entries import Display, Entry, Line
+from nbdist.output.record import Column
+
+FRESH_S = 2.0
+"""For so long a process that lacks a line is taken to be merely behind."""
+
+_NEAR = 64
+
+
+def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
+    """The columns as they are compared: a process merely behind shows what those ahead show."""
+    columns = [_without_cleared(column, columns, now) for column in columns]
+    columns = _share_floods(columns, now)
+    return [_without_partial(column, columns, now) for column in columns]
+
+
+def keys(columns: Sequence[Column]) -> list[list[Hashable]]:
+    """For each entry what it is compared by; for each column a list of them.
+
+    Bars are compared by the place they have among the bars of the same kind as long as one
+    process is still at it, displays likewise while they are being updated, and all else by content.
+    """
+    unfinished = [column for column in columns if not column.finished]
+    open_bars = {key for column in unfinished for entry, key in _bars(column.entries) if entry.open}
+    updating = _updating(columns) if unfinished else set()
+    return [list(_keys(column, open_bars, updating)) for column in columns]
+
+
+def choose(entries: Sequence[Entry]) -> Entry:
+    """Of entries that count as the same, the one to show: of bars that of the slowest process."""
+    first = entries[0]
+    if isinstance(first, Display):
+        displays = [entry for entry in entries if isinstance(entry, Display)]
+        return max(displays, key=lambda display: display.updates)
+    if not isinstance(first, Line) or len(entries) == 1:
+        return first
+    if first.bar is not None:
+        bars = [entry for entry in entries if isinstance(entry, Line) and entry.bar is not None]
+        return min(bars, key=lambda entry: entry.bar.progress if entry.bar else 0.0)
+    if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
+        # Only the addresses of results are outside the key.
+        return first._replace(text=first.key)
+    return first
+
+
+def is_behind(short: Sequence[Entry], long: Sequence[Entry], now: float) -> bool:
+    """Whether a process that has less, all of it equal, may still be about to put out the rest."""
+    return len(short) >= len(long) or now - long[len(short)].time < FRESH_S
+
+
+def _bars(entries: Sequence[Entry]) -> Iterator[tuple[Line, Hashable]]:
+    seen: Counter[str] = Counter()
+    for entry in entries:
+        if isinstance(entry, Line) and entry.bar is not None:
+            skeleton = entry.bar.skeleton
+            yield entry, ("bar", skeleton, seen[skeleton])
+            seen[skeleton] += 1
+
+
+def _updating(columns: Sequence[Column]) -> set[int]:
+    """Numbers of the displays that some processes have changed more often than others."""
+    updates: dict[int, set[int]] = {}
+    for column in columns:
+        displays = [entry for entry in column.entries if isinstance(entry, Display)]
+        for number, display in enumerate(displays):
+            updates.setdefault(number, set()).add(display.updates)
+    return {number for number, counts in updates.items() if len(counts) > 1}
+
+
+def _keys(column: Column, open_bars: set[Hashable], updating: set[int]) -> Iterator[Hashable]:
+    entries = column.entries
+    bars = {id(entry): key for entry, key in _bars(entries)} if open_bars else {}
+    displays = 0
+    for entry in entries:
+        if isinstance(entry, Display):
+            yield ("display", displays if displays in updating else entry.digest)
+            displays += 1
+        elif bars.get(id(entry)) in open_bars:
+            yield bars[id(entry)]
+        else:
+            yield entry.key
+
+
+def _without_cleared(column: Column, columns: Sequence[Column], now: float) -> Column:
+    """Empties the column of a process that is about to clear its output, as others just did."""
+    ahead = max(columns, key=lambda other: other.generation)
+    cleared_more = ahead.generation - column.generation
+    if column.finished or not cleared_more or cleared_more > len(ahead.clears):
+        return column
+    if now - ahead.clears[-cleared_more] > FRESH_S:
+        return column
+    return replace(column, head=(), gap=None, rest=(), marks=(0,) * len(column.marks))
+
+
+def _share_floods(columns: Sequence[Column], now: float) -> list[Column]:
+    """Gives floods that say the same one gap, and while they run one tail."""
+    leaders: list[Column] = []
+    shared = {}
+    for column in sorted(columns, key=lambda column: column.count, reverse=True):
+        if column.gap is None:
+            continue
+        leader = next((one for one in leaders if _follows(column, one, now)), None)
+        if leader is None:
+            gap = column.gap._replace(key=f"gap {column.process_id}")
+            leader = replace(column, gap=gap)
+            leaders.append(leader)
+        rest = column.rest if column.finished else leader.rest
+        shared[column.process_id] = replace(column, gap=leader.gap, rest=rest)
+    return [shared.get(column.process_id, column) for column in columns]
+
+
+def _follows(column: Column, leader: Column, now: float) -> bool:
+    if len(column.head) != len(leader.head):
+        return False
+    if column.finished:
+        return (column.count, column.digest) == (leader.count, leader.digest)
+    digests = {check.position: check.digest for check in leader.checkpoints}
+    known = [check for check in column.checkpoints if check.position in digests]
+    if known and known[-1].digest != digests[known[-1].position]:
+        return False
+    old = [check.position for check in leader.checkpoints if now - check.time > FRESH_S]
+    return not old or column.count >= old[-1]
+
+
+def _without_partial(column: Column, columns: Sequence[Column], now: float) -> Column:
+    """Leaves out a line that is being written and so far is as far as others have it."""
+    last = column.rest[-1] if column.rest else None
+    if column.finished or not isinstance(last, Line) or not last.open or last.bar is not None:
+        return column
+    if now - last.time > FRESH_S:
+        return column
+    for other in columns:
+        if other is not column and any(
+            isinstance(entry, Line) and entry.key.startswith(last.text) and entry.key != last.text
+            for entry in other.entries[-_NEAR:]
+        ):
+            return replace(column, rest=column.rest[:-1])
+    return column

@@ -1,0 +1,167 @@
+"""The output of one cell, from all the processes it runs on."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, Literal
+
+from nbdist.output.agree import FRESH_S
+from nbdist.output.blocks import Block
+from nbdist.output.entries import Line
+from nbdist.output.fold import fold
+from nbdist.output.follow import Follower, Note
+from nbdist.output.limits import Limits
+from nbdist.output.queue import Queue
+from nbdist.output.record import Record
+
+_NOTES = 200
+
+
+class CellOutput:
+    """Takes the outputs of many processes and gives them back folded.
+
+    Fed from one thread and read from another. Memory is bounded, whatever comes: of each process
+    the first and the last outputs are kept, and all of its text is in a file once that is more.
+
+    Args:
+      processes: Ids of the processes the cell runs on.
+      folder: Where those files go, `process-2.txt` for process 2. Private, one for each cell;
+        made (mode 0700) when the first file is.
+      clock: Seconds that never go back.
+    """
+
+    def __init__(
+        self,
+        *,
+        processes: Sequence[int],
+        folder: Path,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.processes = tuple(sorted(processes))
+        self.folder = folder
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._limits = Limits.for_processes(len(self.processes))
+        self._records = {
+            one: Record(one, limits=self._limits, path=folder / f"process-{one}.txt")
+            for one in self.processes
+        }
+        self._notes: list[Note] = []
+        self._follower: Follower | None = None
+        self._closed = False
+        self._changed = self._clock()
+        self._folded: tuple[float, tuple[Block, ...]] | None = None
+
+    def stream(self, process_id: int, name: Literal["stdout", "stderr"], text: str) -> None:
+        """Text that a process wrote to a stream."""
+        with self._lock:
+            if not self._closed:
+                self._records[process_id].stream(name, _encodable(text), self._now())
+
+    def display(
+        self,
+        process_id: int,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        *,
+        display_id: str | None = None,
+        update: bool = False,
+    ) -> bool:
+        """A `display_data` or `execute_result`, with `update` an `update_display_data`.
+
+        Returns:
+          False for an update of a display that is not here: it is an earlier cell's, or was cut
+          from a flood.
+        """
+        with self._lock:
+            if self._closed:
+                return False
+            record = self._records[process_id]
+            text = data.get("text/plain")
+            if update:
+                self._now()
+                return display_id is not None and record.update(data, metadata, display_id)
+            if len(data) == 1 and isinstance(text, str) and display_id is None:
+                record.stream("result", f"{_encodable(text)}\n", self._now())
+            else:
+                record.display(data, metadata, display_id, self._now())
+            return True
+
+    def clear(self, process_id: int, *, wait: bool = False) -> None:
+        """A `clear_output` of a process; with `wait` it happens at its next output."""
+        with self._lock:
+            if not self._closed:
+                self._records[process_id].clear(self._now(), wait=wait)
+
+    def finish(self, process_id: int) -> None:
+        """A process is done with the cell; its output is compared strictly from now on."""
+        with self._lock:
+            self._records[process_id].finish(self._now())
+
+    def note(self, text: str) -> None:
+        """Something nbdist itself has to say, after all that is there now.
+
+        Of more than 200 notes the last one shown says that the rest are not.
+        """
+        with self._lock:
+            if self._closed or len(self._notes) >= _NOTES:
+                return
+            text = text if len(self._notes) < _NOTES - 1 else "… more notes are not shown"
+            self._notes.append(Note(text, self._now()))
+            for record in self._records.values():
+                record.mark()
+
+    def blocks(self) -> tuple[Block, ...]:
+        """The folded state now. Costs time in proportion to what is shown, not to what came."""
+        with self._lock:
+            now = self._clock()
+            if self._folded is None or self._changed + FRESH_S > self._folded[0]:
+                columns = [record.column() for record in self._records.values()]
+                self._folded = now, fold(columns, [note.text for note in self._notes], now)
+            return self._folded[1]
+
+    def take(self, *, final: bool = False) -> tuple[Block, ...]:
+        """What a terminal is to print next: each output once, in an order that never changes.
+
+        Lines that all processes have are given at once; others up to 0.5 s later, by process;
+        with `final`, everything.
+        """
+        with self._lock:
+            now = self._clock()
+            if self._follower is None:
+                for record in self._records.values():
+                    record.follow(Queue(self._limits), now)
+                self._follower = Follower(list(self._records.values()))
+            return self._follower.take(self._notes, now, final=final)
+
+    def live_bars(self) -> list[tuple[int, Line]]:
+        """The progress bars being redrawn now, each with its process."""
+        with self._lock:
+            return [
+                (record.process_id, line)
+                for record in self._records.values()
+                for line in record.live()
+            ]
+
+    def close(self) -> None:
+        """Ends all processes' outputs and the files. What comes later is dropped."""
+        with self._lock:
+            for record in self._records.values():
+                record.finish(self._now())
+                record.close()
+            self._closed = True
+
+    def _now(self) -> float:
+        """The time of a change."""
+        self._changed = self._clock()
+        return self._changed
+
+
+def _encodable(text: str) -> str:
+    """Without lone surrogates, which no message and no notebook could hold."""
+    if text.isascii():
+        return text
+    return text.encode("utf-8", "replace").decode("utf-8")

@@ -1,0 +1,116 @@
+"""What one process has put out: a line, a display, or a gap where a flood was cut."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Mapping
+from typing import Any, Literal, NamedTuple
+
+from nbdist.output.bars import Bar, parse_bar
+
+Stream = Literal["stdout", "stderr", "result"]
+"""Where a line came from; `result` is a text that IPython displayed."""
+
+_ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,16}\b")
+_UNSHOWN = "at 0x…"
+
+WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+"""A widget's model lives on the engine, so no front end of this kernel could draw it."""
+
+
+class Line(NamedTuple):
+    """One line of text. A tuple and no dataclass, since a flood makes 100,000 a second of them.
+
+    `text` opens and closes its own ANSI colors. Lines with the same `key` are the same line.
+    `open` is true while the process's cursor is still on it, so that it may grow or be redrawn.
+    A `wrapped` line goes on in the next one: it was cut for its length only. `time` is when its
+    first character came, in seconds of `time.monotonic`.
+    """
+
+    stream: Stream
+    text: str
+    key: str
+    bar: Bar | None
+    time: float
+    open: bool = False
+    wrapped: bool = False
+
+
+class Display:
+    """One rich output. Mutable, since `update_display_data` changes it in place.
+
+    `digest` is equal for equal MIME bundles; `updates` counts how often it was changed; `size` is
+    the bundle's length in characters as JSON; `handed` that a queue has it.
+    """
+
+    __slots__ = ("__weakref__", "data", "digest", "handed", "metadata", "size", "time", "updates")
+
+    def __init__(self, data: Mapping[str, Any], metadata: Mapping[str, Any], time: float) -> None:
+        self.time = time
+        self.updates = -1
+        self.handed = False
+        self.set(data, metadata)
+
+    def set(self, data: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
+        """Replaces the content."""
+        if len(data) > 1:
+            data = {mime: value for mime, value in data.items() if mime != WIDGET_MIME}
+        self.data: dict[str, Any] = dict(data)
+        self.metadata: dict[str, Any] = dict(metadata)
+        compared = dict(data)
+        if isinstance(compared.get("text/plain"), str):
+            compared["text/plain"] = without_addresses(compared["text/plain"])
+        text = json.dumps([compared, self.metadata], sort_keys=True, default=repr)
+        self.size = len(text)
+        self.digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
+        self.updates += 1
+
+    @property
+    def text(self) -> str:
+        """The text form, as it is written to the file that holds all output."""
+        plain = self.data.get("text/plain")
+        return plain if isinstance(plain, str) else f"[{', '.join(self.data)}]"
+
+
+class Gap(NamedTuple):
+    """What was cut between the first and the last entries of a flood.
+
+    Gaps with the same `key` stand for the same text; `text` says how much and where it is.
+    """
+
+    key: str
+    text: str
+    time: float
+
+
+Entry = Line | Display | Gap
+
+
+def line(
+    stream: Stream, text: str, time: float, *, open: bool = False, wrapped: bool = False
+) -> Line:
+    """A `Line`, with the key by which it is compared to those of other processes.
+
+    The timings of a progress bar, and the addresses in the text of a result
+    (`<Line2D object at 0x7f…>`), never agree between processes and are left out of the key.
+    """
+    bar = parse_bar(text)
+    if bar is not None:
+        key = bar.key
+    elif stream == "result":
+        key = without_addresses(text)
+    else:
+        key = text
+    return Line(stream, text, key, bar, time, open, wrapped)
+
+
+def may_differ_from_key(stream: Stream, text: str) -> bool:
+    """Whether the key of a line within `text` may be another than the line. Quick, for floods."""
+    return stream == "result" or "/" in text or "━" in text
+
+
+def without_addresses(text: str) -> str:
+    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`."""
+    return _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text

@@ -1,0 +1,87 @@
+"""What a terminal prints: each output of many processes once, in an order that never changes."""
+
+from __future__ import annotations
+
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from nbdist.output.align import Section, align
+from nbdist.output.blocks import Block, Builder
+from nbdist.output.entries import Display
+from nbdist.output.fold import Compared, groups
+from nbdist.output.queue import Item
+from nbdist.output.record import Record
+
+HOLD_S = 0.5
+"""For so long a line that not all processes have is held back: the others may still bring it."""
+
+
+class Note(NamedTuple):
+    """Something nbdist itself says, and when."""
+
+    text: str
+    time: float
+
+
+class Follower:
+    """Takes from the records what is complete, and gives away what need not wait."""
+
+    def __init__(self, records: Sequence[Record]) -> None:
+        self._records = records
+        self._pending: dict[int, list[Item]] = {record.process_id: [] for record in records}
+        self._noted = 0
+
+    def take(self, notes: Sequence[Note], now: float, *, final: bool) -> tuple[Block, ...]:
+        """The next blocks. What came before a note is given before it."""
+        for record in self._records:
+            self._pending[record.process_id] += record.take()
+        builder = Builder()
+        for note in notes[self._noted :]:
+            self._give(builder, before=note.time, ripe=note.time)
+            builder.note(note.text)
+        self._noted = len(notes)
+        self._give(builder, before=now, ripe=now if final else now - HOLD_S)
+        return builder.blocks()
+
+    def _give(self, builder: Builder, *, before: float, ripe: float) -> None:
+        """Gives what came at `before` or earlier; what others may still bring, only when `ripe`."""
+        compared = [self._compared(record, before) for record in self._records]
+        given = [0] * len(compared)
+        for section in align([one.keys for one in compared]):
+            part = section if self._complete(section, compared) else self._ripe(section, ripe)
+            for group in groups(part, compared, ripe):
+                builder.add(group.processes, group.entries)
+            given = [stop for _, stop in part.spans]
+            if part != section:
+                break
+        for record, count in zip(self._records, given, strict=True):
+            del self._pending[record.process_id][:count]
+
+    def _compared(self, record: Record, before: float) -> Compared:
+        pending = self._pending[record.process_id]
+        entries = [item.entry for item in pending if item.time <= before]
+        keys: list[Hashable] = [
+            ("display", entry.digest) if isinstance(entry, Display) else entry.key
+            for entry in entries
+        ]
+        # What is printed is printed: nobody is taken to be merely behind.
+        return Compared(record.process_id, entries, keys, finished=True)
+
+    def _complete(self, section: Section, compared: Sequence[Compared]) -> bool:
+        """Whether no process can add to a section by what it puts out next."""
+        return all(
+            record.finished or stop < len(one.keys) or (section.common and stop > start)
+            for record, one, (start, stop) in zip(
+                self._records, compared, section.spans, strict=True
+            )
+        )
+
+    def _ripe(self, section: Section, ripe: float) -> Section:
+        """The first lines of a section: as many of each process as one has held long enough."""
+        count = 0
+        for record, (start, stop) in zip(self._records, section.spans, strict=True):
+            items = self._pending[record.process_id][start:stop]
+            old = (number for number, item in enumerate(items) if item.time > ripe)
+            count = max(count, next(old, len(items)))
+        spans = tuple((start, min(start + count, stop)) for start, stop in section.spans)
+        return Section(section.common, spans)

@@ -1,0 +1,86 @@
+"""How much of the output of a process is kept in memory and shown."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbdist.output.entries import Display, Entry, Line
+
+_SHOWN_LINES = 8000
+_SHOWN_CHARACTERS = 192 << 10
+_SHOWN_DISPLAY_CHARACTERS = 128 << 20
+_TAIL = 5
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Limits:
+    """Lines, characters of text, displays, and characters of displays, each the most there may be.
+
+    `one_display` bounds the characters of a single display.
+    """
+
+    lines: int
+    characters: int
+    displays: int
+    display_characters: int
+    one_display: int
+
+    @classmethod
+    def for_processes(cls, count: int) -> Limits:
+        """Limits of each of `count` processes: together they fill what a cell can show."""
+        return cls(
+            lines=max(20, _SHOWN_LINES // count),
+            characters=max(2000, _SHOWN_CHARACTERS // count),
+            displays=40,
+            display_characters=max(4 << 20, _SHOWN_DISPLAY_CHARACTERS // count),
+            one_display=max(1 << 20, _SHOWN_DISPLAY_CHARACTERS // count // 4),
+        )
+
+    @property
+    def tail(self) -> Limits:
+        """A fifth of it: the end of a flood is sent again at each refresh."""
+        return Limits(
+            lines=self.lines // _TAIL,
+            characters=self.characters // _TAIL,
+            displays=self.displays // _TAIL,
+            display_characters=self.display_characters // _TAIL,
+            one_display=self.one_display,
+        )
+
+
+class Room:
+    """What is used up of some limits."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self._lines = 0
+        self._characters = 0
+        self._displays = 0
+        self._display_characters = 0
+
+    @property
+    def exceeded(self) -> bool:
+        """Whether more is taken than there may be."""
+        return (
+            self._lines > self.limits.lines
+            or self._characters > self.limits.characters
+            or self._displays > self.limits.displays
+            or self._display_characters > self.limits.display_characters
+        )
+
+    def take(self, entry: Entry) -> None:
+        """Counts an entry in."""
+        self._count(entry, 1)
+
+    def release(self, entry: Entry) -> None:
+        """Counts an entry out."""
+        self._count(entry, -1)
+
+    def _count(self, entry: Entry, sign: int) -> None:
+        if isinstance(entry, Line):
+            self._lines += sign
+            # The key, since timings may make equal bars of different length on each process.
+            self._characters += sign * len(entry.key)
+        elif isinstance(entry, Display):
+            self._displays += sign
+            self._display_characters += sign * entry.size

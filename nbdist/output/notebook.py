@@ -1,0 +1,127 @@
+"""The folded output in a notebook: a few outputs that are changed in place."""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from IPython.display import publish_display_data
+
+from nbdist.output import sgr
+from nbdist.output.blocks import Block, RichBlock
+from nbdist.output.cell import CellOutput
+from nbdist.output.layout import lay_out
+
+_SHORTEST_S = 0.2
+_CHARACTERS_PER_S = 400_000
+"""Jupyter Server drops output beyond 1 MB/s (`iopub_data_rate_limit`); others use it too."""
+
+_PAGE = 16_000
+"""Characters of text in one output: only the last page of a growing text is sent again."""
+
+# A gray that reads on white and on black (4.5:1 on both); ANSI's own grays do not.
+_MUTED = "38;2;118;118;118"
+
+
+class Publish(Protocol):
+    """`IPython.display.publish_display_data`, as far as it is used here."""
+
+    def __call__(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        *,
+        transient: Mapping[str, Any],
+        update: bool,
+    ) -> None:
+        """Shows a MIME bundle, or changes the one that has this display id."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Content:
+    digest: str
+    data: Mapping[str, Any]
+    metadata: Mapping[str, Any]
+
+
+_NOTHING = _Content(digest="", data={}, metadata={})
+"""An output without any MIME type takes no room in JupyterLab, and is valid in a saved notebook."""
+
+
+class NotebookRenderer:
+    """Shows a `CellOutput` in the outputs of the cell that runs.
+
+    Outputs cannot be moved or removed, so each is a slot with a display id whose content
+    changes: a page of text, or a rich output. A slot no longer needed is emptied and used again.
+    Text is `text/plain` with ANSI colors, which JupyterLab, nbconvert and VS Code draw, so that
+    a saved notebook reads without any style sheet of ours.
+    """
+
+    def __init__(
+        self,
+        *,
+        publish: Publish = publish_display_data,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._publish = publish
+        self._clock = clock
+        self._slots: list[tuple[str, _Content]] = []
+        self._not_before = 0.0
+
+    def refresh(self, output: CellOutput, *, final: bool = False) -> None:
+        """Brings the outputs up to date: at most five times a second, except when `final`."""
+        now = self._clock()
+        if now < self._not_before and not final:
+            return
+        sent = self._show(_contents(output.blocks()))
+        self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
+
+    def _show(self, contents: Sequence[_Content]) -> int:
+        """Returns about how many characters were sent."""
+        sent = 0
+        missing = len(self._slots) - len(contents)
+        for index, content in enumerate([*contents, *[_NOTHING] * missing]):
+            is_new = index == len(self._slots)
+            if is_new:
+                self._slots.append((f"nbdist-{uuid.uuid4().hex}", _NOTHING))
+            display_id, shown = self._slots[index]
+            if shown.digest == content.digest and not is_new:
+                continue
+            self._publish(
+                content.data,
+                content.metadata,
+                transient={"display_id": display_id},
+                update=not is_new,
+            )
+            self._slots[index] = (display_id, content)
+            sent += sum(len(str(value)) for value in content.data.values())
+        return sent
+
+
+def _contents(blocks: Sequence[Block]) -> list[_Content]:
+    contents: list[_Content] = []
+    run: list[Block] = []
+    for block in blocks:
+        run.append(block)
+        if isinstance(block, RichBlock):
+            contents += _pages(run)
+            contents.append(_Content(digest=block.digest, data=block.data, metadata=block.metadata))
+            run = []
+    return contents + _pages(run)
+
+
+def _pages(blocks: Sequence[Block]) -> list[_Content]:
+    """Text of blocks, cut between lines into outputs of about 16,000 characters."""
+    pages: list[list[str]] = []
+    room = 0
+    for line in lay_out(blocks, muted=lambda text: sgr.paint(text, _MUTED)).lines:
+        if not pages or len(line) > room:
+            pages.append([])
+            room = _PAGE
+        pages[-1].append(line)
+        room -= len(line) + 1
+    texts = ["\n".join(page) for page in pages]
+    return [_Content(digest=text, data={"text/plain": text}, metadata={}) for text in texts]

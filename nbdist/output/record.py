@@ -1,0 +1,272 @@
+"""All that one process has put out in a cell, in its order, in bounded memory."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from weakref import WeakValueDictionary
+
+from nbdist.output.entries import Display, Entry, Gap, Line, Stream
+from nbdist.output.kept import Checkpoint, Kept
+from nbdist.output.limits import Limits
+from nbdist.output.pen import WIDTH, Pen
+from nbdist.output.queue import Item, Queue
+from nbdist.output.row import Row
+from nbdist.output.spool import Spool
+from nbdist.quantities import bytes_text
+
+REACH = 32
+"""How many of the newest outputs the cursor can go back over."""
+
+_BULK = 8 * REACH
+_CLEARS = 256
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Column:
+    """What there is of one process at one moment: `head`, then what a cut left out, then `rest`.
+
+    `marks` says for each note how many of the entries were there before it. `count`, `digest`
+    and `checkpoints` describe all settled entries after the head, also those that are cut.
+    `clears` are the times the output was cleared, `generation` how often.
+    """
+
+    process_id: int
+    head: tuple[Entry, ...]
+    gap: Gap | None
+    rest: tuple[Entry, ...]
+    finished: bool
+    marks: tuple[int, ...] = ()
+    count: int = 0
+    digest: bytes = b""
+    checkpoints: tuple[Checkpoint, ...] = ()
+    generation: int = 0
+    clears: tuple[float, ...] = ()
+
+    @property
+    def entries(self) -> list[Entry]:
+        """All of it."""
+        return [*self.head, *([] if self.gap is None else [self.gap]), *self.rest]
+
+
+class Record:
+    """The output of one process. Not thread-safe.
+
+    The newest outputs are in a window, where the cursor may still change them; what leaves it is
+    settled and goes to `Kept`.
+    """
+
+    def __init__(self, process_id: int, *, limits: Limits, path: Path) -> None:
+        self.process_id = process_id
+        self.finished = False
+        self.queue: Queue | None = None
+        self._limits = limits
+        self._spool = Spool(path)
+        self._clears: deque[float] = deque(maxlen=_CLEARS)
+        self._generation = 0
+        self._marks: list[int] = []
+        self._clear_next = False
+        self._begin()
+
+    def stream(self, name: Stream, text: str, time: float) -> None:
+        """Text of a stream; `result` for the text of a displayed value."""
+        self._clear_if_due(time)
+        pen = self._pens[name]
+        self._turn_to(pen)
+        if text.count("\n") > _BULK and pen.plain(text):
+            text = self._bulk(pen, text, time)
+        pen.feed(text, time)
+        self._settle(time)
+
+    def display(
+        self,
+        data: Mapping[str, Any],
+        metadata: Mapping[str, Any],
+        display_id: str | None,
+        time: float,
+    ) -> None:
+        """A rich output."""
+        self._clear_if_due(time)
+        self._turn_to(None)
+        display = self._bounded(data, metadata, time)
+        self._window.append(display)
+        if display_id is not None:
+            self._displays[display_id] = display
+        self._settle(time)
+
+    def update(self, data: Mapping[str, Any], metadata: Mapping[str, Any], display_id: str) -> bool:
+        """Changes the display with this id; false if there is none."""
+        display = self._displays.get(display_id)
+        if display is None:
+            return False
+        bounded = self._bounded(data, metadata, display.time)
+        display.set(bounded.data, bounded.metadata)
+        return True
+
+    def clear(self, time: float, *, wait: bool) -> None:
+        """Drops everything, with `wait` not before the next output."""
+        self._clear_next = True
+        if not wait:
+            self._clear_if_due(time)
+
+    def mark(self) -> None:
+        """Remembers the present end of the output as the place of one more note."""
+        floating = sum(isinstance(one, Row) and self._floats(one) for one in self._window)
+        self._marks.append(self._kept.total + len(self._window) - floating)
+
+    def finish(self, time: float) -> None:
+        """The process is done with the cell: nothing changes from now on."""
+        self.finished = True
+        self._turn_to(None)
+        for pen in self._pens.values():
+            pen.end()
+        self._settle(time, keep=0)
+
+    def close(self) -> None:
+        """Ends the file, if there is one."""
+        self._spool.close()
+
+    def follow(self, queue: Queue, time: float) -> None:
+        """Puts what is complete into a queue from now on, first what is still in memory."""
+        for entry in self._kept.head:
+            queue.add(entry, time)
+        for entry in self._kept.tail:
+            queue.add(entry, time)
+        self.queue = queue
+        self._hand_over(time)
+
+    def take(self) -> list[Item]:
+        """Empties the queue."""
+        if self.queue is None:
+            return []
+        if self.queue.cut:
+            self._kept.keep_all()
+        return self.queue.take(str(self._spool.path))
+
+    def column(self) -> Column:
+        """The present state."""
+        window = [one for one in self._window if not self._is_wiped(one)]
+        if not self.finished:
+            # Where a bar stands between the lines of another stream is chance.
+            window.sort(key=lambda one: isinstance(one, Row) and self._floats(one))
+        kept = self._kept
+        self._spool.flush()
+        head, rest = tuple(kept.head), (*kept.tail, *map(self._entry, window))
+        gap = kept.gap("") if kept.cut else None
+        entries = len(head) + (gap is not None) + len(rest)
+        ago = kept.total + len(window) - entries
+        marks = (mark if mark <= len(head) else max(len(head), mark - ago) for mark in self._marks)
+        return Column(
+            process_id=self.process_id,
+            head=head,
+            gap=gap,
+            rest=rest,
+            finished=self.finished,
+            marks=tuple(min(mark, entries) for mark in marks),
+            count=kept.count,
+            digest=kept.digest,
+            checkpoints=tuple(kept.checkpoints),
+            generation=self._generation,
+            clears=tuple(self._clears),
+        )
+
+    def live(self) -> list[Line]:
+        """The bars that are being redrawn."""
+        rows = [one for one in self._window if isinstance(one, Row) and self._floats(one)]
+        return [row.line(open=True) for row in rows if not self._is_wiped(row)]
+
+    def _begin(self) -> None:
+        self._kept = Kept(self._limits, self._spool)
+        self._window: list[Row | Display] = []
+        # Displays that were cut from the middle are not kept alive by their ids.
+        self._displays: WeakValueDictionary[str, Display] = WeakValueDictionary()
+        streams: tuple[Stream, ...] = ("stdout", "stderr", "result")
+        self._pens: dict[Stream, Pen] = {name: Pen(name, self._window) for name in streams}
+        self._writing: Pen | None = None
+
+    def _clear_if_due(self, time: float) -> None:
+        if self._clear_next:
+            self._clear_next = False
+            self._spool.discard()
+            self._clears.append(time)
+            self._generation += 1
+            self._marks = [0] * len(self._marks)
+            self._begin()
+
+    def _turn_to(self, pen: Pen | None) -> None:
+        if self._writing is not None and self._writing is not pen:
+            self._writing.leave()
+        self._writing = pen
+
+    def _bulk(self, pen: Pen, text: str, time: float) -> str:
+        """Settles most of many plain lines at once; returns the rest, which begins a line."""
+        first, *lines = text.split("\n")
+        if any(len(line) > WIDTH for line in lines):
+            return text
+        pen.feed(f"{first}\n", time)
+        if pen.live:
+            return "\n".join(lines)
+        self._settle(time, keep=0)
+        done, rest = lines[:-REACH], lines[-REACH:]
+        self._kept.add_lines(pen.stream, done, time)
+        if self.queue is not None:
+            self.queue.add_lines(pen.stream, done, time)
+        return "\n".join(rest)
+
+    def _settle(self, time: float, *, keep: int = REACH) -> None:
+        self._hand_over(time)
+        excess = len(self._window) - keep
+        if excess <= 0:
+            return
+        stay: list[Row | Display] = []
+        for one in self._window:
+            floats = isinstance(one, Row) and self._floats(one)
+            if excess <= 0 or (floats and len(stay) < REACH) or self._is_written(one):
+                stay.append(one)
+                continue
+            excess -= 1
+            if isinstance(one, Row):
+                self._pens[one.stream].forget(one)
+            self._kept.add(self._entry(one))
+        # The pens hold this very list.
+        self._window[:] = stay
+
+    def _hand_over(self, time: float) -> None:
+        """Tells the queue, if there is one, what is complete."""
+        if self.queue is None:
+            return
+        for one in self._window:
+            if not one.handed and (isinstance(one, Display) or not self._is_live(one)):
+                one.handed = True
+                self.queue.add(self._entry(one), time)
+
+    def _entry(self, one: Row | Display) -> Entry:
+        if isinstance(one, Display):
+            return one
+        return one.line(open=self._is_live(one) or (one.revisited and not self.finished))
+
+    def _is_live(self, row: Row) -> bool:
+        return row in self._pens[row.stream].live
+
+    def _is_wiped(self, one: Row | Display) -> bool:
+        return isinstance(one, Row) and one.blank and self._is_live(one)
+
+    def _is_written(self, one: Row | Display) -> bool:
+        return isinstance(one, Row) and not one.redrawn and self._is_live(one)
+
+    def _floats(self, row: Row) -> bool:
+        return row.redrawn and self._is_live(row)
+
+    def _bounded(
+        self, data: Mapping[str, Any], metadata: Mapping[str, Any], time: float
+    ) -> Display:
+        display = Display(data, metadata, time)
+        if display.size <= self._limits.one_display:
+            return display
+        most = bytes_text(self._limits.one_display)
+        kinds = ", ".join(data)
+        text = f"… a display of {bytes_text(display.size)} is not shown (at most {most}): {kinds}"
+        return Display({"text/plain": text}, {}, time)

@@ -1,0 +1,28 @@
+"""Which renderer shows a cell's output."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from nbdist.output.cell import CellOutput
+from nbdist.output.notebook import NotebookRenderer
+from nbdist.output.terminal import TerminalRenderer
+
+
+class Renderer(Protocol):
+    """Shows the output of one cell while it grows."""
+
+    def refresh(self, output: CellOutput, *, final: bool = False) -> None:
+        """Shows what is new; called often, also when nothing is; with `final` once at the end."""
+
+
+def renderer_for(shell: object | None) -> Renderer:
+    """A renderer for one cell: that of notebooks where the shell is a Jupyter kernel's.
+
+    Args:
+      shell: What `IPython.get_ipython()` returns; None in a plain script.
+    """
+    # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
+    if getattr(shell, "kernel", None) is not None:
+        return NotebookRenderer()
+    return TerminalRenderer()

@@ -1,0 +1,85 @@
+"""The folded output in a terminal: what is printed stays."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from typing import TextIO
+
+from nbdist.output import sgr
+from nbdist.output.blocks import Block, RichBlock, TextBlock
+from nbdist.output.cell import CellOutput
+from nbdist.output.layout import lay_out
+from nbdist.quantities import processes_text
+
+_SHORTEST_S = 0.2
+_MOST_BARS = 8
+_DIM = "2"
+
+
+class TerminalRenderer:
+    """Prints a `CellOutput` as it comes, each output once.
+
+    On a terminal the progress bars that are being redrawn stand below everything, one for all
+    processes that are at the same one; elsewhere a bar is printed when it is complete.
+
+    Args:
+      file: Where to; by default what `sys.stdout` is at the time.
+    """
+
+    def __init__(
+        self, *, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._file = file
+        self._clock = clock
+        self._label: tuple[int, ...] | None = None
+        self._bars: list[str] = []
+        self._not_before = 0.0
+
+    def refresh(self, output: CellOutput, *, final: bool = False) -> None:
+        """Prints what is new: at most five times a second, except when `final`."""
+        now = self._clock()
+        if now < self._not_before and not final:
+            return
+        self._not_before = now + _SHORTEST_S
+        file = self._file or sys.stdout
+        blocks = [_as_text(block) for block in output.take(final=final)]
+        laid_out = lay_out(
+            blocks,
+            muted=(lambda text: sgr.paint(text, _DIM)) if file.isatty() else str,
+            label=self._label,
+        )
+        self._label = laid_out.label
+        bars = _bars(output) if file.isatty() and not final else []
+        if not laid_out.lines and bars == self._bars:
+            return
+        back = f"\x1b[{len(self._bars)}F\x1b[J" if self._bars else ""
+        file.write(back + "".join(f"{line}\n" for line in [*laid_out.lines, *bars]))
+        file.flush()
+        self._bars = bars
+
+
+def _as_text(block: Block) -> Block:
+    if not isinstance(block, RichBlock):
+        return block
+    text = block.data.get("text/plain")
+    lines = text.split("\n") if isinstance(text, str) else [f"[{', '.join(block.data)}]"]
+    return TextBlock(processes=block.processes, lines=tuple(lines), continued=block.continued)
+
+
+def _bars(output: CellOutput) -> list[str]:
+    """One line for each bar, of processes at the same one that of the slowest."""
+    same: dict[str, list[tuple[float, int, str]]] = {}
+    for process_id, line in output.live_bars():
+        name = line.bar.skeleton if line.bar else line.text
+        progress = line.bar.progress if line.bar else 0.0
+        plain = sgr.plain(line.text)
+        same.setdefault(name, []).append((progress, process_id, plain))
+    width = shutil.get_terminal_size().columns - 1
+    lines = []
+    for bars in list(same.values())[:_MOST_BARS]:
+        _, _, text = min(bars)
+        lines.append(f"{processes_text(one for _, one, _ in bars)}   {text}"[:width])
+    return lines

@@ -113,6 +113,11 @@ class Session:
         """Whether collectives of different processes may no longer match."""
         return self._facts.out_of_step
 
+    @property
+    def client(self) -> Any:
+        """ipyparallel's own client of the engines, for what nbdist does not do."""
+        return self._alive().client
+
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now, as plain data."""
         return self._monitor.snapshot()

@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from IPython import get_ipython
+
 from nbdist.engine.notebook_cell import label
 from nbdist.errors import ProcessError
-from nbdist.output import CellOutput
-from nbdist.output.renderers import renderer_for
+from nbdist.output import Block, CellOutput, Renderer, renderer_for
 from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Link
@@ -37,9 +38,9 @@ class CellHandle:
         """Where each process stands."""
         return self._run.execution.standings()
 
-    def text(self, process_id: int) -> str:
-        """Everything one process has printed, as far as it is kept in memory."""
-        return self._run.output.text(process_id)
+    def blocks(self) -> tuple[Block, ...]:
+        """The output, equal parts of several processes as one."""
+        return self._run.output.blocks()
 
     def wait(self, timeout_s: float | None = None) -> CellHandle:
         """Shows the output until the cell ends, and raises if it failed.
@@ -95,7 +96,7 @@ class CellRun:
         remarks: Sequence[str],
         told: Callable[[dict[int, Standing]], None],
         ended: Callable[[Cell, dict[int, Standing], float], Facts],
-        renderer: Any,
+        renderer: Renderer | None,
     ) -> None:
         self.cell = cell
         self.output = CellOutput(processes=targets, folder=folder / f"cell-{cell.number}")
@@ -136,7 +137,7 @@ class CellRun:
         if self._final is not None:
             return
         if self._renderer is None:
-            self._renderer = renderer_for()
+            self._renderer = renderer_for(get_ipython())
         try:
             if timeout_s is None:
                 final = self._conductor.until_end()
@@ -157,7 +158,7 @@ class CellRun:
         self._final = standings
         facts = self._ended(self.cell, standings, self._started)
         self.output.close()
-        self._renderer.refresh(self.output.blocks(), final=True)
+        self._renderer.refresh(self.output, final=True)
         if self._conductor.timed_out and self._timeout_s is not None:
             return timeout_error(standings, self._timeout_s)
         ends = self._link.exits
@@ -174,4 +175,4 @@ class CellRun:
         )
 
     def _refresh(self) -> None:
-        self._renderer.refresh(self.output.blocks())
+        self._renderer.refresh(self.output)

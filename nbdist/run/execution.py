@@ -6,6 +6,7 @@ import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import datetime
 from typing import Any, Protocol
 
 from nbdist.launch.hostprocess import Exit
@@ -194,7 +195,7 @@ class Execution:
                 update=kind == "update_display_data",
             )
         elif kind == "clear_output":
-            self.output.clear(process_id, bool(content.get("wait")))
+            self.output.clear(process_id, wait=bool(content.get("wait")))
 
 
 def raised_line(traceback: str, cell: int) -> int | None:
@@ -211,4 +212,6 @@ def _completed(submission: Submission) -> float:
     """When the engine ended the cell, in Unix seconds; the first error is the cause of later ones."""
     metadata = getattr(submission.output, "metadata", None) or {}
     completed = metadata.get("completed")
+    if isinstance(completed, str):
+        completed = datetime.fromisoformat(completed)
     return completed.timestamp() if completed is not None else time.time()

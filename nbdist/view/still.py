@@ -1,0 +1,154 @@
+"""The static picture that a saved notebook keeps.
+
+HTML tables with inline styles only: JupyterLab's sanitizer for notebooks that are not trusted drops
+scripts, style sheets, SVG and data attributes; GitHub drops the inline styles and the classes too,
+and what is left still reads. Colours are translucent and text inherits its colour, so the picture
+fits dark and light pages.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+from nbdist.notation import mesh_axes_text, spec_text
+from nbdist.pieces import sentence
+from nbdist.quantities import array_type_text, processes_text
+from nbdist.snapshot import Process, Snapshot
+from nbdist.view.grid import Block, Cell, Grid, Row, grids
+from nbdist.view.text.status import disagreement_text, state_text, summary_text
+
+PALETTE = (
+    (86, 180, 233),
+    (230, 159, 0),
+    (0, 158, 115),
+    (204, 121, 167),
+    (0, 114, 178),
+    (213, 94, 0),
+    (240, 228, 66),
+    (127, 127, 127),
+)
+"""Red, green, blue of the pieces' colours (Okabe–Ito, then grey). With more pieces than colours
+they repeat, and the slices in the cell tell pieces apart."""
+
+CELLS = 512
+"""Devices drawn; every saved notebook carries them, at about 250 bytes each."""
+
+_OPACITY = "0.3"
+_LINE = "1px solid rgba(128, 128, 128, 0.45)"
+_CELL = f"border: {_LINE}; padding: 4px 8px; text-align: left; vertical-align: top"
+_LABEL = "border: none; padding: 4px 8px; text-align: left; font-weight: normal; opacity: 0.75"
+_TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
+_LOST = "1px dashed rgba(128, 128, 128, 0.9)"
+
+
+def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> str:
+    """The session, its mesh and, with `path`, where that array lies, as one HTML element.
+
+    Args:
+      snapshot: The session.
+      path: The path of an array; without it devices show their memory.
+      view_id: Which live view this stands for; the browser hides it while that view lives.
+
+    Raises:
+      ArrayError: No process has an array under this path.
+      SpecError: The array's sharding does not fit its mesh.
+    """
+    parts = [_paragraph(f"<b>{escape(snapshot.state)}</b>", escape(_summary(snapshot)))]
+    if snapshot.processes:
+        parts.append(_paragraph(escape(_processes_text(snapshot.processes))))
+    parts += [
+        _paragraph(f"<b>{escape(notice.title)}</b>", escape(notice.text))
+        for notice in snapshot.notices
+    ]
+    parts += [_paragraph(escape(disagreement_text(one))) for one in snapshot.disagreements]
+    for grid in grids(snapshot, path=path):
+        parts += _picture(snapshot, grid)
+    return (
+        f'<div class="nbdist-still" data-nbdist-view="{escape(view_id)}">\n'
+        + "\n".join(parts)
+        + "\n</div>"
+    )
+
+
+def _summary(snapshot: Snapshot) -> str:
+    return ", ".join(summary_text(snapshot).split("   ")[1:])
+
+
+def _processes_text(processes: tuple[Process, ...]) -> str:
+    """`processes 0–2 waiting in cell 12, line 4; process 3 lost: ended by signal 9`."""
+    alike: dict[str, list[int]] = {}
+    for process in processes:
+        place = [
+            f"{name} {number}"
+            for name, number in (("cell", process.cell), ("line", process.line))
+            if number is not None
+        ]
+        text = state_text(process) + (f" in {', '.join(place)}" if place else "")
+        text += f": {process.error}" if process.error else ""
+        alike.setdefault(text, []).append(process.process_id)
+    return "; ".join(f"{processes_text(ids)} {text}" for text, ids in alike.items())
+
+
+def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
+    html = []
+    if grid.mesh is not None:
+        html.append(_paragraph("mesh", f"<code>{escape(mesh_axes_text(grid.mesh))}</code>"))
+    left = CELLS
+    for block in grid.blocks:
+        # Whole rows, at least one: half a row would say that the axis is shorter.
+        across = max(len(block.rows[0].cells), 1) if block.rows else 1
+        rows = block.rows[: max(left // across, 1 if left == CELLS else 0)]
+        left -= across * len(rows)
+        if rows:
+            html.append(_table(grid, block, rows))
+    total = sum(len(row.cells) for block in grid.blocks for row in block.rows)
+    if total > CELLS - left:
+        html.append(_paragraph(f"… and {total - (CELLS - left)} more devices"))
+    if grid.array is not None:
+        html.append(_legend(snapshot, grid))
+    return html
+
+
+def _table(grid: Grid, block: Block, rows: tuple[Row, ...]) -> str:
+    lines = [f'<table style="{_TABLE}">']
+    if grid.columns or block.label:
+        labels = "".join(_label(column) for column in grid.columns)
+        lines.append(f"<tr>{_label(block.label)}{labels}</tr>")
+    for row in rows:
+        cells = "".join(_cell(cell) for cell in row.cells)
+        lines.append(f"<tr>{_label(row.label)}{cells}</tr>")
+    return "\n".join([*lines, "</table>"])
+
+
+def _label(text: str) -> str:
+    return f'<th style="{_LABEL}">{escape(text)}</th>'
+
+
+def _cell(cell: Cell) -> str:
+    style = _CELL
+    if cell.lost:
+        style = style.replace(_LINE, _LOST)
+    elif cell.part is not None:
+        colour = ", ".join(map(str, PALETTE[cell.part % len(PALETTE)]))
+        style += f"; background-color: rgba({colour}, {_OPACITY})"
+    text = "lost" if cell.lost else cell.text
+    held = f"<br><code>{escape(text)}</code>" if text else ""
+    return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'
+
+
+def _legend(snapshot: Snapshot, grid: Grid) -> str:
+    array = grid.array
+    assert array is not None
+    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    about = f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}"
+    by = f"({processes_text(array.processes)})" if array.processes else ""
+    return _paragraph(
+        f"<b>{escape(array.path)}</b>",
+        f"<code>{escape(about)}</code>",
+        by,
+        f"<br>{escape(sentence(array, meshes))}",
+    )
+
+
+def _paragraph(*parts: str) -> str:
+    return f'<p style="margin: 4px 0px">{" ".join(part for part in parts if part)}</p>'

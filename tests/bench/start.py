@@ -1,0 +1,93 @@
+"""From nothing to the first collective, against plain Python processes that do the same.
+
+Each measurement starts a fresh interpreter, as a person's first `%dist_init` in a fresh kernel imports all it
+needs; rounds of both kinds alternate, since absolute times drift on a shared machine.
+"""
+
+from __future__ import annotations
+
+import os
+import socket
+import statistics
+import subprocess
+import sys
+import time
+from contextlib import closing
+from pathlib import Path
+
+HERE = Path(__file__).parent
+ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu"}
+
+SESSION = """
+import time, sys
+import nbdist
+with nbdist.start(int(sys.argv[1]), devices_per_process=2, platform="cpu") as session:
+    session.run('''
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec
+n = jax.device_count()
+mesh = jax.make_mesh((n,), ("data",), axis_types=(jax.sharding.AxisType.Auto,))
+ones = jax.make_array_from_callback((n,), NamedSharding(mesh, PartitionSpec("data")), lambda i: np.ones(1))
+total = jax.jit(lambda x: x.sum(), out_shardings=NamedSharding(mesh, PartitionSpec()))(ones)
+assert float(total) == n
+''')
+    print(time.time())
+"""
+
+
+def plain_processes(count: int) -> float:
+    """Seconds until the last of `count` plain processes has done its first collective."""
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    started = time.time()
+    processes = [
+        subprocess.Popen(
+            [sys.executable, str(HERE / "plain.py"), str(i), str(count), str(port)],
+            env=ENVIRONMENT,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        for i in range(count)
+    ]
+    done = [float(process.communicate()[0]) for process in processes]
+    return max(done) - started
+
+
+def session(count: int) -> float:
+    """Seconds until a session's first collective is done, imports included."""
+    started = time.time()
+    done = subprocess.run(
+        [sys.executable, "-c", SESSION, str(count)],
+        env=ENVIRONMENT,
+        check=True,
+        capture_output=True,
+        text=True,
+    )
+    return float(done.stdout.split()[-1]) - started
+
+
+def measure(count: int, *, rounds: int) -> dict[str, list[float]]:
+    """Alternating rounds of both, in seconds."""
+    times: dict[str, list[float]] = {"plain": [], "nbdist": []}
+    for _ in range(rounds):
+        times["plain"].append(plain_processes(count))
+        times["nbdist"].append(session(count))
+    return times
+
+
+def main(rounds: int = 5) -> None:
+    """Prints one line for N=2 and one for N=4."""
+    for count in (2, 4):
+        times = measure(count, rounds=rounds)
+        plain, ours = (statistics.median(times[name]) for name in ("plain", "nbdist"))
+        spread = ", ".join(f"{a / b:.2f}" for a, b in zip(times["nbdist"], times["plain"], strict=True))
+        print(
+            f"start to first collective  N={count}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
+            f"ratio {ours / plain:.2f} (rounds: {spread}; wanted at N=4: 2 at most)"
+        )
+
+
+if __name__ == "__main__":
+    main()

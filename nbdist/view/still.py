@@ -31,13 +31,15 @@ PALETTE = (
 they repeat, and the slices in the cell tell pieces apart."""
 
 CELLS = 512
-"""Devices drawn; every saved notebook carries them, at about 250 bytes each."""
+"""Devices drawn; every saved notebook carries them, at about 300 bytes each."""
 
 _OPACITY = "0.3"
 _LINE = "1px solid rgba(128, 128, 128, 0.45)"
 _CELL = f"border: {_LINE}; padding: 4px 8px; text-align: left; vertical-align: top"
 _LABEL = "border: none; padding: 4px 8px; text-align: left; font-weight: normal; opacity: 0.75"
 _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
+# JupyterLab paints code on a ground of its own, which would cover the piece's colour.
+_CODE = "background-color: transparent; padding: 0px"
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
 
@@ -132,7 +134,7 @@ def _cell(cell: Cell) -> str:
         colour = ", ".join(map(str, PALETTE[cell.part % len(PALETTE)]))
         style += f"; background-color: rgba({colour}, {_OPACITY})"
     text = "lost" if cell.lost else cell.text
-    held = f"<br><code>{escape(text)}</code>" if text else ""
+    held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
     return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'
 
 

@@ -7,11 +7,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nbdist.version import __version__
+
 if TYPE_CHECKING:
     from nbdist.session import Session
 
-__version__ = "0.1.0"
-__all__ = ["Session", "current", "start"]
+__all__ = ["Session", "__version__", "current", "start"]
 
 
 def start(processes: int | None = None, **options: Any) -> Session:

@@ -44,7 +44,9 @@ def find_tour() -> Path:
     """
     path = Path(__file__).parent.parent / "notebooks" / TOUR
     if not path.exists():
-        raise SystemExit(f"nbdist demo: {path} is not there; run it from a clone of the repository.")
+        raise SystemExit(
+            f"nbdist demo: {path} is not there; run it from a clone of the repository."
+        )
     return path
 
 

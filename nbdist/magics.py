@@ -5,11 +5,11 @@ from __future__ import annotations
 import functools
 import sys
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 
-from nbdist import options
+import nbdist.options as options
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
@@ -33,7 +33,7 @@ def teaching(method: F) -> F:
         except NbdistError as error:
             raise _shown_alone(error) from None
 
-    return called  # type: ignore[return-value]
+    return cast(F, called)
 
 
 def _shown_alone(error: NbdistError) -> NbdistError:
@@ -44,7 +44,7 @@ def _shown_alone(error: NbdistError) -> NbdistError:
 
 
 @magics_class
-class DistMagics(Magics):  # type: ignore[misc]  # IPython's decorators have no types
+class DistMagics(Magics):
     """Registered by `%load_ext nbdist`; holds the active session."""
 
     def __init__(self, shell: Any) -> None:
@@ -125,7 +125,9 @@ class DistMagics(Magics):  # type: ignore[misc]  # IPython's decorators have no 
         """Run this cell on the processes."""
         if cell is None:
             if options.dist().parse(line):
-                raise SessionError("%dist is a cell magic: write %%dist as the first line of a cell.")
+                raise SessionError(
+                    "%dist is a cell magic: write %%dist as the first line of a cell."
+                )
             return None
         asked = options.dist().parse(line)
         handle = self._active().run(
@@ -170,7 +172,9 @@ class DistMagics(Magics):  # type: ignore[misc]  # IPython's decorators have no 
             self.mode.enabled = True
         elif asked.disable:
             self.mode.enabled = False
-        where = "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
+        where = (
+            "on all processes; %%local runs one here" if self.mode.enabled else "in the notebook"
+        )
         print(f"plain cells run {where}")
 
     @cell_magic
@@ -231,7 +235,9 @@ class DistMagics(Magics):  # type: ignore[misc]  # IPython's decorators have no 
                 f"{unfit[0]!r} is no name to pull into; give it one in a %%dist cell first."
             )
         values = {
-            name: session.pull(name, on=asked.on, confirm=_say_yes if asked.yes else self._ask_person)
+            name: session.pull(
+                name, on=asked.on, confirm=_say_yes if asked.yes else self._ask_person
+            )
             for name in asked.names
         }
         self.shell.push(values)
@@ -257,7 +263,7 @@ def load(shell: Any) -> DistMagics:
     """Registers the magics in a shell; a second call changes nothing."""
     found = shell.magics_manager.registry.get(DistMagics.__name__)
     if found is not None:
-        return found  # type: ignore[no-any-return]
+        return found
     magics = DistMagics(shell)
     shell.register_magics(magics)
     shell.input_transformers_cleanup.insert(0, magics.mode.transform)

@@ -15,7 +15,7 @@ from typing import Any
 import zmq
 from jupyter_client.session import Session as Wire
 
-from nbdist.errors import WireError
+from nbdist.errors import VersionError, WireError
 from nbdist.merge import Known, Merger, Planned
 from nbdist.snapshot import Activity, Report, Snapshot
 from nbdist.wire import decode
@@ -143,11 +143,12 @@ class Monitor:
         try:
             message = self._wire.deserialize(parts)
             report = decode(Report, message["content"])
-        except (ValueError, TypeError, WireError):
-            # Not signed with this session's key, or of another version: not ours to read.
+            with self._lock:
+                self._merger.update(report, time_s=time.time())
+        except (ValueError, TypeError, WireError, VersionError):
+            # Not signed with this session's key, or of another version: not ours to read. The first message
+            # to an engine has compared versions, so a session of our own never comes here.
             return
-        with self._lock:
-            self._merger.update(report, time_s=time.time())
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
 

@@ -67,15 +67,38 @@ def dist_init() -> Parser:
     add("--devices-per-process", type=int, metavar="K", help="cpu or gpu devices of each process")
     add("--platform", choices=("cpu", "gpu", "tpu"), help="default: tpu, gpu or cpu, as found")
     add("--framework", choices=("jax",), default="jax", help="what the processes compute with")
-    add("--env", action="append", metavar="NAME=VALUE", help="in place before the framework is imported")
-    add("--grace", type=float, default=3.0, metavar="S", help="seconds others may stay in a failed cell")
-    add("--restart", action="store_true", help="stop the processes and start afresh on the same plan")
-    add("--no-initialize", action="store_true", help="leave jax.distributed.initialize to your cells")
+    add(
+        "--env",
+        action="append",
+        metavar="NAME=VALUE",
+        help="in place before the framework is imported",
+    )
+    add(
+        "--grace",
+        type=float,
+        default=3.0,
+        metavar="S",
+        help="seconds others may stay in a failed cell",
+    )
+    add(
+        "--restart",
+        action="store_true",
+        help="stop the processes and start afresh on the same plan",
+    )
+    add(
+        "--no-initialize",
+        action="store_true",
+        help="leave jax.distributed.initialize to your cells",
+    )
     add("--start-timeout", type=float, default=120.0, metavar="S", help="seconds to connect all")
-    add("--start-method", choices=("fork", "spawn"), help="default: fork where the system allows it")
+    add(
+        "--start-method", choices=("fork", "spawn"), help="default: fork where the system allows it"
+    )
     jax = parser.add_argument_group("jax.distributed.initialize")
     jax.add_argument("--coordinator", metavar="HOST[:PORT]", help="coordinator_address")
-    jax.add_argument("--coordinator-bind-address", metavar="HOST:PORT", help="default: the address itself")
+    jax.add_argument(
+        "--coordinator-bind-address", metavar="HOST:PORT", help="default: the address itself"
+    )
     jax.add_argument("--local-device-ids", metavar="0,1;2,3", help="one list for each process")
     jax.add_argument("--cluster-detection-method", metavar="METHOD", help="default: deactivate")
     jax.add_argument("--initialization-timeout", type=int, metavar="S", help="JAX's default is 300")
@@ -99,7 +122,9 @@ def dist() -> Parser:
 def dist_pull() -> Parser:
     """`%dist_pull`."""
     parser = Parser("%dist_pull", "Bring values from the processes into this notebook.")
-    parser.add_argument("names", nargs="+", metavar="NAME", help="names in the processes' namespace")
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="names in the processes' namespace"
+    )
     parser.add_argument("--on", metavar="TARGETS", help="take it from these processes")
     parser.add_argument("--yes", action="store_true", help="do not ask before a large array")
     return parser
@@ -131,8 +156,12 @@ def dist_mode() -> Parser:
     """`%dist_mode`."""
     parser = Parser("%dist_mode", "Run plain cells on the processes, too.")
     group = parser.add_mutually_exclusive_group()
-    group.add_argument("-e", "--enable", action="store_true", help="plain cells run on all processes")
-    group.add_argument("-d", "--disable", action="store_true", help="plain cells run in the notebook")
+    group.add_argument(
+        "-e", "--enable", action="store_true", help="plain cells run on all processes"
+    )
+    group.add_argument(
+        "-d", "--disable", action="store_true", help="plain cells run in the notebook"
+    )
     return parser
 
 

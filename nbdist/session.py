@@ -14,7 +14,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-from nbdist import targets as target_words
 from nbdist.engine.frameworks import framework
 from nbdist.errors import ArrayError, OptionError, SessionError, TargetError
 from nbdist.launch import join, start
@@ -30,6 +29,7 @@ from nbdist.run.facts import Facts
 from nbdist.run.failure import RESTART
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
+from nbdist.targets import parse as parse_targets
 from nbdist.transfer import LARGE_BYTES, Assembly, pack
 from nbdist.view.feed import Feed
 
@@ -129,9 +129,11 @@ class Session:
         answer = next(iter(self.answers.values()))
         software = f"{self.plan.framework} {answer['version']}"
         chosen = "" if self.plan.platform_chosen else " (chosen automatically)"
-        devices = f"{answer['global']} {self.plan.platform} devices{chosen}" if (
-            "global" in answer
-        ) else f"platform {self.plan.platform}{chosen}, not initialized"
+        devices = (
+            f"{answer['global']} {self.plan.platform} devices{chosen}"
+            if ("global" in answer)
+            else f"platform {self.plan.platform}{chosen}, not initialized"
+        )
         return (
             f"{count_text(len(self.plan.processes), 'process')} on {where}, {devices}, {software}, "
             f"ready in {seconds_text(self.seconds_to_start)}"
@@ -204,9 +206,9 @@ class Session:
             if not chosen:
                 raise SessionError(f"All processes are gone or stuck. {RESTART}")
         elif isinstance(on, str):
-            chosen = target_words.parse(on, self.hosts)
+            chosen = parse_targets(on, self.hosts)
         else:
-            chosen = target_words.parse(",".join(map(str, on)), self.hosts)
+            chosen = parse_targets(",".join(map(str, on)), self.hosts)
         for process_id in chosen:
             self._refuse_unable(process_id)
         if facts.out_of_step:
@@ -223,7 +225,9 @@ class Session:
     ) -> str:
         away = [p for p in everyone if p not in chosen]
         without = f", without {processes_text(away)}" if by_default and away else ""
-        return f"out of step since cell {self._facts.since}{without}: collectives may wait. {RESTART}"
+        return (
+            f"out of step since cell {self._facts.since}{without}: collectives may wait. {RESTART}"
+        )
 
     def _refuse_unable(self, process_id: int) -> None:
         where = f"process {process_id} (host {self.hosts[process_id]})"
@@ -273,9 +277,7 @@ class Session:
             new = {p: str(end) for p, end in ends.items() if p not in self._facts.lost}
             if new:
                 standings = {
-                    p: Standing(
-                        process_id=p, host=self.hosts[p], outcome="gone", error=text
-                    )
+                    p: Standing(process_id=p, host=self.hosts[p], outcome="gone", error=text)
                     for p, text in new.items()
                 }
                 last = self.history[-1].number if self.history else 0
@@ -294,8 +296,13 @@ class Session:
         chosen, _ = self._targets(on)
         entries, buffers = pack(values)
         asked = [
-            ask(running.client[running.engines[p]], "set_names", *buffers,
-                where=self._where(p), names=entries)
+            ask(
+                running.client[running.engines[p]],
+                "set_names",
+                *buffers,
+                where=self._where(p),
+                names=entries,
+            )
             for p in chosen
         ]
         for request in asked:
@@ -350,8 +357,12 @@ class Session:
         self, process_id: int, expression: str, limit_bytes: int
     ) -> tuple[dict[str, Any], Sequence[Any]]:
         return self._ask(
-            process_id, "get_value", timeout_s=None, expression=expression,
-            framework=self.plan.framework, limit_bytes=limit_bytes,
+            process_id,
+            "get_value",
+            timeout_s=None,
+            expression=expression,
+            framework=self.plan.framework,
+            limit_bytes=limit_bytes,
         )
 
     def shards(self, expression: str) -> Any:
@@ -367,7 +378,12 @@ class Session:
     # -- asking ----------------------------------------------------------------------------------
 
     def _ask(
-        self, process_id: int, name: str, *, timeout_s: float | None = ANSWER_SECONDS, **arguments: Any
+        self,
+        process_id: int,
+        name: str,
+        *,
+        timeout_s: float | None = ANSWER_SECONDS,
+        **arguments: Any,
     ) -> tuple[dict[str, Any], Sequence[Any]]:
         running = self._alive()
         view = running.client[running.engines[process_id]]

@@ -39,7 +39,7 @@ def pack(values: Mapping[str, Any]) -> tuple[list[dict[str, Any]], list[bytes]]:
 def _pickled(name: str, value: object) -> bytes:
     try:
         return pickle.dumps(value, protocol=5)
-    except Exception as error:  # noqa: BLE001 - __reduce__ is user code; it becomes a typed error
+    except Exception as error:
         raise ArrayError(
             f"{name!r} is a {type(value).__name__} and cannot be sent to the processes "
             f"({type(error).__name__}: {error}). Make it in a %%dist cell instead."

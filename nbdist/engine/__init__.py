@@ -1,0 +1,1 @@
+"""Everything that runs on the engines; imports nothing outside the standard library by itself."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
 from nbdist.errors import NbdistError
+from nbdist.version import __version__
 
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
@@ -73,13 +74,11 @@ def calls() -> dict[str, Callable[..., Answer]]:
 
 def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> Answer:
     """The first message: makes the engine ready and says who it is."""
-    import nbdist
-
     resident.settle(process_id=process_id)
     return (
         {
             "protocol": PROTOCOL,
-            "nbdist": nbdist.__version__,
+            "nbdist": __version__,
             "python": ".".join(map(str, sys.version_info[:3])),
             "process_id": resident.process_id,
             "host": resident.host,
@@ -101,9 +100,9 @@ def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) ->
     return {"text": text, "matches": list(matches)}, []
 
 
-def inspect(resident: Resident, buffers: Buffers, *, name: str, detail: int) -> Answer:
-    """What IPython shows for `name?` (detail 0) or `name??` (detail 1), as a mime bundle."""
-    data = resident.shell.object_inspect_mime(name, detail_level=detail)
+def inspect(resident: Resident, buffers: Buffers, *, symbol: str, detail: int) -> Answer:
+    """What IPython shows for `symbol?` (detail 0) or `symbol??` (detail 1), as a mime bundle."""
+    data = resident.shell.object_inspect_mime(symbol, detail_level=detail)
     return {"data": {mime: value for mime, value in data.items() if isinstance(value, str)}}, []
 
 

@@ -16,7 +16,9 @@ from pathlib import Path
 
 PERIOD_SECONDS = 0.2
 
-CHATTER = re.compile(rb"^\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*$\n?", re.M)
+CHATTER = re.compile(
+    rb"^\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*$\n?", re.M
+)
 """ipyparallel's own log, which is not the user's output."""
 
 LARGEST_READ = 1 << 18

@@ -21,7 +21,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     _new_randomness()
     from ipyparallel.engine.app import IPEngine
 
-    class Engine(IPEngine):  # type: ignore[misc]  # ipyparallel has no types
+    class Engine(IPEngine):
         """IPEngine with a nanny that costs no interpreter start."""
 
         def start_nanny(self, control_url: str) -> Any:

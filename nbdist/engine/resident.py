@@ -50,7 +50,7 @@ class Resident:
         if found is None:
             found = cls(shell)
             setattr(shell.kernel, cls.ATTRIBUTE, found)
-        return found  # type: ignore[no-any-return]
+        return found
 
     def settle(self, *, process_id: int | None) -> None:
         """Makes the engine ready for cells; a second call changes nothing.
@@ -90,7 +90,7 @@ class Resident:
             raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
         try:
             return eval(code, self.shell.user_global_ns, self.shell.user_ns)
-        except Exception as error:  # noqa: BLE001 - the user's own code; it becomes a typed reply
+        except Exception as error:
             raise ArrayError(
                 f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
                 f"(host {self.host}): {error}"

@@ -37,14 +37,16 @@ def offer(
         return _offer_numpy(numpy, value, limit_bytes)
     try:
         return {"kind": "pickle"}, [pickle.dumps(value, protocol=5)]
-    except Exception as error:  # noqa: BLE001 - __reduce__ is user code; it becomes a typed reply
+    except Exception as error:
         raise ArrayError(
             f"{expression!r} is a {type(value).__name__} and cannot be sent to the notebook "
             f"({type(error).__name__}: {error}). Pull an array or plain data out of it."
         ) from error
 
 
-def _offer_numpy(numpy: ModuleType, value: Any, limit_bytes: int) -> tuple[dict[str, Any], list[Any]]:
+def _offer_numpy(
+    numpy: ModuleType, value: Any, limit_bytes: int
+) -> tuple[dict[str, Any], list[Any]]:
     described = {
         "dtype": value.dtype.name if value.dtype.names is None else value.dtype.descr,
         "shape": list(value.shape),

@@ -1,0 +1,1 @@
+"""From what a person asks for to engines that answer."""

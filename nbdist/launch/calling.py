@@ -8,7 +8,7 @@ from typing import Any
 
 from ipyparallel.error import RemoteError
 
-from nbdist import errors
+import nbdist.errors as errors
 from nbdist.engine.calls import Call
 
 

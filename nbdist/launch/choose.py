@@ -45,7 +45,7 @@ def make_plan(
         raise OptionError(f"framework {framework!r}: known is 'jax'.")
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
-    chosen = cast(Platform | None, platform)
+    chosen: Platform | None = platform
     found = chosen or platforms.choose(environment={**os.environ, **environment})
     accelerators = platforms.accelerators(found)
     if found == "gpu" and chosen == "gpu" and not accelerators and local_device_ids is None:

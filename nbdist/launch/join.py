@@ -71,9 +71,7 @@ def arguments(plan: Plan, process: PlannedProcess, coordinator: str) -> dict[str
     return {**found, **plan.jax}
 
 
-def _collect(
-    running: Running, asked: Mapping[int, Asked], tell: Tell
-) -> dict[int, dict[str, Any]]:
+def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:
     plan = running.plan
     answers: dict[int, dict[str, Any]] = {}
     limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
@@ -81,7 +79,9 @@ def _collect(
     while len(answers) < len(asked):
         for process_id, request in asked.items():
             if process_id not in answers and request.ready():
-                answers[process_id] = _answer(running, process_id, request, set(asked) - set(answers))
+                answers[process_id] = _answer(
+                    running, process_id, request, set(asked) - set(answers)
+                )
                 tell("joined", len(answers), len(asked))
         for process_id, end in running.exits.items():
             lines = "\n".join(f"  {line}" for line in end.last_lines)
@@ -95,9 +95,7 @@ def _collect(
     return answers
 
 
-def _answer(
-    running: Running, process_id: int, request: Asked, missing: set[int]
-) -> dict[str, Any]:
+def _answer(running: Running, process_id: int, request: Asked, missing: set[int]) -> dict[str, Any]:
     try:
         return request.get()[0]
     except NbdistError as error:

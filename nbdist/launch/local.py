@@ -30,10 +30,10 @@ CONTROLLER_ARGUMENTS = (
 )
 
 
-class LocalController(ControllerLauncher):  # type: ignore[misc]  # ipyparallel has no types
+class LocalController(ControllerLauncher):
     """The controller as a fork of the host's parent."""
 
-    host = Instance(HostProcess)
+    host: HostProcess = Instance(HostProcess)
 
     def find_args(self) -> list[str]:
         """For ipyparallel's log."""
@@ -60,10 +60,10 @@ class LocalController(ControllerLauncher):  # type: ignore[misc]  # ipyparallel 
         self.notify_stop({"exit_code": 0})
 
 
-class LocalEngines(EngineLauncher):  # type: ignore[misc]  # ipyparallel has no types
+class LocalEngines(EngineLauncher):
     """All engines of this machine, forked by the host's parent."""
 
-    host = Instance(HostProcess)
+    host: HostProcess = Instance(HostProcess)
     processes = List()
 
     def find_args(self) -> list[str]:

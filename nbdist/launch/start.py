@@ -14,7 +14,6 @@ from typing import Any
 
 import ipyparallel
 
-from nbdist import __version__
 from nbdist.engine.calls import PROTOCOL
 from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.errors import LaunchError, VersionError
@@ -28,6 +27,7 @@ from nbdist.launch.local import (
     planned,
 )
 from nbdist.launch.plan import Plan
+from nbdist.version import __version__
 
 Tell = Callable[[str, int, int], None]
 """Called with a stage's words, how many processes have reached it, and how many there are."""
@@ -190,9 +190,7 @@ def _ended(running: Running, end: Exit) -> str:
 def _greet(running: Running, tell: Tell) -> None:
     """The first message: who is who, and the versions compared."""
     client = running.client
-    asked = {
-        engine: ask(client[engine], "hello", process_id=None) for engine in list(client.ids)
-    }
+    asked = {engine: ask(client[engine], "hello", process_id=None) for engine in list(client.ids)}
     deadline = time.monotonic() + running.plan.start_timeout_s
     for engine, answer in asked.items():
         while not answer.ready():

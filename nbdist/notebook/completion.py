@@ -51,7 +51,12 @@ class Completion:
         self._session = session
         self._mode = mode
         self._inspect: Any = None
-        self._matcher = context_matcher()(self.match)
+
+        @context_matcher()
+        def nbdist_matcher(context: CompletionContext) -> SimpleMatcherResult:
+            return self.match(context)
+
+        self._matcher = nbdist_matcher
 
     def install(self) -> None:
         """Registers a matcher and wraps the kernel's `do_inspect`."""
@@ -99,9 +104,9 @@ class Completion:
         session = self._session()
         start = body(code, mode=self._mode())
         if session is not None and start is not None and cursor_pos >= start:
-            name = token_at_cursor(code[start:], cursor_pos - start)
+            symbol = token_at_cursor(code[start:], cursor_pos - start)
             answer = session.ask_idle(
-                "inspect", timeout_s=ANSWER_SECONDS, name=name, detail=detail_level
+                "inspect", timeout_s=ANSWER_SECONDS, symbol=symbol, detail=detail_level
             )
             if answer is not None:
                 return {"status": "ok", "data": answer["data"], "metadata": {}, "found": True}

@@ -25,7 +25,11 @@ class Mode:
         joined = _JOINED.match(lines[first])
         if joined:
             ending = "\n" if lines[first].endswith("\n") else ""
-            return [*lines[:first], f"%%rank {joined.group(1).rstrip()}{ending}", *lines[first + 1 :]]
+            return [
+                *lines[:first],
+                f"%%rank {joined.group(1).rstrip()}{ending}",
+                *lines[first + 1 :],
+            ]
         if self.enabled and not self._stays(lines):
             return [f"%%{CELL_MAGIC}\n", *lines]
         return lines

@@ -111,7 +111,7 @@ class CellRun:
         self._link = link
         self._ended = ended
         self._timeout_s = timeout_s
-        self._renderer = renderer
+        self._renderer = renderer or renderer_for(get_ipython())
         self._remarks = remarks
         self._final: dict[int, Standing] | None = None
         self._conductor = Conductor(
@@ -136,8 +136,6 @@ class CellRun:
         """See `CellHandle.wait`."""
         if self._final is not None:
             return
-        if self._renderer is None:
-            self._renderer = renderer_for(get_ipython())
         try:
             if timeout_s is None:
                 final = self._conductor.until_end()

@@ -119,9 +119,7 @@ class Conductor:
         else:
             self._say_divergence(standings)
 
-    def _after_failure(
-        self, cause: Standing, standings: dict[int, Standing], now: float
-    ) -> None:
+    def _after_failure(self, cause: Standing, standings: dict[int, Standing], now: float) -> None:
         self._failed_at = self._failed_at or now
         since = now - self._failed_at
         if not self._said and since >= min(SAY_SECONDS, self.grace_s):
@@ -188,4 +186,3 @@ def timeout_error(standings: dict[int, Standing], timeout_s: float) -> CellTimeo
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
         "(--timeout) and were interrupted; variables are kept."
     )
-

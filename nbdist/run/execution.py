@@ -25,8 +25,14 @@ class Link(Protocol):
     """What an execution needs of the session's connection to its processes."""
 
     client: Any
-    engines: Mapping[int, int]
-    idents: Mapping[int, bytes]
+
+    @property
+    def engines(self) -> Mapping[int, int]:
+        """ipyparallel's engine ids by process id."""
+
+    @property
+    def idents(self) -> Mapping[int, bytes]:
+        """The engines' routing names by process id."""
 
     @property
     def exits(self) -> Mapping[int, Exit]:
@@ -96,9 +102,7 @@ class Execution:
 
     def futures(self) -> list[Any]:
         """What to wait on: the outputs of all requests that are not settled yet."""
-        return [
-            self._submissions[p].output for p in self.targets if p not in self._ended
-        ]
+        return [self._submissions[p].output for p in self.targets if p not in self._ended]
 
     def mark(self, process_ids: Iterable[int], outcome: Outcome) -> None:
         """Records that processes were interrupted, or did not come back from that."""

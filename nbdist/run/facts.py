@@ -13,8 +13,9 @@ from nbdist.run.standing import Standing
 class Facts:
     """Kept between cells, replaced as a whole.
 
-    `processes` is how many the session has; one alone has nobody to be out of step with. `lost` says how processes ended, `stuck` which did not come back from an interrupt, `since` the
-    cell after which the session was out of step (None: it is in step).
+    `processes` is how many the session has; one alone has nobody to be out of step with. `lost` says how
+    processes ended, `stuck` which did not come back from an interrupt, `since` the cell after which the
+    session was out of step (None: it is in step).
     """
 
     processes: int
@@ -56,4 +57,3 @@ class Facts:
             lost={**self.lost, **gone},
             out_of_step=self.out_of_step,
         )
-

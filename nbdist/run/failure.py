@@ -55,7 +55,9 @@ def failure(
     if lines := last_lines.get(cause.process_id):
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(standings, set(same))
-    return CellFailed(summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary]))
+    return CellFailed(
+        summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary])
+    )
 
 
 def _headline(cause: Standing, same: list[int]) -> str:

@@ -114,10 +114,7 @@ def _say_divergence(
     for (line, source), group in sorted(places.items(), key=lambda item: -len(item[1])):
         ids = [s.process_id for s in group]
         longest = max((s.activity.line_seconds or 0.0) for s in group if s.activity)
-        if waiting_ids.issuperset(ids):
-            lasting = f"for {seconds_text(longest)} "
-        else:
-            lasting = ""
+        lasting = f"for {seconds_text(longest)} " if waiting_ids.issuperset(ids) else ""
         lines.append(f"{processes_text(ids)}   {lasting}in {say_place(line, source)}")
     if finished:
         lines.append(f"{processes_text([s.process_id for s in finished])}   finished the cell")

@@ -10,6 +10,7 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.errors import ArrayError
 from nbdist.snapshot import Snapshot
 from nbdist.view.feed import Feed
 from nbdist.view.still import still_html
@@ -60,7 +61,11 @@ class Picture:
         """Brings the still picture up to date, if it has changed."""
         if self._still is None:
             return
-        bundle = self._bundle()
+        try:
+            bundle = self._bundle()
+        except ArrayError:
+            # The array is gone since; the last picture of it stays.
+            return
         if bundle["text/html"] != self._shown:
             self._still.update(bundle, raw=True)
             self._shown = bundle["text/html"]

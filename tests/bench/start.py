@@ -82,7 +82,9 @@ def main(rounds: int = 5) -> None:
     for count in (2, 4):
         times = measure(count, rounds=rounds)
         plain, ours = (statistics.median(times[name]) for name in ("plain", "nbdist"))
-        spread = ", ".join(f"{a / b:.2f}" for a, b in zip(times["nbdist"], times["plain"], strict=True))
+        spread = ", ".join(
+            f"{a / b:.2f}" for a, b in zip(times["nbdist"], times["plain"], strict=True)
+        )
         print(
             f"start to first collective  N={count}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
             f"ratio {ours / plain:.2f} (rounds: {spread}; wanted at N=4: 2 at most)"

@@ -25,7 +25,9 @@ HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
         (" 3 , 1 ,3", (1, 3)),
     ],
 )
-def test_target_words_name_processes_in_ascending_order(text: str, expected: tuple[int, ...]) -> None:
+def test_target_words_name_processes_in_ascending_order(
+    text: str, expected: tuple[int, ...]
+) -> None:
     assert parse(text, HOSTS) == expected
 
 

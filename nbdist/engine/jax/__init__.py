@@ -1,0 +1,1 @@
+"""JAX, as far as it is asked anything; imported only where the user wants it."""

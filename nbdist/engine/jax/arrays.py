@@ -77,7 +77,8 @@ def _unique_pieces(value: Any) -> tuple[list[list[list[int]]], list[bytes]]:
         if shard.replica_id != 0:
             continue
         bounds = [
-            list(part.indices(size)[:2]) for part, size in zip(shard.index, value.shape, strict=True)
+            list(part.indices(size)[:2])
+            for part, size in zip(shard.index, value.shape, strict=True)
         ]
         pieces.append(bounds)
         buffers.append(bytes_of(numpy.ascontiguousarray(numpy.asarray(shard.data))))

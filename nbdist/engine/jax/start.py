@@ -93,5 +93,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
 
     check_array(jax, value, expression, partial_sums=True)
     if not isinstance(value, jax.Array):
-        raise ArrayError(f"{expression!r} is a {type(value).__name__}, not a jax.Array; it has no shards.")
+        raise ArrayError(
+            f"{expression!r} is a {type(value).__name__}, not a jax.Array; it has no shards."
+        )
     raise NotImplementedError(describe)

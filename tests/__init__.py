@@ -1,0 +1,1 @@
+"""All that shows nbdist to work; nothing here is shipped."""

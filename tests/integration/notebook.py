@@ -1,0 +1,153 @@
+"""A notebook without a browser: a real Jupyter kernel, and its outputs as a front end would hold them."""
+
+from __future__ import annotations
+
+import os
+import re
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+from queue import Empty
+from typing import Any, Self
+
+import psutil
+from jupyter_client.manager import KernelManager
+
+ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+@dataclass
+class Output:
+    """What one cell shows; displays with an id are replaced in place."""
+
+    shown: list[tuple[str | None, dict[str, Any]]] = field(default_factory=list)
+    error: tuple[str, str, str] | None = None
+    seconds: float = 0.0
+
+    @property
+    def text(self) -> str:
+        """All text in the order of the screen, colours removed."""
+        parts = [str(data.get("text/plain", "")) for _, data in self.shown]
+        return ANSI.sub("", "\n".join(part.rstrip("\n") for part in parts if part.strip()))
+
+    @property
+    def traceback(self) -> str:
+        """The error as it is shown, colours removed; empty when there is none."""
+        return ANSI.sub("", self.error[2]) if self.error else ""
+
+    def mime(self, kind: str) -> list[Any]:
+        """All data of one mime type."""
+        return [data[kind] for _, data in self.shown if kind in data]
+
+
+class Notebook:
+    """One kernel; also a context manager that ends it."""
+
+    def __init__(self, *, folder: Path, environment: dict[str, str] | None = None) -> None:
+        self.manager = KernelManager(kernel_name="python3")
+        # The variables of pytest would make a kernel behave as under test.
+        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        self.manager.start_kernel(
+            env={**kept, "IPYTHONDIR": str(folder / "ipython"), **(environment or {})},
+            cwd=str(folder),
+        )
+        self.client = self.manager.blocking_client()
+        self.client.start_channels()
+        self.client.wait_for_ready(timeout=60)
+        self._displays: dict[str, list[Output]] = {}
+
+    def send(self, code: str) -> str:
+        """Starts a cell; the answer is for `collect`."""
+        return str(self.client.execute(code, allow_stdin=False))
+
+    def run(self, code: str, *, timeout_s: float = 90.0) -> Output:
+        """Runs a cell to its end."""
+        return self.collect(self.send(code), timeout_s=timeout_s)
+
+    def good(self, code: str, *, timeout_s: float = 90.0) -> Output:
+        """As `run`, and the cell must not fail."""
+        output = self.run(code, timeout_s=timeout_s)
+        assert output.error is None, output.traceback
+        return output
+
+    def bad(self, code: str, *, timeout_s: float = 90.0) -> Output:
+        """As `run`, and the cell must fail."""
+        output = self.run(code, timeout_s=timeout_s)
+        assert output.error is not None, f"did not fail:\n{output.text}"
+        return output
+
+    def collect(
+        self, request: str, *, timeout_s: float = 90.0, until: str | None = None
+    ) -> Output:
+        """Hears a cell to its end, or until its text matches the pattern `until`."""
+        output = Output()
+        started = time.monotonic()
+        while True:
+            left = timeout_s - (time.monotonic() - started)
+            assert left > 0, f"still running after {timeout_s} s:\n{output.text}"
+            try:
+                message = self.client.get_iopub_msg(timeout=min(left, 1.0))
+            except Empty:
+                continue
+            if message["parent_header"].get("msg_id") != request:
+                continue
+            output.seconds = time.monotonic() - started
+            if self._take(message, output) or (until and re.search(until, output.text)):
+                return output
+
+    def _take(self, message: dict[str, Any], output: Output) -> bool:
+        kind, content = message["msg_type"], message["content"]
+        if kind == "stream":
+            output.shown.append((None, {"text/plain": content["text"], "stream": content["name"]}))
+        elif kind in ("display_data", "execute_result"):
+            display_id = (content.get("transient") or {}).get("display_id")
+            output.shown.append((display_id, content["data"]))
+            if display_id:
+                self._displays.setdefault(display_id, []).append(output)
+        elif kind == "update_display_data":
+            display_id = content["transient"]["display_id"]
+            for other in self._displays.get(display_id, ()):
+                other.shown = [
+                    (i, content["data"]) if i == display_id else (i, d) for i, d in other.shown
+                ]
+        elif kind == "error":
+            output.error = (content["ename"], content["evalue"], "\n".join(content["traceback"]))
+        return bool(kind == "status" and content["execution_state"] == "idle")
+
+    def complete(self, code: str, cursor: int | None = None) -> tuple[list[str], float]:
+        """Tab completions, and how many seconds they took."""
+        started = time.monotonic()
+        reply = self.client.complete(code, cursor, reply=True, timeout=20)
+        return reply["content"]["matches"], time.monotonic() - started
+
+    def inspect(self, code: str, cursor: int | None = None) -> str:
+        """What Shift-Tab shows."""
+        reply = self.client.inspect(code, cursor, reply=True, timeout=20)
+        return ANSI.sub("", reply["content"]["data"].get("text/plain", ""))
+
+    def interrupt(self) -> None:
+        """The stop button."""
+        self.manager.interrupt_kernel()
+
+    @property
+    def process(self) -> psutil.Process:
+        """The kernel's process."""
+        return psutil.Process(self.manager.provisioner.pid)
+
+    def descendants(self) -> list[psutil.Process]:
+        """All processes below the kernel, the engines' parents among them."""
+        return self.process.children(recursive=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.client.stop_channels()
+        if self.manager.is_alive():
+            self.manager.shutdown_kernel(now=False)
+
+
+def gone(processes: list[psutil.Process], *, within_s: float) -> list[psutil.Process]:
+    """Those that still run after `within_s`; an empty list is what a test wants."""
+    _, alive = psutil.wait_procs(processes, timeout=within_s)
+    return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

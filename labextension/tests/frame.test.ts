@@ -19,7 +19,10 @@ const known: Known = { stream: 's', sequence: 3, snapshot };
 
 describe('frames', () => {
   it('begin with a full one', () => {
-    expect(takeFrame(null, frame(2, 1, { state: 'idle' }))).toEqual({ known: null, result: 'missed' });
+    expect(takeFrame(null, frame(2, 1, { state: 'idle' }))).toEqual({
+      known: null,
+      result: 'missed',
+    });
     expect(takeFrame(null, frame(3, null, snapshot))).toEqual({ known, result: 'new' });
   });
 

@@ -14,7 +14,17 @@ const grid = (...sizes: number[]): Grid => ({
   mesh: null,
 });
 
-const shapes = [[8], [256], [4, 2], [16, 16], [64, 4], [2, 128], [3, 2, 2], [2, 2, 2, 2, 2], [1, 4, 1]];
+const shapes = [
+  [8],
+  [256],
+  [4, 2],
+  [16, 16],
+  [64, 4],
+  [2, 128],
+  [3, 2, 2],
+  [2, 2, 2, 2, 2],
+  [1, 4, 1],
+];
 const room = { width: 480, height: 460, character: 6.6 };
 
 describe('tiles', () => {
@@ -47,7 +57,7 @@ describe('tiles', () => {
 });
 
 describe('cards', () => {
-  const card = { width: 100, height: 52 };
+  const card = { width: 100, height: () => 52 };
 
   it('stand in rows and columns where they fit', () => {
     const layout = layCards(grid(4, 2), room, card);

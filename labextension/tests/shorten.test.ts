@@ -3,7 +3,8 @@ import { describe, expect, it } from 'vitest';
 import { shortenAll } from '../src/view/shorten';
 import { goldens } from './golden';
 
-const longNames = goldens.find(g => g.name === 'long_names')?.snapshot.arrays.map(a => a.path) ?? [];
+const longNames =
+  goldens.find(g => g.name === 'long_names')?.snapshot.arrays.map(a => a.path) ?? [];
 const likeATree = Array.from(
   { length: 2000 },
   (_, i) => `opt_state[${i % 3}].mu['layers'][${Math.floor(i / 3)}].attention.query.kernel`,

@@ -59,7 +59,14 @@ function plainBlock(grid: Grid, number: number, turned: boolean): Block {
     return { label, rows, columns, cells, rowLabels, columnLabels };
   }
   const cells = range(rows * columns).map(i => first + (i % rows) * columns + Math.floor(i / rows));
-  return { label, rows: columns, columns: rows, cells, rowLabels: columnLabels, columnLabels: rowLabels };
+  return {
+    label,
+    rows: columns,
+    columns: rows,
+    cells,
+    rowLabels: columnLabels,
+    columnLabels: rowLabels,
+  };
 }
 
 /** A single row of cells folded into lines of `perLine`. */
@@ -78,7 +85,8 @@ function foldedBlock(grid: Grid, number: number, perLine: number): Block {
   return { label, rows: lines, columns: perLine, cells, rowLabels, columnLabels: [] };
 }
 
-export type Fold = { readonly kind: 'plain' | 'turned' } | { readonly kind: 'folded'; readonly perLine: number };
+export type Fold =
+  { readonly kind: 'plain' | 'turned' } | { readonly kind: 'folded'; readonly perLine: number };
 
 /** All blocks of a grid. `folded` is only for grids with one row. */
 export function blocksOf(grid: Grid, fold: Fold): readonly Block[] {
@@ -102,7 +110,11 @@ export function placesOf(blocks: readonly Block[]): ReadonlyMap<number, Place> {
   blocks.forEach((block, b) => {
     block.cells.forEach((position, i) => {
       if (position < 0) return;
-      places.set(position, { block: b, row: Math.floor(i / block.columns), column: i % block.columns });
+      places.set(position, {
+        block: b,
+        row: Math.floor(i / block.columns),
+        column: i % block.columns,
+      });
     });
   });
   return places;

@@ -11,8 +11,10 @@ export const BLOCK_GAP = 14;
 const LINE = 19;
 
 export interface CardSize {
+  /** The least width of a card. */
   readonly width: number;
-  readonly height: number;
+  /** Its height when it is so wide. */
+  readonly height: (width: number) => number;
 }
 
 export interface CardRoom {
@@ -27,6 +29,16 @@ export interface CardLayout {
   readonly blocksPerLine: number;
   /** Width of the column of row labels; 0 where there are none. */
   readonly labelWidth: number;
+  /** True where labels are bare numbers, so that the axes must be named elsewhere. */
+  readonly short: boolean;
+}
+
+/** Row labels in full, `data 0`, or as bare numbers where that is too wide. */
+function labelled(block: Block, short: boolean): Block {
+  if (!short) return block;
+  const bare = (labels: readonly string[]): string[] =>
+    labels.map(label => label.slice(label.lastIndexOf(' ') + 1));
+  return { ...block, rowLabels: bare(block.rowLabels), columnLabels: bare(block.columnLabels) };
 }
 
 function labelWidthOf(block: Block, character: number): number {
@@ -44,24 +56,42 @@ function folds(grid: Grid, room: CardRoom, card: CardSize): Fold[] {
   return [{ kind: 'folded', perLine: evenly(columns, most) }];
 }
 
-/** Lays out one card of at least `card` a device, or answers null where they do not fit. */
+/** Lays out one card a device, or answers null where they do not fit. */
 export function layCards(grid: Grid, room: CardRoom, card: CardSize): CardLayout | null {
   if (grid.devices.length > MOST_CARDS) return null;
   for (const fold of folds(grid, room, card)) {
     const blocks = blocksOf(grid, fold);
-    const first = blocks[0];
-    if (!first) continue;
-    const labelWidth = labelWidthOf(first, room.character);
-    const width = labelWidth + first.columns * (card.width + GAP);
-    if (width - GAP > room.width) continue;
-    const most = Math.floor((room.width + BLOCK_GAP) / (width + BLOCK_GAP));
-    const blocksPerLine = evenly(blocks.length, Math.max(1, most));
-    const heading = (first.label ? LINE : 0) + (first.columnLabels.length ? LINE : 0);
-    const blockHeight = heading + first.rows * (card.height + GAP) + BLOCK_GAP;
-    if (Math.ceil(blocks.length / blocksPerLine) * blockHeight > room.height) continue;
-    return { blocks, blocksPerLine, labelWidth };
+    for (const short of [false, true]) {
+      const layout = tryBlocks(
+        blocks.map(block => labelled(block, short)),
+        room,
+        card,
+      );
+      if (layout) return { ...layout, short };
+    }
   }
   return null;
+}
+
+/** Puts as many blocks side by side as fit, if then all fit. */
+function tryBlocks(
+  blocks: readonly Block[],
+  room: CardRoom,
+  card: CardSize,
+): Omit<CardLayout, 'short'> | null {
+  const first = blocks[0];
+  if (!first) return null;
+  const labelWidth = labelWidthOf(first, room.character);
+  const least = labelWidth + first.columns * (card.width + GAP);
+  if (least - GAP > room.width) return null;
+  const most = Math.floor((room.width + BLOCK_GAP) / (least + BLOCK_GAP));
+  const blocksPerLine = evenly(blocks.length, Math.max(1, most));
+  const width = (room.width + BLOCK_GAP) / blocksPerLine - BLOCK_GAP;
+  const height = card.height((width - labelWidth) / first.columns - GAP);
+  const heading = (first.label ? LINE : 0) + (first.columnLabels.length ? LINE : 0);
+  const blockHeight = heading + first.rows * (height + GAP) + BLOCK_GAP;
+  const lines = Math.ceil(blocks.length / blocksPerLine);
+  return lines * blockHeight > room.height ? null : { blocks, blocksPerLine, labelWidth };
 }
 
 /** The most columns up to `most` that leave no line half empty. */

@@ -33,6 +33,13 @@ export function setText(node: Node, text: string): void {
   if (node.textContent !== text) node.textContent = text;
 }
 
+/** A name that may break into lines after its dots and brackets, where it is too long for one. */
+export function breakable(name: string): (string | HTMLElement)[] {
+  return name
+    .split(/(?<=[.\]_])/)
+    .flatMap((part, i) => (i ? [document.createElement('wbr'), part] : [part]));
+}
+
 /** Shows or hides an element. */
 export function setShown(node: HTMLElement, shown: boolean): void {
   if (node.hidden === shown) node.hidden = !shown;

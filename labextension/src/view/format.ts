@@ -67,7 +67,9 @@ export function rangesText(numbers: readonly number[]): string {
     const first = sorted[i] ?? 0;
     while ((sorted[i + 1] ?? NaN) === (sorted[i] ?? NaN) + 1) i++;
     const last = sorted[i] ?? 0;
-    parts.push(first === last ? `${first}` : last === first + 1 ? `${first}, ${last}` : `${first}–${last}`);
+    parts.push(
+      first === last ? `${first}` : last === first + 1 ? `${first}, ${last}` : `${first}–${last}`,
+    );
   }
   return parts.join(', ');
 }

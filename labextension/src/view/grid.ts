@@ -13,7 +13,8 @@ export interface Grid {
   readonly mesh: Mesh | null;
 }
 
-export const ALL_DEVICES = 'all devices';
+/** Id and label of the grid of all devices. */
+const ALL_DEVICES = 'all by process';
 
 /** All devices by process, since nothing else is known of their order. */
 function everyDevice(devices: readonly Device[]): Grid {

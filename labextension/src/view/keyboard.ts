@@ -38,7 +38,11 @@ function lastColumn(block: Block, row: number): number {
 function lastPlace(blocks: readonly Block[]): Place {
   const block = blocks[blocks.length - 1];
   if (!block) return { block: 0, row: 0, column: 0 };
-  return { block: blocks.length - 1, row: block.rows - 1, column: lastColumn(block, block.rows - 1) };
+  return {
+    block: blocks.length - 1,
+    row: block.rows - 1,
+    column: lastColumn(block, block.rows - 1),
+  };
 }
 
 /** Keys that move over a mesh. */

@@ -15,26 +15,8 @@ export type Theme = 'light' | 'dark';
  * and text readable on each (contrast 4.5 or more).
  */
 const FILLS: Readonly<Record<Theme, readonly string[]>> = {
-  light: [
-    '#7cc9da',
-    '#f0c1a5',
-    '#b3b1fc',
-    '#9ccb73',
-    '#f79bb9',
-    '#e4e27a',
-    '#ead6ff',
-    '#8aeccd',
-  ],
-  dark: [
-    '#00506a',
-    '#874e17',
-    '#4a2478',
-    '#144a02',
-    '#7e1f48',
-    '#1d5fa3',
-    '#7c4a80',
-    '#04724f',
-  ],
+  light: ['#73d0dc', '#ecccb8', '#a9bffc', '#abcf8e', '#f2a9c4', '#e7e694', '#d3e6ff', '#9ff0d8'],
+  dark: ['#00506a', '#874e17', '#4a2478', '#144a02', '#7e1f48', '#1d5fa3', '#7c4a80', '#04724f'],
 };
 
 /** How many fills there are before patterns begin. */

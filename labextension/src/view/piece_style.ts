@@ -29,5 +29,5 @@ export const LOOKS = FILL_COUNT * PATTERNS.length;
 /** The look of piece `number` of `count`. */
 export function pieceStyle(number: number, count: number, theme: Theme): PieceStyle {
   const pattern = PATTERNS[Math.floor(number / FILL_COUNT) % PATTERNS.length] ?? 'plain';
-  return { fill: fillOf(number, theme), pattern, label: count > LOOKS ? `#${number}` : null };
+  return { fill: fillOf(number, theme), pattern, label: count > LOOKS ? String(number) : null };
 }

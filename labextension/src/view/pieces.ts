@@ -66,8 +66,7 @@ function along(
   sizes: ReadonlyMap<string, number>,
 ): number {
   let number = 0;
-  for (const name of names)
-    number = number * (sizes.get(name) ?? 1) + (coordinates.get(name) ?? 0);
+  for (const name of names) number = number * (sizes.get(name) ?? 1) + (coordinates.get(name) ?? 0);
   return number;
 }
 
@@ -157,10 +156,7 @@ function apart(array: NamedArray, sharding: SingleDevice | PerProcess): Holding 
  *
  * Answers null where the array's mesh is not among `meshes`.
  */
-export function holdingOf(
-  array: NamedArray,
-  meshes: ReadonlyMap<string, Mesh>,
-): Holding | null {
+export function holdingOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): Holding | null {
   const { sharding } = array;
   if (sharding.kind === 'indexed') return indexed(sharding);
   if (sharding.kind !== 'named') return apart(array, sharding);
@@ -169,10 +165,7 @@ export function holdingOf(
 }
 
 /** Counts pieces and copies without visiting a device, except where the sharding lists them. */
-export function divisionOf(
-  array: NamedArray,
-  meshes: ReadonlyMap<string, Mesh>,
-): Division | null {
+export function divisionOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): Division | null {
   const { sharding, nbytes } = array;
   if (sharding.kind === 'named') {
     const mesh = meshes.get(sharding.mesh);

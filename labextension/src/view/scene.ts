@@ -62,7 +62,8 @@ function fullnessOf(devices: readonly Device[]): Fullness {
   let most = 0;
   for (const device of devices) most = Math.max(most, device.live_bytes ?? 0);
   if (!most) return { of, meaning: 'nothing' };
-  for (const { key, live_bytes } of devices) if (live_bytes !== null) of.set(key, live_bytes / most);
+  for (const { key, live_bytes } of devices)
+    if (live_bytes !== null) of.set(key, live_bytes / most);
   return { of, meaning: 'fullest' };
 }
 

@@ -17,6 +17,53 @@ function cutTwice(name: string, length: number, from: number, window: number): s
   return name.slice(0, head) + CUT + name.slice(from, from + window) + CUT + end;
 }
 
+/** `params`, `['dense']`, `.`, `kernel`. */
+const tokensOf = (name: string): string[] => name.match(/\[[^\]]*\]|\.|[^.[\]]+|./g) ?? [];
+
+/**
+ * Leaves out, the longest first, inner parts that all names of the same build share, until `name`
+ * fits: of `params['encoder']['layers_0'].kernel` in a list of layers, `['encoder']` goes first.
+ */
+function withoutShared(
+  tokens: readonly string[],
+  shared: readonly boolean[],
+  length: number,
+): string {
+  const left = tokens.map(() => true);
+  const written = (): string =>
+    tokens.map((token, i) => (left[i] ? token : left[i - 1] ? CUT : '')).join('');
+  const candidates = tokens
+    .map((token, i) => ({ i, size: token.length }))
+    .filter(({ i, size }) => shared[i] && size > 1 && i > 0 && i < tokens.length - 1)
+    .sort((a, b) => b.size - a.size);
+  for (const { i } of candidates) {
+    if (written().length <= length) break;
+    left[i] = false;
+  }
+  return written();
+}
+
+/** Each long name without the parts it shares with all names that have as many parts. */
+function withoutSharedParts(names: readonly string[], length: number): Map<string, string> {
+  const builds = new Map<number, string[][]>();
+  for (const name of names) {
+    const tokens = tokensOf(name);
+    const members = builds.get(tokens.length);
+    if (members) members.push(tokens);
+    else builds.set(tokens.length, [tokens]);
+  }
+  const texts = new Map<string, string>();
+  for (const members of builds.values()) {
+    const shared = (members[0] ?? []).map((token, i) => members.every(other => other[i] === token));
+    for (const tokens of members) {
+      const name = tokens.join('');
+      const fits = name.length <= length || members.length === 1;
+      texts.set(name, fits ? name : withoutShared(tokens, shared, length));
+    }
+  }
+  return texts;
+}
+
 /** Every way worth trying to write the names of one group within `length`, the nicest first. */
 function* waysToCut(names: readonly string[], length: number): Generator<(name: string) => string> {
   const third = Math.ceil(length / 3);
@@ -43,7 +90,11 @@ function firstDifference(names: readonly string[]): number {
 /** Groups names that were written alike. */
 function groupsByText(texts: ReadonlyMap<string, string>): string[][] {
   const groups = new Map<string, string[]>();
-  for (const [name, text] of texts) groups.set(text, [...(groups.get(text) ?? []), name]);
+  for (const [name, text] of texts) {
+    const group = groups.get(text);
+    if (group) group.push(name);
+    else groups.set(text, [name]);
+  }
   return [...groups.values()].filter(group => group.length > 1);
 }
 
@@ -56,8 +107,8 @@ function groupsByText(texts: ReadonlyMap<string, string>): string[][] {
 export function shortenAll(names: readonly string[], length: number): Map<string, string> {
   const room = Math.max(6, length);
   const texts = new Map<string, string>();
-  for (const name of new Set(names)) {
-    texts.set(name, name.length <= room ? name : cutOnce(name, room, Math.ceil(room / 3)));
+  for (const [name, text] of withoutSharedParts([...new Set(names)], room)) {
+    texts.set(name, text.length <= room ? text : cutOnce(name, room, Math.ceil(room / 3)));
   }
   for (const group of groupsByText(texts)) rewrite(group, room, texts);
   for (const group of groupsByText(texts)) number(group, room, texts);
@@ -74,7 +125,9 @@ function rewrite(group: readonly string[], room: number, texts: Map<string, stri
     if (distinct === group.length) break;
   }
   if (!best) return;
-  const taken = new Set([...texts].filter(([name]) => !group.includes(name)).map(([, text]) => text));
+  const taken = new Set(
+    [...texts].filter(([name]) => !group.includes(name)).map(([, text]) => text),
+  );
   for (const name of group) {
     const text = best(name);
     if (!taken.has(text)) texts.set(name, text);

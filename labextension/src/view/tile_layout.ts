@@ -53,6 +53,10 @@ interface Plan {
   readonly groupHeight: number;
 }
 
+/** Characters of the longest label of a block. */
+const blockLabelLength = (grid: Grid): number =>
+  Math.max(...blocksOf(grid, { kind: 'plain' }).map(block => block.label.length));
+
 function planFor(grid: Grid, room: Room, side: number): Plan | null {
   const { rows, columns, blocks } = planeSize(grid);
   const { down } = planeOf(grid.axes);
@@ -63,7 +67,8 @@ function planFor(grid: Grid, room: Room, side: number): Plan | null {
   if (perLine < 1) return null;
   const linesPerRow = Math.ceil(columns / perLine);
   const top = (blocks > 1 ? LINE : 0) + (side >= 12 && linesPerRow === 1 && rows > 1 ? LINE : 0);
-  const groupWidth = left + Math.min(columns, perLine) * side;
+  const longestLabel = blocks > 1 ? blockLabelLength(grid) * room.character : 0;
+  const groupWidth = Math.max(left + Math.min(columns, perLine) * side, longestLabel);
   const most = Math.max(1, Math.floor((room.width + GAP) / (groupWidth + GAP)));
   const lineHeight = linesPerRow * side + (linesPerRow > 1 ? 3 : 0);
   const heightOf = (groups: number): number =>

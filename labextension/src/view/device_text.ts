@@ -1,0 +1,89 @@
+/** What a device is and holds, in words: for its card, its details, the table and screen readers. */
+
+import { bytesText, deviceText, slicesText } from './format';
+import type { Grid } from './grid';
+import type { HeldPiece } from './pieces';
+import { isLost, type Scene } from './scene';
+
+/** `cpu 2048`, or the key of a device that no process has reported. */
+export function nameOf(scene: Scene, key: string): string {
+  const device = scene.directory.devices.get(key);
+  return device ? deviceText(device) : `device ${key}`;
+}
+
+/** Host name of a device's process; empty where it is not known. */
+export function hostOf(scene: Scene, key: string): string {
+  return scene.directory.processes.get(processOf(key))?.host ?? '';
+}
+
+/** A device's process id: the first part of its key. */
+export const processOf = (key: string): number => Number(key.split(':')[0]);
+
+/** `data 1, model 0`. */
+export function coordinatesText(grid: Grid, position: number): string {
+  const parts: string[] = [];
+  let rest = position;
+  for (const axis of [...grid.axes].reverse()) {
+    parts.unshift(`${axis.name} ${rest % axis.size}`);
+    rest = Math.floor(rest / axis.size);
+  }
+  return parts.join(', ');
+}
+
+/** `sum 2 of 4` for a value that is still to be added to others, else empty. */
+export function addendText(piece: HeldPiece, addends: number): string {
+  return piece.addend === null ? '' : `sum ${piece.addend + 1} of ${addends}`;
+}
+
+/** What a device holds of the picked array. */
+export interface Held {
+  readonly kind: 'nothing picked' | 'lost' | 'not here' | 'piece';
+  /** Number of the piece; -1 unless `kind` is `piece`. */
+  readonly number: number;
+  readonly piece: HeldPiece | null;
+}
+
+export function heldBy(scene: Scene, key: string): Held {
+  if (isLost(scene, key)) return { kind: 'lost', number: -1, piece: null };
+  if (!scene.array) return { kind: 'nothing picked', number: -1, piece: null };
+  const number = scene.holding?.of.get(key) ?? -1;
+  const piece = scene.holding?.pieces[number] ?? null;
+  return piece ? { kind: 'piece', number, piece } : { kind: 'not here', number: -1, piece: null };
+}
+
+/** `[0:128, 0:128]`, `not here`, `lost with process 3`; empty where no array is picked. */
+export function heldText(scene: Scene, key: string): string {
+  const held = heldBy(scene, key);
+  if (held.kind === 'lost') return `lost with process ${processOf(key)}`;
+  if (!held.piece) return held.kind === 'not here' ? 'not here' : '';
+  const parts = [slicesText(held.piece.slices)];
+  const addend = addendText(held.piece, scene.holding?.addends ?? 1);
+  if (addend) parts.push(addend);
+  if (scene.holding?.own) parts.push('its own');
+  return parts.join(' ');
+}
+
+/** `512 KB live`, `62 GB of 95 GB`; empty where nothing is known. */
+export function memoryText(scene: Scene, key: string): string {
+  const device = scene.directory.devices.get(key);
+  const memory = device?.memory;
+  if (memory?.bytes_limit && memory.bytes_in_use !== null) {
+    return `${bytesText(memory.bytes_in_use)} of ${bytesText(memory.bytes_limit)}`;
+  }
+  const live = device?.live_bytes ?? null;
+  return live === null ? '' : `${bytesText(live)} live`;
+}
+
+/** Everything about a device in one sentence, for a screen reader. */
+export function describeDevice(scene: Scene, position: number): string {
+  const key = scene.grid.devices[position] ?? '';
+  const held = heldText(scene, key);
+  const parts = [
+    nameOf(scene, key),
+    coordinatesText(scene.grid, position),
+    `process ${processOf(key)}${hostOf(scene, key) ? ` on ${hostOf(scene, key)}` : ''}`,
+    held && scene.array && held.startsWith('[') ? `holds ${held} of ${scene.array.path}` : held,
+    memoryText(scene, key),
+  ];
+  return parts.filter(Boolean).join(', ');
+}

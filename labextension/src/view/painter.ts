@@ -1,0 +1,66 @@
+/** When to draw: on animation frames, only while in sight, and calmly for those who ask for it. */
+
+/** Time between drawings of new data where reduced motion is asked for, in milliseconds. */
+const CALM_MS = 1000;
+
+export class Painter {
+  private frame = 0;
+  private timer: ReturnType<typeof setTimeout> | undefined;
+  private inSight = false;
+  private due = false;
+  private drawnAt = -Infinity;
+  private readonly observer: IntersectionObserver;
+  private readonly calm = matchMedia('(prefers-reduced-motion: reduce)');
+  private readonly onVisibility = (): void => {
+    if (this.due) this.request();
+  };
+
+  constructor(
+    private readonly node: Element,
+    private readonly draw: () => void,
+  ) {
+    this.observer = new IntersectionObserver(entries => {
+      this.inSight = entries[entries.length - 1]?.isIntersecting ?? false;
+      if (this.inSight && this.due) this.request();
+    });
+    this.observer.observe(node);
+    document.addEventListener('visibilitychange', this.onVisibility);
+  }
+
+  /** Asks for a drawing at once: something the person did. */
+  request(): void {
+    this.due = true;
+    if (this.frame || !this.inSight || document.hidden) return;
+    this.frame = requestAnimationFrame(() => {
+      this.frame = 0;
+      this.due = false;
+      this.drawnAt = performance.now();
+      this.draw();
+    });
+  }
+
+  /** Asks for a drawing of new data: at most one a second where reduced motion is asked for. */
+  requestForData(): void {
+    const wait = this.calm.matches ? this.drawnAt + CALM_MS - performance.now() : 0;
+    if (wait <= 0) this.request();
+    else {
+      this.due = true;
+      this.timer ??= setTimeout(() => {
+        this.timer = undefined;
+        this.request();
+      }, wait);
+    }
+  }
+
+  /** True while somebody can see the view. */
+  get seen(): boolean {
+    return this.inSight && !document.hidden && this.node.isConnected;
+  }
+
+  dispose(): void {
+    this.observer.disconnect();
+    document.removeEventListener('visibilitychange', this.onVisibility);
+    cancelAnimationFrame(this.frame);
+    clearTimeout(this.timer);
+  }
+}

@@ -1,0 +1,60 @@
+/** What a process is doing, in a few words. */
+
+import { secondsText } from './format';
+import type { Process } from './snapshot';
+
+/** A sign for each state, so that it never depends on colour. */
+export const SIGNS: Readonly<Record<Process['state'], string>> = {
+  starting: '◌',
+  idle: '○',
+  running: '▶',
+  compiling: '◐',
+  failed: '✕',
+  stuck: '■',
+  lost: '∅',
+};
+
+export const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
+
+/** Reports are repeated every two seconds: an older one is worth a word. */
+const SILENT_SECONDS = 4;
+
+/** `cell 12`, `line 4`, as far as they are known. */
+function place(process: Process): string[] {
+  const parts: string[] = [];
+  if (process.cell !== null) parts.push(`cell ${process.cell}`);
+  if (process.line !== null) parts.push(`line ${process.line}`);
+  return parts;
+}
+
+function seconds(process: Process): string[] {
+  const shown = process.waiting || process.state === 'stuck' ? process.line_seconds : null;
+  const value = shown ?? process.cell_seconds;
+  return value === null ? [] : [secondsText(value)];
+}
+
+function activity(process: Process): string[] {
+  const { state, error } = process;
+  switch (state) {
+    case 'running':
+      return [...place(process), ...(process.waiting ? ['waiting'] : []), ...seconds(process)];
+    case 'compiling':
+    case 'stuck':
+      return [state, ...place(process), ...seconds(process)];
+    case 'failed':
+      return [error ?? 'failed', ...place(process)];
+    case 'lost':
+      return error ? ['lost', error] : ['lost'];
+    case 'starting':
+    case 'idle':
+      return [state];
+  }
+}
+
+/** `cell 12`, `line 4`, `3.2 s`; `ValueError: empty batch`, `line 2`; `lost`, `heard 6.0 s ago`. */
+export function activityParts(process: Process): readonly string[] {
+  const heard = process.heard_seconds;
+  const silent = heard !== null && (heard > SILENT_SECONDS || process.state === 'lost');
+  const age = silent ? [`heard ${secondsText(heard)} ago`] : [];
+  return [...activity(process), ...age];
+}

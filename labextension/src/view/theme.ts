@@ -1,0 +1,69 @@
+/** Colours and type of the page around the view, for what is drawn on a canvas. */
+
+import type { Theme } from './palette';
+import { PatternBook } from './pattern';
+
+export interface Look {
+  readonly theme: Theme;
+  /** Text colour, as `rgb(…)`. */
+  readonly ink: string;
+  readonly patterns: PatternBook;
+  /** CSS font family of code, and the width of one of its characters at 11 px. */
+  readonly mono: string;
+  readonly character: number;
+}
+
+/** Red, green and blue of a computed colour, 0 to 255, or null where it is transparent. */
+function channels(color: string): readonly [number, number, number] | null {
+  const numbers = color.match(/[\d.]+/g)?.map(Number);
+  if (!numbers || numbers.length < 3 || numbers[3] === 0) return null;
+  const scale = color.startsWith('color(') ? 255 : 1;
+  const [r = 0, g = 0, b = 0] = numbers.map(value => value * scale);
+  return [r, g, b];
+}
+
+/** Whether the paper under the view is dark; the system's preference where it has no colour. */
+function themeOf(background: string): Theme {
+  const paper = channels(background);
+  if (!paper) return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
+  const [r, g, b] = paper;
+  return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? 'dark' : 'light';
+}
+
+function characterWidth(mono: string): number {
+  const g = document.createElement('canvas').getContext('2d');
+  if (!g) return 6.6;
+  g.font = `11px ${mono}`;
+  return g.measureText('0000000000').width / 10;
+}
+
+/** Reads the look from the computed style of the view's root, which the style sheet sets. */
+export function readLook(root: HTMLElement): Look {
+  const style = getComputedStyle(root);
+  const theme = themeOf(style.backgroundColor);
+  const mono = style.getPropertyValue('--nbdist-mono').trim() || 'monospace';
+  const patternInk = theme === 'dark' ? 'rgba(255,255,255,0.42)' : 'rgba(0,0,0,0.40)';
+  return {
+    theme,
+    ink: style.color,
+    patterns: new PatternBook(patternInk),
+    mono,
+    character: characterWidth(mono),
+  };
+}
+
+/** Calls back when the page changes its theme. Returns the function that stops it. */
+export function watchTheme(changed: () => void): () => void {
+  const observer = new MutationObserver(changed);
+  // JupyterLab and VS Code say so in attributes of the body, other pages on the root element.
+  const attributes = ['class', 'style', 'data-jp-theme-light', 'data-jp-theme-name', 'data-theme'];
+  for (const node of [document.body, document.documentElement]) {
+    observer.observe(node, { attributes: true, attributeFilter: attributes });
+  }
+  const preference = matchMedia('(prefers-color-scheme: dark)');
+  preference.addEventListener('change', changed);
+  return () => {
+    observer.disconnect();
+    preference.removeEventListener('change', changed);
+  };
+}

@@ -1,0 +1,215 @@
+/** The live picture of a session: one view for notebook outputs, side panels and pages. */
+
+import { ArrayDetail } from './array_detail';
+import { ArrayList } from './array_list';
+import { DeviceDetail } from './device_detail';
+import { DeviceTable } from './device_table';
+import { element, setAttributes, setShown, setText } from './element';
+import { Footer } from './footer';
+import { isFrame, takeFrame, type Known } from './frame';
+import { Header } from './header';
+import { Legend } from './legend';
+import { LiveRegion } from './live_region';
+import { MeshSection } from './mesh_section';
+import type { ViewModel } from './model';
+import { Notices } from './notices';
+import { Painter } from './painter';
+import { Processes } from './processes';
+import { sceneMaker } from './scene';
+import type { Section } from './section';
+import { initialState, reduce, type Action, type State } from './state';
+import { hideStill } from './still';
+import { readLook, watchTheme, type Look } from './theme';
+
+/** How often the age of the data is written, in milliseconds. */
+const AGE_MS = 500;
+
+const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
+
+/** Sections in the order of the page, and the frame that holds them. */
+class Page {
+  readonly header = new Header();
+  readonly mesh: MeshSection;
+  readonly list: ArrayList;
+  readonly detail = new DeviceDetail();
+  readonly live = new LiveRegion();
+  readonly waiting = element('p', 'nbdist-waiting', {}, 'Waiting for the session');
+  readonly content = element('div', 'nbdist-content');
+  readonly root = element('div', 'nbdist', { role: 'region', 'aria-label': 'nbdist session' });
+  private readonly sections: readonly Section[];
+
+  constructor(dispatch: (action: Action) => void, prefix: string) {
+    this.mesh = new MeshSection(dispatch, prefix, this.live.say);
+    this.list = new ArrayList(dispatch, prefix, this.live.say);
+    const [legend, array, table] = [new Legend(), new ArrayDetail(), new DeviceTable()];
+    const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
+    const left = element('div', 'nbdist-left');
+    left.append(this.mesh.node, legend.node, array.node, this.detail.node, table.node);
+    const right = element('div', 'nbdist-right', {}, this.list.node);
+    const body = element('div', 'nbdist-body', {}, left, right);
+    this.content.append(this.header.node, processes.node, notices.node, body, footer.node);
+    const frame = element('div', 'nbdist-frame', {}, this.waiting, this.content, this.live.node);
+    // Lumino, under JupyterLab, then leaves the keys typed here to the view.
+    setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
+    this.root.append(frame);
+    this.sections = [
+      this.header,
+      processes,
+      notices,
+      this.mesh,
+      legend,
+      array,
+      this.detail,
+      table,
+      this.list,
+      footer,
+    ];
+  }
+
+  draw(state: State, make: ReturnType<typeof sceneMaker>, look: Look): void {
+    const { snapshot } = state;
+    setShown(this.waiting, snapshot === null);
+    setShown(this.content, snapshot !== null);
+    if (!snapshot) return;
+    const scene = make(state, snapshot);
+    this.detail.hosts = this.mesh.drawsHosts;
+    for (const section of this.sections) section.draw(scene, look);
+  }
+}
+
+class LiveView {
+  private state: State;
+  private known: Known | null = null;
+  private heardAt = 0;
+  private look: Look | null = null;
+  private readonly page: Page;
+  private readonly make = sceneMaker();
+  private readonly painter: Painter;
+  private readonly resize: ResizeObserver;
+  private readonly undo: (() => void)[] = [];
+  private readonly hear = (message: unknown): void => {
+    this.take(message);
+  };
+
+  constructor(
+    private readonly model: ViewModel,
+    parent: HTMLElement,
+  ) {
+    this.state = initialState(asText(model.get('focus')) || null);
+    const prefix = `nbdist-${Math.random().toString(36).slice(2, 10)}`;
+    this.page = new Page(action => {
+      this.dispatch(action);
+    }, prefix);
+    const { root } = this.page;
+    // With a still picture beside it the view stays out of sight until it has something to show.
+    setShown(root, this.viewId === '');
+    parent.append(root);
+    root.addEventListener('keydown', event => {
+      this.press(event);
+    });
+    this.painter = new Painter(root, () => {
+      this.draw();
+    });
+    this.resize = new ResizeObserver(() => {
+      this.painter.request();
+    });
+    this.resize.observe(root);
+    this.start();
+  }
+
+  private get viewId(): string {
+    return asText(this.model.get('view_id'));
+  }
+
+  private start(): void {
+    const age = setInterval(() => {
+      this.writeAge();
+    }, AGE_MS);
+    const theme = watchTheme(() => {
+      this.look = null;
+      this.painter.request();
+    });
+    this.model.on('msg:custom', this.hear);
+    this.undo.push(theme, () => {
+      clearInterval(age);
+      this.model.off('msg:custom', this.hear);
+    });
+    this.painter.request();
+    this.model.send({ type: 'hello' });
+  }
+
+  private take(message: unknown): void {
+    if (!isFrame(message)) return;
+    const { known, result } = takeFrame(this.known, message);
+    if (result === 'missed') this.model.send({ type: 'hello' });
+    if (result === 'unreadable') this.refuse();
+    if (result !== 'new' && result !== 'same') return;
+    this.heardAt = performance.now();
+    if (!known || result === 'same') return;
+    if (!this.known) this.reveal();
+    this.known = known;
+    this.state = reduce(this.state, { type: 'snapshot', snapshot: known.snapshot });
+    this.painter.requestForData();
+  }
+
+  /** The first data: shows the view and hides its still picture. */
+  private reveal(): void {
+    setShown(this.page.root, true);
+    if (this.viewId) this.undo.push(hideStill(this.viewId));
+  }
+
+  private refuse(): void {
+    setShown(this.page.root, true);
+    const text = 'This page and the kernel have different versions of nbdist. Reload the page.';
+    setText(this.page.waiting, text);
+  }
+
+  private dispatch(action: Action): void {
+    this.state = reduce(this.state, action);
+    this.painter.request();
+  }
+
+  private draw(): void {
+    const { root } = this.page;
+    if (!this.look) {
+      this.look = readLook(root);
+      setAttributes(root, { 'data-nbdist-theme': this.look.theme });
+    }
+    this.page.draw(this.state, this.make, this.look);
+    this.writeAge();
+  }
+
+  private writeAge(): void {
+    if (!this.known || !this.painter.seen) return;
+    this.page.header.tick((performance.now() - this.heardAt) / 1000);
+  }
+
+  private press(event: KeyboardEvent): void {
+    const typing = event.target instanceof HTMLInputElement;
+    if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
+      this.page.list.focusSearch();
+      event.preventDefault();
+    }
+    // Else the notebook takes them for its own shortcuts: `d d` deletes a cell.
+    event.stopPropagation();
+  }
+
+  dispose(): void {
+    for (const undo of this.undo.splice(0)) undo();
+    this.resize.disconnect();
+    this.painter.dispose();
+    this.page.root.remove();
+  }
+}
+
+/**
+ * Shows the session that `model` brings inside `parent`.
+ *
+ * Returns the function that takes it away again and may be called more than once.
+ */
+export function mount(model: ViewModel, parent: HTMLElement): () => void {
+  const view = new LiveView(model, parent);
+  return () => {
+    view.dispose();
+  };
+}

@@ -1,0 +1,26 @@
+/** The notebook output's door: anywidget's entry point, bundled to `nbdist/static/widget.js`. */
+
+import type { AnyModel } from '@anywidget/types';
+
+import type { ViewModel } from './view/model';
+import css from './view/view.css';
+import { mount } from './view/view';
+
+/** The widget's synced traits, `nbdist/view/widget.py`. */
+interface Traits {
+  view_id: string;
+  focus: string;
+}
+
+function render({ model, el }: { model: AnyModel<Traits>; el: HTMLElement }): () => void {
+  const style = document.createElement('style');
+  style.textContent = css;
+  el.append(style);
+  const dispose = mount(model as ViewModel, el);
+  return () => {
+    dispose();
+    style.remove();
+  };
+}
+
+export default { render };

@@ -1,0 +1,191 @@
+"""A browser, pages that hold one view, and a JupyterLab of the tests' own."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, Page, Route, sync_playwright
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+WIDGET = ROOT / "nbdist" / "static" / "widget.js"
+ORIGIN = "http://view.invalid/"
+"""Never looked up: every request to it is answered from disk."""
+
+OpenView = Callable[..., Page]
+
+
+def chromium() -> str | None:
+    """Path of a Chromium: `NBDIST_CHROMIUM`, one on the path, or None for Playwright's own."""
+    named = os.environ.get("NBDIST_CHROMIUM")
+    for name in (named, "chromium", "chromium-browser", "google-chrome"):
+        if name and (path := shutil.which(name)):
+            return path
+    if named:
+        raise FileNotFoundError(f"NBDIST_CHROMIUM is {named!r}, which is no program.")
+    return None
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with sync_playwright() as playwright:
+        launched = playwright.chromium.launch(
+            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
+        )
+        yield launched
+        launched.close()
+
+
+def _answer(route: Route) -> None:
+    name = route.request.url.removeprefix(ORIGIN).split("?")[0]
+    path = WIDGET if name == "widget.js" else HERE / name
+    if path.is_file():
+        route.fulfill(path=path)
+    else:
+        route.fulfill(status=404, body="")
+
+
+@pytest.fixture
+def open_view(browser: Browser) -> Iterator[OpenView]:
+    """Opens a page that holds one view and shows a snapshot in it."""
+    if not WIDGET.exists():
+        pytest.fail(f"{WIDGET} is missing: run `jlpm build:widget` in labextension/.")
+    contexts = []
+
+    def open_(
+        snapshot: dict[str, Any] | None,
+        *,
+        width: int = 960,
+        dark: bool = False,
+        query: str = "",
+        **options: Any,
+    ) -> Page:
+        scheme = "dark" if dark else "light"
+        context = browser.new_context(
+            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
+        )
+        contexts.append(context)
+        page = context.new_page()
+        page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
+        page.route(f"{ORIGIN}**", _answer)
+        page.goto(f"{ORIGIN}page.html{query}")
+        page.evaluate(f"document.body.className = 'lab-{scheme}'")
+        if snapshot is not None:
+            page.evaluate("snapshot => page.show(snapshot)", snapshot)
+            page.wait_for_selector(".nbdist-bar b:not(:empty)", state="attached")
+        return page
+
+    yield open_
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="session")
+def golden() -> Callable[[str], dict[str, Any]]:
+    """Reads one golden snapshot with what is expected of it."""
+
+    def read(name: str) -> dict[str, Any]:
+        path = HERE.parent / "golden" / f"{name}.json"
+        content: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
+        return content
+
+    return read
+
+
+@pytest.fixture(scope="session")
+def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Where screenshots go: `NBDIST_SHOTS`, else a temporary folder."""
+    named = os.environ.get("NBDIST_SHOTS")
+    folder = Path(named) if named else tmp_path_factory.mktemp("shots")
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running JupyterLab: where it answers, its notebooks, and the token to say."""
+
+    url: str
+    root: Path
+    token: str = "nbdist"
+
+
+def _free_port() -> int:
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        port: int = listener.getsockname()[1]
+        return port
+
+
+def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    """Waits until the server answers; fails with its log when it does not within 60 s."""
+    deadline = time.monotonic() + 60
+    while time.monotonic() < deadline and server.poll() is None:
+        try:
+            with urllib.request.urlopen(url, timeout=1):
+                return
+        except OSError:
+            time.sleep(0.2)
+    pytest.fail(f"JupyterLab does not answer at {url}:\n{log.read_text()[-3000:]}")
+
+
+@pytest.fixture(scope="session")
+def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
+    """Starts a JupyterLab with its own home, settings and workspaces; stopped at the end."""
+    servers: list[subprocess.Popen[bytes]] = []
+
+    def start(disabled: tuple[str, ...] = ()) -> Lab:
+        root = tmp_path_factory.mktemp("lab")
+        config = root / ".config"
+        (config / "labconfig").mkdir(parents=True)
+        page = {"disabledExtensions": dict.fromkeys(disabled, True)}
+        (config / "labconfig" / "page_config.json").write_text(json.dumps(page))
+        env = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
+        env |= {
+            "HOME": str(root),
+            "JUPYTER_CONFIG_DIR": str(config),
+            "JUPYTER_DATA_DIR": str(root / ".data"),
+            "JUPYTERLAB_SETTINGS_DIR": str(root / ".settings"),
+            "JUPYTERLAB_WORKSPACES_DIR": str(root / ".workspaces"),
+        }
+        port = _free_port()
+        options = [
+            "--no-browser",
+            "--allow-root",
+            "--ip=127.0.0.1",
+            f"--port={port}",
+            "--ServerApp.port_retries=0",
+            "--IdentityProvider.token=nbdist",
+            f"--ServerApp.root_dir={root}",
+            "--LabApp.expose_app_in_browser=True",
+            "--LabApp.news_url=None",
+        ]
+        log = root / ".log"
+        with log.open("wb") as out:
+            command = [sys.executable, "-m", "jupyterlab", *options]
+            servers.append(subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=root))
+        url = f"http://127.0.0.1:{port}"
+        _await(f"{url}/api?token=nbdist", servers[-1], log)
+        return Lab(url, root)
+
+    yield start
+    for server in servers:
+        server.terminate()
+        server.wait(20)
+
+
+@pytest.fixture(scope="session")
+def lab(start_lab: Callable[..., Lab]) -> Lab:
+    return start_lab()

@@ -9,8 +9,8 @@ from nbdist.output.terminal import TerminalRenderer
 __all__ = [
     "Block",
     "CellOutput",
-    "NotebookRenderer",
     "NoteBlock",
+    "NotebookRenderer",
     "Renderer",
     "RichBlock",
     "TerminalRenderer",

@@ -101,34 +101,37 @@ def _without_cleared(column: Column, columns: Sequence[Column], now: float) -> C
         return column
     if now - ahead.clears[-cleared_more] > FRESH_S:
         return column
-    return replace(column, head=(), gap=None, rest=(), marks=(0,) * len(column.marks))
+    return replace(column, head=(), gap=None, rest=(), marks=(0,) * len(column.marks), floating=0)
 
 
 def _share_floods(columns: Sequence[Column], now: float) -> list[Column]:
     """Gives floods that say the same one gap, and while they run one tail."""
-    leaders: list[Column] = []
+    leaders: list[tuple[Column, dict[int, bytes]]] = []
     shared = {}
     for column in sorted(columns, key=lambda column: column.count, reverse=True):
         if column.gap is None:
             continue
-        leader = next((one for one in leaders if _follows(column, one, now)), None)
+        followed = (one for one, digests in leaders if _follows(column, one, digests, now))
+        leader = next(followed, None)
         if leader is None:
             gap = column.gap._replace(key=f"gap {column.process_id}")
             leader = replace(column, gap=gap)
-            leaders.append(leader)
+            digests = {check.position: check.digest for check in column.checkpoints}
+            leaders.append((leader, digests))
         rest = column.rest if column.finished else leader.rest
-        shared[column.process_id] = replace(column, gap=leader.gap, rest=rest)
+        floating = column.floating if column.finished else leader.floating
+        shared[column.process_id] = replace(column, gap=leader.gap, rest=rest, floating=floating)
     return [shared.get(column.process_id, column) for column in columns]
 
 
-def _follows(column: Column, leader: Column, now: float) -> bool:
+def _follows(column: Column, leader: Column, digests: dict[int, bytes], now: float) -> bool:
     if len(column.head) != len(leader.head):
         return False
     if column.finished:
         return (column.count, column.digest) == (leader.count, leader.digest)
-    digests = {check.position: check.digest for check in leader.checkpoints}
-    known = [check for check in column.checkpoints if check.position in digests]
-    if known and known[-1].digest != digests[known[-1].position]:
+    known = (check for check in reversed(column.checkpoints) if check.position in digests)
+    newest = next(known, None)
+    if newest is not None and newest.digest != digests[newest.position]:
         return False
     old = [check.position for check in leader.checkpoints if now - check.time > FRESH_S]
     return not old or column.count >= old[-1]

@@ -15,30 +15,41 @@ Keys = Sequence[Hashable]
 class Section(NamedTuple):
     """A piece of the aligned sequences: one half-open `(start, stop)` for each.
 
-    In a `common` section all spans that are not empty hold the same keys.
+    In a `common` section all spans that are not empty hold the same keys. `members` are the
+    sequences the section is about; the others' spans in it are empty.
     """
 
     common: bool
     spans: tuple[tuple[int, int], ...]
+    members: tuple[int, ...]
 
 
 def align(columns: Sequence[Keys]) -> list[Section]:
     """Cuts sequences into sections, so that what they share stands in common ones.
 
-    The sections of a sequence, one after the other, are the whole sequence. Sequences that have
-    ended take no part in later sections. Two sequences meet again at the pair of equal keys that
-    is nearest, within 512 entries.
+    The sections of a sequence, one after the other, are the whole sequence. Sequences meet again
+    at the nearest key that all have, within 512 entries. Where there is none, those that have
+    least in common with the others are set apart and aligned among themselves.
     """
     at = [0] * len(columns)
+    clusters = [list(range(len(columns)))]
     sections: list[Section] = []
-    while live := [index for index in range(len(columns)) if at[index] < len(columns[index])]:
+    while clusters:
+        cluster = clusters.pop()
+        live = [index for index in cluster if at[index] < len(columns[index])]
+        if not live:
+            continue
         run = _run(columns, at, live)
-        if run:
-            stops = [at[index] + run if index in live else at[index] for index in range(len(at))]
-        else:
-            stops = _next_meeting(columns, at, live)
-        sections.append(Section(run > 0, tuple(zip(at, stops, strict=True))))
-        at = stops
+        stops = {index: at[index] + run for index in live}
+        apart: list[int] = []
+        if not run:
+            stops, apart = _next_meeting(columns, at, live)
+        spans = tuple((start, stops.get(index, start)) for index, start in enumerate(at))
+        if any(start < stop for start, stop in spans):
+            sections.append(Section(run > 0, spans, tuple(cluster)))
+        at = [stop for _, stop in spans]
+        others = [index for index in cluster if index not in apart]
+        clusters += sorted((part for part in (others, apart) if part), reverse=True)
     return sections
 
 
@@ -55,28 +66,25 @@ def _run(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> int
     return len(part)
 
 
-def _next_meeting(columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]) -> list[int]:
-    """Positions up to which the live columns differ.
-
-    Where they have nothing in common any more, the column that shares least with the others is
-    taken to its end and the others are tried without it.
-    """
-    stops = list(at)
+def _next_meeting(
+    columns: Sequence[Keys], at: Sequence[int], live: Sequence[int]
+) -> tuple[dict[int, int], list[int]]:
+    """Positions up to which the live columns differ, and those of them to be set apart there."""
     meeting = list(live)
-    for _ in range(_DROPS):
-        if len(meeting) < 2:
-            break
+    apart: list[int] = []
+    while len(meeting) > 1 and len(apart) <= _DROPS:
         offsets = _nearest(columns, at, meeting)
         if offsets is not None:
+            # What stands apart has as many of its entries beside those before the meeting.
+            aside = max(offsets)
+            stops = {index: min(at[index] + aside, len(columns[index])) for index in apart}
             for index, offset in zip(meeting, offsets, strict=True):
                 stops[index] = at[index] + offset
-            return stops
+            return stops, apart
         loner = _loner(columns, at, meeting)
         meeting.remove(loner)
-        stops[loner] = len(columns[loner])
-    for index in live:
-        stops[index] = len(columns[index])
-    return stops
+        apart.append(loner)
+    return {index: len(columns[index]) for index in live}, []
 
 
 def _nearest(

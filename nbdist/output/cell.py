@@ -133,7 +133,7 @@ class CellOutput:
             now = self._clock()
             if self._follower is None:
                 for record in self._records.values():
-                    record.follow(Queue(self._limits), now)
+                    record.follow(Queue(self._limits))
                 self._follower = Follower(list(self._records.values()))
             return self._follower.take(self._notes, now, final=final)
 

@@ -20,12 +20,16 @@ class Group(NamedTuple):
 
 
 class Compared(NamedTuple):
-    """One process's entries, what each is compared by, and whether more may come."""
+    """One process's entries, what each is compared by, and whether more may come.
+
+    More comes after the first `settled` entries: bars that are being redrawn stay below it.
+    """
 
     process_id: int
     entries: list[Entry]
     keys: list[Hashable]
     finished: bool
+    settled: int
 
 
 def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[Block, ...]:
@@ -37,18 +41,25 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
     """
     settled = settle_for(columns, now)
     compared = [
-        Compared(column.process_id, column.entries, its_keys, column.finished)
+        Compared(
+            column.process_id,
+            column.entries,
+            its_keys,
+            column.finished,
+            settled=len(its_keys) - column.floating,
+        )
         for column, its_keys in zip(settled, keys(settled), strict=True)
     ]
-    sections = align([one.keys for one in compared])
-    marks = [[column.marks[number] for column in settled] for number in range(len(notes))]
     builder = Builder()
-    for piece in _with_notes(sections, marks):
-        if isinstance(piece, int):
-            builder.note(notes[piece])
-        else:
-            for group in groups(piece, compared, now):
+    start = [0] * len(compared)
+    for note, stop in enumerate([*_cuts(settled, compared), None]):
+        if note:
+            builder.note(notes[note - 1])
+        ends = [len(one.keys) for one in compared] if stop is None else stop
+        for section in _between(compared, start, ends):
+            for group in groups(section, compared, now):
                 builder.add(group.processes, group.entries)
+        start = ends
     return builder.blocks()
 
 
@@ -60,9 +71,10 @@ def groups(section: Section, compared: Sequence[Compared], now: float) -> list[G
     """
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     waiting: list[int] = []
-    for index, (start, stop) in enumerate(section.spans):
+    for index in section.members:
+        start, stop = section.spans[index]
         one = compared[index]
-        if stop == len(one.keys) and not one.finished:
+        if stop >= one.settled and not one.finished:
             waiting.append(index)
         if stop > start:
             alike.setdefault(tuple(one.keys[start:stop]), []).append(index)
@@ -84,8 +96,9 @@ def _join_those_behind(
     waiting: Sequence[int],
     now: float,
 ) -> None:
+    owner = {index: keys for keys, members in alike.items() for index in members}
     for index in waiting:
-        own = next((keys for keys, members in alike.items() if index in members), ())
+        own = owner.get(index, ())
         longer = [keys for keys in alike if len(keys) > len(own) and keys[: len(own)] == own]
         if len(longer) != 1:
             # Of several that go on differently nobody knows which it will follow.
@@ -109,36 +122,33 @@ def _chosen(parts: Sequence[list[Entry]]) -> list[Entry]:
     ]
 
 
-def _with_notes(
-    sections: Sequence[Section], marks: Sequence[Sequence[int]]
-) -> Iterator[Section | int]:
-    """The sections, cut where notes stand, and the numbers of the notes between them."""
-    note = 0
-    for section in sections:
-        rest = section
-        while note < len(marks) and (cut := _cut(rest, marks[note])) is not None:
-            first, rest = cut
-            if any(stop > start for start, stop in first.spans):
-                yield first
-            yield note
-            note += 1
-        yield rest
-    yield from range(note, len(marks))
+def _cuts(columns: Sequence[Column], compared: Sequence[Compared]) -> list[list[int]]:
+    """For each note how many entries of each process stand above it.
 
-
-def _cut(section: Section, mark: Sequence[int]) -> tuple[Section, Section] | None:
-    """The section before and after a note; None where the note comes after all of it.
-
-    In a common section the process that was furthest decides.
+    Those that were there when it came; and of what several have in common, as much as the one
+    that was furthest had.
     """
-    spans = section.spans
-    if section.common:
-        done = max(min(at, stop) - start for at, (start, stop) in zip(mark, spans, strict=True))
-        cuts = [min(start + max(0, done), stop) for start, stop in spans]
-    else:
-        cuts = [min(max(at, start), stop) for at, (start, stop) in zip(mark, spans, strict=True)]
-    if all(cut == stop for cut, (_, stop) in zip(cuts, spans, strict=True)):
-        return None
-    before = tuple((start, cut) for cut, (start, _) in zip(cuts, spans, strict=True))
-    after = tuple((cut, stop) for cut, (_, stop) in zip(cuts, spans, strict=True))
-    return Section(section.common, before), Section(section.common, after)
+    cuts = [list(cut) for cut in zip(*(column.marks for column in columns), strict=True)]
+    if not cuts:
+        return []
+    for section in align([one.keys for one in compared]):
+        if not section.common:
+            continue
+        members = [index for index, (start, stop) in enumerate(section.spans) if stop > start]
+        for cut in cuts:
+            spans = [(cut[index], *section.spans[index]) for index in members]
+            done = max(min(at, stop) - start for at, start, stop in spans)
+            for index in members if done > 0 else ():
+                cut[index] = max(cut[index], section.spans[index][0] + done)
+    return cuts
+
+
+def _between(
+    compared: Sequence[Compared], starts: Sequence[int], stops: Sequence[int]
+) -> Iterator[Section]:
+    """The sections of a part of each column."""
+    parts = [one.keys[start:stop] for one, start, stop in zip(compared, starts, stops, strict=True)]
+    for section in align(parts):
+        spans = zip(starts, section.spans, strict=True)
+        moved = tuple((first + start, first + stop) for first, (start, stop) in spans)
+        yield section._replace(spans=moved)

@@ -47,8 +47,10 @@ class Follower:
         """Gives what came at `before` or earlier; what others may still bring, only when `ripe`."""
         compared = [self._compared(record, before) for record in self._records]
         given = [0] * len(compared)
-        for section in align([one.keys for one in compared]):
-            part = section if self._complete(section, compared) else self._ripe(section, ripe)
+        sections = align([one.keys for one in compared])
+        complete = self._complete(sections, compared)
+        for number, section in enumerate(sections):
+            part = section if number < complete else self._ripe(section, ripe)
             for group in groups(part, compared, ripe):
                 builder.add(group.processes, group.entries)
             given = [stop for _, stop in part.spans]
@@ -65,16 +67,19 @@ class Follower:
             for entry in entries
         ]
         # What is printed is printed: nobody is taken to be merely behind.
-        return Compared(record.process_id, entries, keys, finished=True)
+        return Compared(record.process_id, entries, keys, finished=True, settled=len(keys))
 
-    def _complete(self, section: Section, compared: Sequence[Compared]) -> bool:
-        """Whether no process can add to a section by what it puts out next."""
-        return all(
-            record.finished or stop < len(one.keys) or (section.common and stop > start)
-            for record, one, (start, stop) in zip(
-                self._records, compared, section.spans, strict=True
-            )
-        )
+    def _complete(self, sections: Sequence[Section], compared: Sequence[Compared]) -> int:
+        """Number of sections that nothing can be added to: up to the last line that all have."""
+        for number in range(len(sections), 0, -1):
+            section = sections[number - 1]
+            each = zip(self._records, compared, section.spans, strict=True)
+            if section.common and all(
+                stop > start or (record.finished and stop == len(one.keys))
+                for record, one, (start, stop) in each
+            ):
+                return number
+        return 0
 
     def _ripe(self, section: Section, ripe: float) -> Section:
         """The first lines of a section: as many of each process as one has held long enough."""
@@ -84,4 +89,4 @@ class Follower:
             old = (number for number, item in enumerate(items) if item.time > ripe)
             count = max(count, next(old, len(items)))
         spans = tuple((start, min(start + count, stop)) for start, stop in section.spans)
-        return Section(section.common, spans)
+        return section._replace(spans=spans)

@@ -103,7 +103,7 @@ class Kept:
         where = f"all of it in {self.spool.path}"
         if self.spool.problem is not None:
             where = f"{self.spool.path} has a part ({self.spool.problem})"
-        return Gap(key, f"… {' and '.join(parts)} more, {where}", 0.0)
+        return Gap(key, f"… {' and '.join(parts)} more, {where}", self.tail[0].time)
 
     def keep_all(self) -> None:
         """Starts the file, with all there is so far."""

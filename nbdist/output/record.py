@@ -31,6 +31,7 @@ class Column:
 
     `marks` says for each note how many of the entries were there before it. `count`, `digest`
     and `checkpoints` describe all settled entries after the head, also those that are cut.
+    The last `floating` entries are bars that are being redrawn.
     `clears` are the times the output was cleared, `generation` how often.
     """
 
@@ -40,6 +41,7 @@ class Column:
     rest: tuple[Entry, ...]
     finished: bool
     marks: tuple[int, ...] = ()
+    floating: int = 0
     count: int = 0
     digest: bytes = b""
     checkpoints: tuple[Checkpoint, ...] = ()
@@ -129,14 +131,12 @@ class Record:
         """Ends the file, if there is one."""
         self._spool.close()
 
-    def follow(self, queue: Queue, time: float) -> None:
+    def follow(self, queue: Queue) -> None:
         """Puts what is complete into a queue from now on, first what is still in memory."""
-        for entry in self._kept.head:
-            queue.add(entry, time)
-        for entry in self._kept.tail:
-            queue.add(entry, time)
+        for entry in (*self._kept.head, *self._kept.tail):
+            queue.add(entry, entry.time)
         self.queue = queue
-        self._hand_over(time)
+        self._hand_over(None)
 
     def take(self) -> list[Item]:
         """Empties the queue."""
@@ -149,9 +149,9 @@ class Record:
     def column(self) -> Column:
         """The present state."""
         window = [one for one in self._window if not self._is_wiped(one)]
-        if not self.finished:
-            # Where a bar stands between the lines of another stream is chance.
-            window.sort(key=lambda one: isinstance(one, Row) and self._floats(one))
+        # Where a bar stands between the lines of another stream is chance.
+        bars = [one for one in window if isinstance(one, Row) and self._floats(one)]
+        window = [*(one for one in window if one not in bars), *bars]
         kept = self._kept
         self._spool.flush()
         head, rest = tuple(kept.head), (*kept.tail, *map(self._entry, window))
@@ -166,6 +166,7 @@ class Record:
             rest=rest,
             finished=self.finished,
             marks=tuple(min(mark, entries) for mark in marks),
+            floating=len(bars),
             count=kept.count,
             digest=kept.digest,
             checkpoints=tuple(kept.checkpoints),
@@ -234,14 +235,14 @@ class Record:
         # The pens hold this very list.
         self._window[:] = stay
 
-    def _hand_over(self, time: float) -> None:
-        """Tells the queue, if there is one, what is complete."""
+    def _hand_over(self, time: float | None) -> None:
+        """Gives the queue, if there is one, what is complete; without a time at that it began."""
         if self.queue is None:
             return
         for one in self._window:
             if not one.handed and (isinstance(one, Display) or not self._is_live(one)):
                 one.handed = True
-                self.queue.add(self._entry(one), time)
+                self.queue.add(self._entry(one), one.time if time is None else time)
 
     def _entry(self, one: Row | Display) -> Entry:
         if isinstance(one, Display):

@@ -5,11 +5,11 @@ from __future__ import annotations
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TextIO
 
 from nbdist.output import sgr
-from nbdist.output.blocks import Block, RichBlock, TextBlock
+from nbdist.output.blocks import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.output.cell import CellOutput
 from nbdist.output.layout import lay_out
 from nbdist.quantities import processes_text
@@ -45,9 +45,8 @@ class TerminalRenderer:
             return
         self._not_before = now + _SHORTEST_S
         file = self._file or sys.stdout
-        blocks = [_as_text(block) for block in output.take(final=final)]
         laid_out = lay_out(
-            blocks,
+            _texts(output.take(final=final)),
             muted=(lambda text: sgr.paint(text, _DIM)) if file.isatty() else str,
             label=self._label,
         )
@@ -61,12 +60,27 @@ class TerminalRenderer:
         self._bars = bars
 
 
-def _as_text(block: Block) -> Block:
-    if not isinstance(block, RichBlock):
-        return block
+def _texts(blocks: Sequence[Block]) -> list[Block]:
+    """Rich outputs as their text, together with the lines before and after them."""
+    texts: list[Block] = []
+    for block in blocks:
+        if isinstance(block, NoteBlock):
+            texts.append(block)
+            continue
+        lines = _lines(block)
+        last = texts[-1] if texts else None
+        if isinstance(last, TextBlock) and last.processes == block.processes:
+            lines = (*last.lines, *lines)
+            texts.pop()
+        texts.append(TextBlock(processes=block.processes, lines=lines))
+    return texts
+
+
+def _lines(block: TextBlock | RichBlock) -> tuple[str, ...]:
+    if isinstance(block, TextBlock):
+        return block.lines
     text = block.data.get("text/plain")
-    lines = text.split("\n") if isinstance(text, str) else [f"[{', '.join(block.data)}]"]
-    return TextBlock(processes=block.processes, lines=tuple(lines), continued=block.continued)
+    return tuple(text.split("\n")) if isinstance(text, str) else (f"[{', '.join(block.data)}]",)
 
 
 def _bars(output: CellOutput) -> list[str]:

@@ -15,8 +15,6 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
 from nbdist.session import Session, start_session
-from nbdist.view.picture import Picture
-from nbdist.view.text import status_text
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -82,7 +80,7 @@ class DistMagics(Magics):
     def _started(self, progress: Progress) -> None:
         session = self._active()
         progress.close(session.describe())
-        Picture(session.feed, session.snapshot).show(in_notebook=self._in_notebook)
+        session.mesh().show(in_notebook=self._in_notebook)
 
     @property
     def _in_notebook(self) -> bool:
@@ -108,7 +106,7 @@ class DistMagics(Magics):
     def dist_status(self, line: str) -> None:
         """One row a process: where it is, what it does, what it holds."""
         options.plain("%dist_status", "One row a process.").parse(line)
-        print(status_text(self._active().snapshot()))
+        print(self._active().status())
 
     @line_magic
     @teaching
@@ -199,9 +197,7 @@ class DistMagics(Magics):
     def dist_mesh(self, line: str) -> None:
         """Show hosts, devices and meshes, and where an array lies, live."""
         asked = options.dist_mesh().parse(line)
-        session = self._active()
-        picture = Picture(session.feed, session.snapshot, path=asked.path)
-        picture.show(in_notebook=self._in_notebook)
+        self._active().mesh(asked.path).show(in_notebook=self._in_notebook)
 
     @line_magic
     @teaching
@@ -262,7 +258,7 @@ def _say_yes(question: str) -> bool:
 def load(shell: Any) -> DistMagics:
     """Registers the magics in a shell; a second call changes nothing."""
     found = shell.magics_manager.registry.get(DistMagics.__name__)
-    if found is not None:
+    if isinstance(found, DistMagics):
         return found
     magics = DistMagics(shell)
     shell.register_magics(magics)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import pickle
 import threading
 import time
 import uuid
@@ -14,27 +13,33 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+import nbdist.values as move
 from nbdist.engine.frameworks import framework
-from nbdist.errors import ArrayError, OptionError, SessionError, TargetError
+from nbdist.errors import OptionError, SessionError
 from nbdist.launch import join, start
-from nbdist.launch.calling import ask
+from nbdist.launch.calling import Asked, ask
 from nbdist.launch.choose import make_plan
 from nbdist.launch.plan import Plan
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
-from nbdist.quantities import bytes_text, count_text, processes_text, seconds_text
+from nbdist.quantities import count_text, processes_text, seconds_text
 from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.choice import Choice, Targets
 from nbdist.run.execution import Cell
 from nbdist.run.facts import Facts
-from nbdist.run.failure import RESTART
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
-from nbdist.targets import parse as parse_targets
-from nbdist.transfer import LARGE_BYTES, Assembly, pack
+from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
+from nbdist.view.picture import Picture
+from nbdist.view.shards import Shards
+from nbdist.view.text import status_text
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
+
+MAX_PICTURES = 8
+"""The stills of the newest views are kept up to date; older ones stay as they are."""
 
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
@@ -65,7 +70,8 @@ class Session:
         self.history: list[PastCell] = []
         self._grace_s = grace_s
         self._numbers = itertools.count(1)
-        self._warned_subset = False
+        self._choice = Choice(plan.hosts, lambda: self._facts, lambda p: self._monitor.activity(p))
+        self._pictures: list[Picture] = []
         self._running: start.Running | None = None
         self._lock = threading.Lock()
         self._start(tell)
@@ -87,7 +93,7 @@ class Session:
                 for p in self.plan.processes
             ),
             connection=running.connection,
-            publish=self.feed.push,
+            publish=self._publish,
         )
         self._monitor.start()
         running.on_event = self._host_event
@@ -122,6 +128,22 @@ class Session:
         """What is known of the whole session now, as plain data."""
         return self._monitor.snapshot()
 
+    def status(self) -> str:
+        """One row a process, as `%dist_status` prints it."""
+        return status_text(self.snapshot())
+
+    def mesh(self, path: str | None = None) -> Picture:
+        """The view of this session, and of where one array lies; `show()` displays it."""
+        picture = Picture(self.feed, self.snapshot, path=path)
+        self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
+        return picture
+
+    def _publish(self, snapshot: Snapshot) -> None:
+        """Called on the monitor's thread with each new snapshot."""
+        self.feed.push(snapshot)
+        for picture in self._pictures:
+            picture.follow(snapshot)
+
     def describe(self) -> str:
         """One line: processes, hosts, devices, and how long the start took."""
         hosts = sorted(set(self.hosts.values()))
@@ -145,7 +167,7 @@ class Session:
         self,
         code: str,
         *,
-        on: str | Sequence[int] | None = None,
+        on: Targets = None,
         timeout_s: float | None = None,
         grace_s: float | None = None,
         wait: bool = True,
@@ -175,7 +197,7 @@ class Session:
           TargetError: `on` names no process.
         """
         running = self._alive()
-        chosen, remarks = self._targets(on)
+        chosen = self._choice.targets(on)
         number = cell if cell is not None else next(self._numbers)
         handle = CellRun(
             Cell(number=number, code=code, offset=offset),
@@ -188,7 +210,7 @@ class Session:
             grace_s=self._grace_s if grace_s is None else grace_s,
             timeout_s=timeout_s,
             out_of_step=self._facts.out_of_step,
-            remarks=remarks,
+            remarks=self._choice.remarks(on, chosen),
             told=self._told,
             ended=self._ended,
             renderer=renderer,
@@ -196,49 +218,6 @@ class Session:
         if wait:
             handle.wait()
         return handle
-
-    def _targets(self, on: str | Sequence[int] | None) -> tuple[tuple[int, ...], list[str]]:
-        """The processes to run on, and what must be said before."""
-        facts, everyone = self._facts, tuple(sorted(self.hosts))
-        remarks: list[str] = []
-        if on is None:
-            chosen = tuple(p for p in everyone if p not in facts.lost and p not in facts.stuck)
-            if not chosen:
-                raise SessionError(f"All processes are gone or stuck. {RESTART}")
-        elif isinstance(on, str):
-            chosen = parse_targets(on, self.hosts)
-        else:
-            chosen = parse_targets(",".join(map(str, on)), self.hosts)
-        for process_id in chosen:
-            self._refuse_unable(process_id)
-        if facts.out_of_step:
-            remarks.append(self._say_out_of_step(everyone, chosen, on is None))
-        elif on is not None and len(chosen) < len(everyone) and not self._warned_subset:
-            self._warned_subset = True
-            remarks.append(
-                f"on {processes_text(chosen)} only: a collective waits for all {len(everyone)} (said once)"
-            )
-        return chosen, remarks
-
-    def _say_out_of_step(
-        self, everyone: tuple[int, ...], chosen: tuple[int, ...], by_default: bool
-    ) -> str:
-        away = [p for p in everyone if p not in chosen]
-        without = f", without {processes_text(away)}" if by_default and away else ""
-        return (
-            f"out of step since cell {self._facts.since}{without}: collectives may wait. {RESTART}"
-        )
-
-    def _refuse_unable(self, process_id: int) -> None:
-        where = f"process {process_id} (host {self.hosts[process_id]})"
-        if process_id in self._facts.lost:
-            raise TargetError(f"{where} is gone: {self._facts.lost[process_id]}. {RESTART}")
-        if process_id in self._facts.stuck:
-            activity = self._monitor.activity(process_id)
-            if activity is not None and activity.state == "idle":
-                return
-            at = f" in cell {activity.cell}, line {activity.line}" if activity else ""
-            raise TargetError(f"{where} is stuck{at} and takes no new cell. {RESTART}")
 
     def _interrupt(self, process_ids: Sequence[int]) -> None:
         self._alive().signal(framework(self.plan.framework).INTERRUPT, process_ids)
@@ -286,33 +265,20 @@ class Session:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def push(self, values: Mapping[str, Any], *, on: str | Sequence[int] | None = None) -> None:
+    def push(self, values: Mapping[str, Any], *, on: Targets = None) -> None:
         """Puts values of this kernel into the processes' namespaces under these names.
 
         Raises:
           ArrayError: A value that cannot be pickled; nothing has been sent.
         """
-        running = self._alive()
-        chosen, _ = self._targets(on)
-        entries, buffers = pack(values)
-        asked = [
-            ask(
-                running.client[running.engines[p]],
-                "set_names",
-                *buffers,
-                where=self._where(p),
-                names=entries,
-            )
-            for p in chosen
-        ]
-        for request in asked:
-            request.get(ANSWER_SECONDS)
+        self._alive()
+        move.push(self._send, self._choice.targets(on), values)
 
     def pull(
         self,
         expression: str,
         *,
-        on: str | Sequence[int] | None = None,
+        on: Targets = None,
         limit_bytes: int = LARGE_BYTES,
         confirm: Callable[[str], bool] | None = None,
     ) -> Any:
@@ -330,65 +296,34 @@ class Session:
         Raises:
           ArrayError: Unknown, deleted, donated, a tracer, too large, or not picklable.
         """
-        chosen, _ = self._targets(on)
-        first, *rest = chosen
-        described, buffers = self._get(first, expression, limit_bytes)
-        if described["kind"] == "too_large":
-            size = bytes_text(described["nbytes"])
-            question = f"{expression!r} is {size} in whole. Bring it into this notebook?"
-            if confirm is None or not confirm(question):
-                raise ArrayError(
-                    f"{expression!r} is {size} in whole, more than {bytes_text(limit_bytes)}: not "
-                    "pulled. Say --yes to pull it all the same, or pull a part of it."
-                )
-            return self.pull(expression, on=on, limit_bytes=described["nbytes"])
-        if described["kind"] == "pickle":
-            # Only ever from engines that hold this session's key.
-            return pickle.loads(buffers[0])
-        assembly = Assembly(described, expression)
-        assembly.add(described["pieces"], buffers)
-        if not described["whole"]:
-            for process_id in rest:
-                more, buffers = self._get(process_id, expression, limit_bytes)
-                assembly.add(more["pieces"], buffers)
-        return assembly.whole()
-
-    def _get(
-        self, process_id: int, expression: str, limit_bytes: int
-    ) -> tuple[dict[str, Any], Sequence[Any]]:
-        return self._ask(
-            process_id,
-            "get_value",
-            timeout_s=None,
-            expression=expression,
+        self._alive()
+        return move.pull(
+            self._send,
+            self._choice.targets(on),
+            expression,
             framework=self.plan.framework,
             limit_bytes=limit_bytes,
+            confirm=confirm,
         )
 
-    def shards(self, expression: str) -> Any:
-        """Where the pieces of one array lie; see `nbdist.view.shards.Shards`."""
-        from nbdist.view.shards import Shards
+    def shards(self, expression: str) -> Shards:
+        """Where the pieces of one array lie.
 
-        chosen, _ = self._targets(None)
-        answer, _ = self._ask(
-            chosen[0], "shards", expression=expression, framework=self.plan.framework
-        )
-        return Shards.decode(answer, self.snapshot())
+        Raises:
+          ArrayError: `expression` is no JAX array, or one without values.
+        """
+        self._alive()
+        first = self._choice.targets(None)[0]
+        request = self._send(first, "shards", expression=expression, framework=self.plan.framework)
+        return Shards.decode(request.get(ANSWER_SECONDS)[0], self.snapshot())
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def _ask(
-        self,
-        process_id: int,
-        name: str,
-        *,
-        timeout_s: float | None = ANSWER_SECONDS,
-        **arguments: Any,
-    ) -> tuple[dict[str, Any], Sequence[Any]]:
+    def _send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
         running = self._alive()
+        where = f"process {process_id} (host {self.hosts[process_id]})"
         view = running.client[running.engines[process_id]]
-        request = ask(view, name, where=self._where(process_id), **arguments)
-        return request.get(timeout_s)
+        return ask(view, name, *buffers, where=where, **arguments)
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""
@@ -397,13 +332,10 @@ class Session:
             if process_id in self._facts.lost or (activity and activity.state != "idle"):
                 continue
             try:
-                return self._ask(process_id, name, timeout_s=timeout_s, **arguments)[0]
+                return self._send(process_id, name, **arguments).get(timeout_s)[0]
             except TimeoutError:
                 return None
         return None
-
-    def _where(self, process_id: int) -> str:
-        return f"process {process_id} (host {self.hosts[process_id]})"
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -413,11 +345,9 @@ class Session:
         Raises:
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
-        chosen, _ = self._targets(None)
-        running = self._alive()
+        self._alive()
         asked = {
-            p: ask(running.client[running.engines[p]], "complete", code="", cursor=0)
-            for p in chosen
+            p: self._send(p, "complete", code="", cursor=0) for p in self._choice.targets(None)
         }
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for request in asked.values():

@@ -10,6 +10,12 @@ from typing import Any
 
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
+from nbdist.engine.kernel_gaps import (
+    allow_await,
+    allow_shell_commands,
+    refuse_input,
+    show_help,
+)
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.errors import ArrayError, SessionError
@@ -66,7 +72,10 @@ class Resident:
         NotebookCells(
             self.shell, self.cell, before=self._remember, after=self._descriptors.flush
         ).install()
-        _refuse_input(self.kernel, process_id)
+        refuse_input(self.kernel)
+        show_help(self.shell)
+        allow_await(self.kernel)
+        allow_shell_commands()
         self._descriptors.start()
         self.probe = Probe(
             publish=self._publish_report,
@@ -117,17 +126,3 @@ class Resident:
             parent=self._request,
             ident=f"engine.{self.kernel.engine_id}.stderr".encode(),
         )
-
-
-def _refuse_input(kernel: Any, process_id: int) -> None:
-    """Makes `input()` and `getpass()` fail with a text that helps."""
-
-    def refuse(prompt: object = "", *_: object, **__: object) -> str:
-        raise SessionError(
-            f"input({str(prompt)!r}) was called on process {process_id}, where nobody can answer. "
-            "Ask in a %%local cell and send the answer with %dist_push."
-        )
-
-    # Public methods of ipykernel's kernel, which binds input() and getpass() to them for each cell.
-    kernel.raw_input = refuse
-    kernel.getpass = refuse

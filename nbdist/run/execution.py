@@ -9,6 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
 
+from ipyparallel.error import TaskAborted
+
 from nbdist.launch.hostprocess import Exit
 from nbdist.output import CellOutput
 from nbdist.run.standing import Outcome, Standing
@@ -146,6 +148,10 @@ class Execution:
         error = submission.error()
         if error is None:
             return self._standing(process_id, "finished")
+        if isinstance(error, TaskAborted):
+            return self._standing(
+                process_id, "raised", error="Aborted: an earlier cell had failed on this process"
+            )
         if not hasattr(error, "ename"):  # the engine is gone, and its exit not told yet
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
         return self._raised(process_id, error)

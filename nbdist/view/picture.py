@@ -37,7 +37,7 @@ class Picture:
         self._path = path
         self._view_id = uuid.uuid4().hex[:12]
         self._still: Any = None
-        self._shown = ""
+        self._shown: object = None
 
     def show(self, *, in_notebook: bool) -> None:
         """Displays it.
@@ -55,20 +55,24 @@ class Picture:
 
         view = View(self._feed, view_id=self._view_id, focus=self._path)
         display(view)
+        self._shown = _content(self._snapshot())
         self._still = display(self._bundle(), raw=True, display_id=True)
 
-    def update_still(self) -> None:
-        """Brings the still picture up to date, if it has changed."""
-        if self._still is None:
+    def follow(self, snapshot: Snapshot) -> None:
+        """Brings the still picture up to date when what it shows has changed, and no cell runs.
+
+        Every update makes the notebook unsaved, so seconds and bytes that merely move on are no reason.
+        """
+        content = _content(snapshot)
+        if self._still is None or snapshot.state == "running" or content == self._shown:
             return
         try:
             bundle = self._bundle()
         except ArrayError:
             # The array is gone since; the last picture of it stays.
             return
-        if bundle["text/html"] != self._shown:
-            self._still.update(bundle, raw=True)
-            self._shown = bundle["text/html"]
+        self._shown = content
+        self._still.update(bundle, raw=True)
 
     def text(self) -> str:
         """The same as text."""
@@ -79,3 +83,9 @@ class Picture:
             "text/plain": self.text(),
             "text/html": still_html(self._snapshot(), path=self._path, view_id=self._view_id),
         }
+
+
+def _content(snapshot: Snapshot) -> object:
+    """What a still picture shows, without what changes all the time."""
+    states = tuple((process.state, process.error) for process in snapshot.processes)
+    return (snapshot.state, states, snapshot.meshes, snapshot.arrays, snapshot.notices)

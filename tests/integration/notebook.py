@@ -76,9 +76,7 @@ class Notebook:
         assert output.error is not None, f"did not fail:\n{output.text}"
         return output
 
-    def collect(
-        self, request: str, *, timeout_s: float = 90.0, until: str | None = None
-    ) -> Output:
+    def collect(self, request: str, *, timeout_s: float = 90.0, until: str | None = None) -> Output:
         """Hears a cell to its end, or until its text matches the pattern `until`."""
         output = Output()
         started = time.monotonic()

@@ -1,0 +1,77 @@
+"""What ipykernel leaves open when it runs inside an ipyparallel engine; one function each."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from typing import Any
+
+from nbdist.errors import SessionError
+
+
+def allow_await(kernel: Any) -> bool:
+    """Makes cells with a top-level `await` run, and be interrupted, on an engine.
+
+    Private API: ipykernel 7 asks `kernel.shell_channel_thread.parent_thread` before it awaits a cell; an
+    engine has no such thread, and the cell would end without a reply (ipykernel 7.4,
+    `IPythonKernel.do_execute`). A stand-in answers that question. Whether there are subshells ipykernel
+    decides by the same attribute (`_supports_kernel_subshells`), so the kernel says no to that by itself.
+
+    Returns:
+      Whether anything had to be done.
+    """
+    if getattr(kernel, "shell_channel_thread", False) is not None:
+        return False
+    without_subshells = {"_supports_kernel_subshells": False}
+    kernel.__class__ = type("EngineKernel", (type(kernel),), without_subshells)
+    kernel.shell_channel_thread = _NoShellThread()
+    return True
+
+
+class _NoShellThread:
+    """False, as the missing thread was, and able to say where cells run."""
+
+    parent_thread = threading.main_thread()
+
+    def __bool__(self) -> bool:
+        return False
+
+
+def refuse_input(kernel: Any) -> None:
+    """Makes `input()` and `getpass()` fail with a text that helps.
+
+    ipykernel binds both to these public methods of the kernel for each cell.
+    """
+
+    def refuse(prompt: object = "", *_: object, **__: object) -> str:
+        __tracebackhide__ = True  # IPython leaves out frames that say so
+        raise SessionError(
+            f"input({str(prompt)!r}) cannot be answered: nobody sits at the processes. "
+            "Ask in the notebook and send the answer with %dist_push."
+        )
+
+    kernel.raw_input = refuse
+    kernel.getpass = refuse
+
+
+def show_help(shell: Any) -> None:
+    """Makes `name?` in a cell show its text as output of the cell.
+
+    ipykernel sends it as a payload of the reply, for a pager of the front end; ipyparallel drops payloads.
+    """
+
+    def show(_: Any, data: Any, start: int = 0, screen_lines: int = 0) -> None:
+        bundle = data if isinstance(data, dict) else {"text/plain": str(data)}
+        kept = {mime: value for mime, value in bundle.items() if mime.startswith("text/")}
+        shell.display_pub.publish(data=kept)
+
+    shell.set_hook("show_in_pager", show, priority=10)
+
+
+def allow_shell_commands() -> None:
+    """Keeps JAX's warning about forks away from `!command` alone.
+
+    IPython runs a command by fork and exec at once, which is safe beside JAX's threads; the warning, on every
+    process and every command, would hide the command's own output.
+    """
+    warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", module="pty")

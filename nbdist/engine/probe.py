@@ -1,0 +1,139 @@
+"""The thread on each engine that says what its process is doing.
+
+It only observes: it imports no framework, starts no back end, calls no collective and reads no device
+memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.engine.activity import Activity
+from nbdist.engine.cell import CurrentCell
+from nbdist.engine.jax.context import ContextMesh
+from nbdist.engine.jax.meshes import Meshes
+from nbdist.engine.jax.observe import Observer
+from nbdist.engine.main_thread import MainThread
+from nbdist.engine.pace import Pace
+from nbdist.engine.sections import Sections
+from nbdist.engine.walk import Bounds
+from nbdist.snapshot import VERSION
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+"""Between two looks at the main thread: at most ten reports a second."""
+
+ACTIVITY_SHARE = 0.003
+ARRAYS_SHARE = 0.005
+"""Of wall time, for looking and publishing; together under one percent."""
+
+AFTER_FAILURE_SECONDS = 1.0
+
+
+class Probe:
+    """Publishes reports from a thread of its own until it is stopped.
+
+    Args:
+      publish: Called on the probe's thread with each report, as plain data in the form of
+        `nbdist.snapshot.Report`. It may block or raise: a report that could not be published is made again.
+      namespace: Gives the user's names.
+      process_id: Of this process, from the launch plan.
+      host: This machine's name.
+      main_thread: `threading.Thread.ident` of the thread that runs cells.
+      cell: Where that thread notes the cell it runs; the probe is told of starts and ends through it.
+      bounds: How far the walk over the namespace goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        publish: Callable[[dict[str, Any]], None],
+        namespace: Callable[[], dict[str, object]],
+        process_id: int,
+        host: str,
+        main_thread: int,
+        cell: CurrentCell,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._publish = publish
+        self._namespace = namespace
+        self._head = {"version": VERSION, "process_id": process_id, "host": host, "pid": os.getpid()}
+        self._sequence = 0
+        self._meshes = Meshes()
+        self._activity = Activity(cell, MainThread(main_thread))
+        self._observer = Observer(self._meshes, bounds or Bounds())
+        self._sections = Sections()
+        self._activity_pace = Pace(share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2)
+        self._arrays_pace = Pace(share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS)
+        self._stopping = threading.Event()
+        self._thread: threading.Thread | None = None
+        self.context = ContextMesh(main_thread)
+        cell.at_edges(self.context.note)
+
+    def start(self) -> None:
+        """Begins; a second call changes nothing."""
+        if self._thread is None:
+            self.context.hook()
+            self._thread = threading.Thread(target=self._run, name="nbdist-probe", daemon=True)
+            self._thread.start()
+
+    def stop(self, *, timeout_s: float = 1.0) -> None:
+        """Ends the thread, waiting for it no longer than `timeout_s`, and leaves JAX as it was."""
+        self._stopping.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        self.context.unhook()
+
+    def _run(self) -> None:
+        while not self._stopping.wait(LOOK_SECONDS):
+            for part in (self._look_at_arrays, self._look_at_activity, self._report):
+                if not self._attempt(part):
+                    self._stopping.wait(AFTER_FAILURE_SECONDS)
+
+    def _attempt(self, part: Callable[[], None]) -> bool:
+        """Runs one part of a look; a failure of one keeps the others going."""
+        try:
+            part()
+        except Exception:  # noqa: BLE001 - an observer's failure must not reach what it observes
+            logger.debug("the probe failed in %s", part.__name__, exc_info=True)
+            return False
+        return True
+
+    def _look_at_arrays(self) -> None:
+        # JAX may have been imported in the middle of this cell.
+        self.context.hook()
+        if self._arrays_pace.due():
+            with self._arrays_pace.turn():
+                seen = self._observer.look(self._namespace(), self.context.mesh())
+                self._sections.put("devices", seen.devices)
+                self._sections.put("meshes", seen.meshes)
+                self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
+
+    def _look_at_activity(self) -> None:
+        if self._activity_pace.due():
+            with self._activity_pace.turn():
+                mesh = self.context.mesh()
+                name = self._meshes.describe(mesh)["id"] if mesh is not None else None
+                self._sections.put_activity(self._activity.look(name))
+
+    def _report(self) -> None:
+        due = self._sections.due(time.monotonic())
+        if not due:
+            return
+        with self._arrays_pace if "arrays" in due else self._activity_pace:
+            report: dict[str, Any] = {**self._head, "sequence": self._sequence + 1, **EMPTY, **due}
+            if "arrays" in due:
+                report["arrays"], report["arrays_omitted"] = due["arrays"]
+            self._publish(report)
+        self._sequence += 1
+        self._sections.sent(due, time.monotonic())
+
+
+EMPTY = dict.fromkeys(("activity", "devices", "meshes", "arrays", "arrays_omitted"))
+"""A section that is None has not changed."""

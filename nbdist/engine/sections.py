@@ -1,0 +1,45 @@
+"""Which sections of a report are due: those that changed, and each again after a while."""
+
+from __future__ import annotations
+
+from typing import Any
+
+REPEAT_SECONDS = 1.8
+"""A kernel that attaches knows everything after two seconds; a look may come a little late."""
+
+REPEAT_ACTIVITY_SECONDS = 0.9
+
+
+class Sections:
+    """The newest of each section, and when it was last published."""
+
+    def __init__(self) -> None:
+        self._newest: dict[str, Any] = {}
+        self._compared: dict[str, Any] = {}
+        self._published: dict[str, tuple[Any, float]] = {}
+
+    def put(self, name: str, section: Any) -> None:
+        """Takes a section that is due whenever anything in it changes."""
+        self._newest[name] = self._compared[name] = section
+
+    def put_activity(self, section: dict[str, Any]) -> None:
+        """Takes the activity, which is not due for seconds or bytes alone."""
+        self._newest["activity"] = section
+        measures = ("cell_seconds", "line_seconds", "rss_bytes")
+        self._compared["activity"] = {k: v for k, v in section.items() if k not in measures}
+
+    def due(self, now: float) -> dict[str, Any]:
+        """The sections to publish now, by name."""
+        return {name: section for name, section in self._newest.items() if self._is_due(name, now)}
+
+    def sent(self, due: dict[str, Any], now: float) -> None:
+        """Notes that what was due has been published."""
+        for name in due:
+            self._published[name] = (self._compared[name], now)
+
+    def _is_due(self, name: str, now: float) -> bool:
+        if name not in self._published:
+            return True
+        section, at = self._published[name]
+        after = REPEAT_ACTIVITY_SECONDS if name == "activity" else REPEAT_SECONDS
+        return now - at >= after or bool(section != self._compared[name])

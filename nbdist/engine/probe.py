@@ -63,7 +63,12 @@ class Probe:
     ) -> None:
         self._publish = publish
         self._namespace = namespace
-        self._head = {"version": VERSION, "process_id": process_id, "host": host, "pid": os.getpid()}
+        self._head = {
+            "version": VERSION,
+            "process_id": process_id,
+            "host": host,
+            "pid": os.getpid(),
+        }
         self._sequence = 0
         self._meshes = Meshes()
         self._activity = Activity(cell, MainThread(main_thread))
@@ -100,7 +105,8 @@ class Probe:
         """Runs one part of a look; a failure of one keeps the others going."""
         try:
             part()
-        except Exception:  # noqa: BLE001 - an observer's failure must not reach what it observes
+        except Exception:
+            # An observer's failure must not reach what it observes.
             logger.debug("the probe failed in %s", part.__name__, exc_info=True)
             return False
         return True

@@ -81,10 +81,15 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
     if jax is None or getattr(jax.__spec__, "_initializing", False):
         return None
     set_mesh, mesh = getattr(jax, "set_mesh", None), getattr(jax.sharding, "Mesh", None)
-    places = [(set_mesh, "__init__"), (set_mesh, "__exit__"), (mesh, "__enter__"), (mesh, "__exit__")]
+    places = [
+        (set_mesh, "__init__"),
+        (set_mesh, "__exit__"),
+        (mesh, "__enter__"),
+        (mesh, "__exit__"),
+    ]
     if not all(isinstance(cls, type) and name in vars(cls) for cls, name in places):
         return None
-    originals = [(cls, name, vars(cls)[name]) for cls, name in places]  # type: ignore[arg-type]
+    originals = [(cls, name, vars(cls)[name]) for cls, name in places]
 
     def noting(original: Callable[..., Any]) -> Callable[..., Any]:
         @functools.wraps(original)

@@ -148,9 +148,7 @@ def pieces(sharding: Any, shape: tuple[int, ...]) -> list[dict[str, Any]]:
         return []
     grouped: dict[tuple[tuple[int, int], ...], list[str]] = {}
     for device, index in index_map.items():
-        part = tuple(
-            piece.indices(size)[:2] for piece, size in zip(index, shape, strict=True)
-        )
+        part = tuple(piece.indices(size)[:2] for piece, size in zip(index, shape, strict=True))
         grouped.setdefault(part, []).append(device_key(device))
     return [
         {"slices": [list(pair) for pair in part], "devices": devices}

@@ -1,0 +1,66 @@
+"""The cell that runs now, as written by the main thread and read by the probe."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class RunningCell:
+    """One cell in progress.
+
+    `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the
+    notebook's cell is `lines[n - 1]`. `loop` is the event loop it was started in, if any: where the cell
+    is found while it awaits.
+    """
+
+    number: int
+    started: float
+    lines: tuple[str, ...]
+    loop: asyncio.AbstractEventLoop | None
+
+
+class CurrentCell:
+    """What the main thread is at.
+
+    Written on the main thread only. Each change replaces one attribute by a frozen value, so readers on
+    other threads need no lock and never make the main thread wait.
+
+    Attributes:
+      running: The cell in progress; None between cells.
+      error: What the last finished cell raised, as text; None when it did not.
+    """
+
+    def __init__(self) -> None:
+        self.running: RunningCell | None = None
+        self.error: str | None = None
+        self._at_edges: tuple[Callable[[], None], ...] = ()
+
+    def at_edges(self, call: Callable[[], None]) -> None:
+        """Has `call` called on the main thread at each start and each end; it must not raise."""
+        self._at_edges = (*self._at_edges, call)
+
+    def started(self, number: int, source: str) -> None:
+        """A cell begins.
+
+        Args:
+          number: The notebook's execution count.
+          source: Its text, counted from the first line of the notebook's cell.
+        """
+        try:
+            loop = asyncio.get_running_loop()
+        except RuntimeError:
+            loop = None
+        self.running = RunningCell(number, time.monotonic(), tuple(source.splitlines()), loop)
+        for call in self._at_edges:
+            call()
+
+    def finished(self, error: str | None = None) -> None:
+        """The cell has ended; `error` is what it raised, such as `"ValueError: empty batch"`."""
+        for call in self._at_edges:
+            call()
+        self.error = error
+        self.running = None

@@ -1,0 +1,220 @@
+"""What one object of the user's namespace holds, and the expression that reaches it.
+
+No user code is run: no property, `__getattr__`, `__iter__` or `__len__` of a user's class is called.
+Instances are read through the descriptors of their classes, and classes through `type`'s own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import keyword
+import sys
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from nbdist.engine import flax
+
+MAX_ITEMS = 4096
+"""Of one container that are looked at. A longer one is a data set rather than parameters."""
+
+NOT_LOOKED_INTO = sys.stdlib_module_names | {
+    *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jax", "jaxlib"),
+    *("jupyter_client", "matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow", "scipy"),
+    *("sklearn", "tensorflow", "torch", "tornado", "tqdm", "traitlets", "zmq"),
+}
+"""Packages whose plain objects hold no named arrays and can be large."""
+
+OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox"}
+"""Packages whose `__getattribute__` gives what lies in the instance (Equinox wraps methods only)."""
+
+_bases: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+
+
+class Leaf(Enum):
+    """What is not looked into."""
+
+    ARRAY = "array"
+    MESH = "mesh"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How to look into the objects of one class.
+
+    `look` lists pairs of a key and a value; `step` makes the expression that reaches a value, or None
+    where there is none. `plain` marks objects of which nothing says that they hold arrays.
+    """
+
+    look: Callable[[Any], Iterable[tuple[Any, Any]]]
+    step: Callable[[str, Any], str | None]
+    plain: bool = False
+
+
+Kind = Leaf | Container
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """The classes that tell what is what; None where the framework has not been imported."""
+
+    array: type | None
+    mesh: type | None
+    is_pytree: Callable[[type], bool]
+
+
+def kind_of(cls: type, known: Known) -> Kind:
+    """How objects of exactly this class are treated."""
+    bases = _bases(cls)
+    package = _package(cls)
+    if package in ("jax", "jaxlib"):
+        if any(base is known.array for base in bases):
+            return Leaf.ARRAY
+        if any(base is known.mesh for base in bases):
+            return Leaf.MESH
+    for base, container in _BUILT_IN.items():
+        if any(b is base for b in bases):
+            return container(cls)
+    look = flax.look_into(bases)
+    if look is not None:
+        return Container(look, _suffix)
+    return _object(cls, bases, package, known)
+
+
+def _package(cls: type) -> str:
+    module = _class_dict(cls).get("__module__")
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _lookup(cls: type, name: str) -> Any:
+    """What a class has under a name, without calling descriptors; None where it has nothing."""
+    for base in _bases(cls):
+        found = _class_dict(base).get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _suffix(path: str, rest: Any) -> str | None:
+    return f"{path}{rest}"
+
+
+def _item(path: str, key: Any) -> str | None:
+    return f"{path}[{key!r}]" if _is_plain(key) else None
+
+
+def _is_plain(key: Any) -> bool:
+    """Whether the `repr` of a key is an expression for it and runs nobody's code."""
+    if type(key) is tuple:
+        return all(map(_is_plain, key))
+    return key is None or type(key) in (str, int, bool, bytes)
+
+
+def _dict(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not dict.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    return Container(_dict_items, _item)
+
+
+def _dict_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
+    # The main thread may add and remove keys meanwhile.
+    for _ in range(3):
+        try:
+            return list(itertools.islice(dict.items(mapping), MAX_ITEMS))
+        except RuntimeError:
+            continue
+    return []
+
+
+def _list(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not list.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    return Container(lambda items: enumerate(list.__getitem__(items, _FIRST)), _item)
+
+
+def _tuple(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not tuple.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    fields = _lookup(cls, "_fields")
+    if type(fields) is tuple and all(_is_field(cls, name) for name in fields):
+        return Container(lambda items: zip(fields, tuple.__iter__(items), strict=False), _attribute)
+    return Container(lambda items: enumerate(tuple.__getitem__(items, _FIRST)), _item)
+
+
+_FIRST = slice(MAX_ITEMS)
+
+_BUILT_IN: dict[type, Callable[[type], Kind]] = {
+    dict: _dict,
+    list: _list,
+    tuple: _tuple,
+    type: lambda cls: Leaf.NOTHING,
+}
+
+
+def _is_field(cls: type, name: object) -> bool:
+    # The C type that `collections.namedtuple` makes its fields of.
+    getter = _lookup(cls, name) if type(name) is str else None
+    return type(getter).__name__ == "_tuplegetter"
+
+
+def _attribute(path: str, name: Any) -> str | None:
+    return f"{path}.{name}"
+
+
+def _object(cls: type, bases: tuple[type, ...], package: str, known: Known) -> Kind:
+    told = "__dataclass_fields__" in itertools.chain.from_iterable(map(_class_dict, bases))
+    pytree = known.is_pytree(cls) or flax.is_module(bases)
+    foreign = package in NOT_LOOKED_INTO and cls is not types.SimpleNamespace
+    if foreign and not pytree:
+        return Leaf.NOTHING
+    for base in bases:
+        if "__getattribute__" in _class_dict(base):
+            if base is not object and _package(base) not in OWN_GETATTRIBUTE_IS_HARMLESS:
+                return Leaf.NOTHING
+            break
+    look = _attributes(cls)
+    return Container(look, _attribute, plain=not (told or pytree)) if look else Leaf.NOTHING
+
+
+def _attributes(cls: type) -> Callable[[Any], Iterable[tuple[str, Any]]] | None:
+    """Lists the public attributes kept in instances of a class; None where they keep none."""
+    instance_dict = _lookup(cls, "__dict__")
+    keeps_dict = type(instance_dict) is types.GetSetDescriptorType
+    slots = {
+        name: member
+        for base in reversed(_bases(cls))
+        for name, member in _class_dict(base).items()
+        if type(member) is types.MemberDescriptorType and not name.startswith("_")
+    }
+    if not keeps_dict and not slots:
+        return None
+
+    @functools.cache
+    def reachable(name: Any) -> bool:
+        if type(name) is not str or name.startswith("_") or not name.isidentifier():
+            return False
+        # A property of this name would answer in place of what the instance keeps.
+        return not keyword.iskeyword(name) and not _is_data_descriptor(_lookup(cls, name))
+
+    def look(instance: Any) -> Iterable[tuple[str, Any]]:
+        if keeps_dict:
+            for name, value in _dict_items(instance_dict.__get__(instance)):
+                if reachable(name):
+                    yield name, value
+        for name, member in slots.items():
+            try:
+                yield name, member.__get__(instance)
+            except AttributeError:
+                continue
+
+    return look
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    bases = _bases(type(found))
+    return any("__set__" in _class_dict(b) or "__delete__" in _class_dict(b) for b in bases)

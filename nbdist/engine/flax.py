@@ -1,0 +1,75 @@
+"""How to look into Flax's containers without importing Flax or running what users wrote.
+
+Everything is found through `sys.modules`; where Flax has not been imported there is nothing to find.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable
+from typing import Any
+
+Look = Callable[[Any], Iterable[tuple[str, Any]]]
+"""Lists what an object holds: (the rest of the expression that reaches it, the value)."""
+
+
+def look_into(bases: tuple[type, ...]) -> Look | None:
+    """How to list what objects of a class hold, where the class is one of Flax's own containers.
+
+    Args:
+      bases: The class and its bases, in order of resolution.
+    """
+    nnx = sys.modules.get("flax.nnx")
+    for name, look in (("Variable", _variable), ("State", _state), ("List", _list)):
+        if _is_one_of(bases, getattr(nnx, name, None)):
+            return look
+    if _is_one_of(bases, getattr(sys.modules.get("flax.core"), "FrozenDict", None)):
+        return _frozen_dict
+    return None
+
+
+def is_module(bases: tuple[type, ...]) -> bool:
+    """Whether a class is an NNX module or another NNX object, made of attributes."""
+    return _is_one_of(bases, getattr(sys.modules.get("flax.nnx"), "Pytree", None))
+
+
+def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:
+    return wanted is not None and any(base is wanted for base in bases)
+
+
+def _variable(variable: Any) -> Iterable[tuple[str, Any]]:
+    # Through the class: a name that a Variable does not have is looked up in its value.
+    get = getattr(sys.modules["flax.nnx"].Variable, "get_raw_value", None)
+    if get is None:  # before flax 0.12
+        return []
+    value = get(variable)
+    jax = sys.modules.get("jax")
+    # `.value` is deprecated; `[...]` is for arrays and `get_value()` for everything else.
+    whole = jax is not None and any(base is jax.Array for base in type(value).__mro__)
+    return [("[...]" if whole else ".get_value()", value)]
+
+
+def _state(state: Any) -> Iterable[tuple[str, Any]]:
+    mapping = getattr(sys.modules["flax.nnx"].State, "raw_mapping", None)
+    return _items(mapping.fget(state)) if mapping is not None else []
+
+
+def _list(items: Any) -> Iterable[tuple[str, Any]]:
+    # NNX keeps the items of a List as attributes '0', '1', …
+    return [(f"[{name}]", value) for name, value in list(vars(items).items()) if name.isdecimal()]
+
+
+def _frozen_dict(frozen: Any) -> Iterable[tuple[str, Any]]:
+    """What a Linen `FrozenDict` holds.
+
+    Private API: the slot `_dict`; the public ways in copy the whole tree or call `__getitem__` for each
+    key. Without it nothing is found.
+    """
+    slot = getattr(sys.modules["flax.core"].FrozenDict, "_dict", None)
+    return _items(slot.__get__(frozen)) if slot is not None else []
+
+
+def _items(mapping: dict[Any, Any]) -> Iterable[tuple[str, Any]]:
+    return [
+        (f"[{key!r}]", value) for key, value in list(dict.items(mapping)) if type(key) in (str, int)
+    ]

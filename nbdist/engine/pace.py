@@ -1,0 +1,41 @@
+"""How often something may run so that it takes no more than its share of the time."""
+
+from __future__ import annotations
+
+import time
+
+
+class Pace:
+    """Spaces work so that its processor time stays under a share of wall time.
+
+    Processor time of the calling thread is what counts: while it waits for the interpreter's lock it
+    takes nothing from anyone.
+
+    Args:
+      share: Of wall time, such as 0.005.
+      least_seconds: From the start of one turn to the next, however cheap it is.
+    """
+
+    def __init__(self, *, share: float, least_seconds: float) -> None:
+        self._share = share
+        self._least = least_seconds
+        self._next = 0.0
+        self._began = 0.0
+
+    def due(self) -> bool:
+        """Whether the next turn may start now."""
+        return time.monotonic() >= self._next
+
+    def __enter__(self) -> None:
+        """Starts the clock; what runs inside counts."""
+        self._began = time.thread_time()
+        self._next = max(self._next, time.monotonic())
+
+    def __exit__(self, *exception: object) -> None:
+        cost = time.thread_time() - self._began
+        self._next += cost / self._share
+
+    def turn(self) -> Pace:
+        """For `with pace.turn():`, a turn of its own rather than more work for the last one."""
+        self._next = time.monotonic() + self._least
+        return self

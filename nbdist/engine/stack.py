@@ -1,0 +1,176 @@
+"""Where the main thread stands: the line of the user's cell, and what it does there.
+
+All of this reads frames of another thread. A frame object keeps its local variables alive, so nothing
+here keeps one, and none is asked for its `f_locals`, which would copy references to the user's arrays.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import linecache
+import os
+import re
+import sys
+import sysconfig
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import PurePath
+from types import CodeType, FrameType
+from typing import Any
+
+from nbdist.engine.cell import RunningCell
+
+CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
+"""Names that ipykernel, IPython and nbdist give to the code of a cell."""
+
+FRAMEWORKS = ("jax", "jaxlib", "tensorflow", "keras")
+
+COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
+"""Under `jax/_src`: XLA's compilation, lowering, tracing. Source: stacks sampled in jax 0.10.2."""
+
+COMPILING_FUNCTIONS = {
+    "pjit.py": {"_trace_for_jit", "_infer_params", "_resolve_and_lower"},
+    "interpreters/pxla.py": {
+        "lower_sharding_computation",
+        "_cached_lowering_to_hlo",
+        "_cached_compilation",
+        "from_hlo",
+        "compile",
+    },
+}
+
+STANDARD_LIBRARY = sysconfig.get_path("stdlib")
+SITE_PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """Where the main thread stands; holds no frame.
+
+    `line` is 1-based in the notebook's cell; both are None where no frame of the cell is found.
+    `inside` says what the innermost Python frame belongs to: the framework, the standard library or
+    IPython ("library"), or anything else, from where C++ may have been called directly ("user").
+    """
+
+    line: int | None
+    source: str | None
+    compiling: bool
+    inside: str
+
+
+def is_cell_file(filename: str) -> bool:
+    """Whether code of this file name was compiled from a cell."""
+    return CELL_FILE.search(filename) is not None
+
+
+def place(frame: FrameType | None, cell: RunningCell) -> Place:
+    """Where a thread stands.
+
+    Args:
+      frame: Its innermost frame, as `sys._current_frames()` gives it.
+      cell: The cell it runs.
+    """
+    inside = side(frame.f_code.co_filename) if frame is not None else "library"
+    compiling = is_compiling(frame)
+    found = line_of_cell(frames(frame)) or line_of_cell(awaiting_frames(cell.loop))
+    if found is None:
+        return Place(None, None, compiling, inside)
+    filename, line = found
+    return Place(line, source_line(filename, line, cell), compiling, inside)
+
+
+def frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int | None]]:
+    """Code and line of a stack, innermost first."""
+    while frame is not None:
+        yield frame.f_code, frame.f_lineno
+        frame = frame.f_back
+
+
+def line_of_cell(stack: Iterator[tuple[CodeType, int | None]]) -> tuple[str, int] | None:
+    """File name and line of the cell that runs.
+
+    The outermost frame that was compiled from a cell is the cell that runs; functions of earlier cells,
+    called from it, have files of their own. Of its frames the innermost tells the line.
+    """
+    innermost: dict[str, int] = {}
+    outermost = None
+    for code, line in stack:
+        if line is not None and is_cell_file(code.co_filename):
+            outermost = code.co_filename
+            innermost.setdefault(outermost, line)
+    return (outermost, innermost[outermost]) if outermost is not None else None
+
+
+def awaiting_frames(
+    loop: asyncio.AbstractEventLoop | None,
+) -> Iterator[tuple[CodeType, int | None]]:
+    """Code and line of the coroutines that wait in a loop, innermost first.
+
+    A cell that awaits is on no thread's stack. Another thread may change the loop's tasks meanwhile;
+    then nothing is found this time.
+    """
+    if loop is None:
+        return
+    try:
+        tasks = asyncio.all_tasks(loop)
+    except RuntimeError:
+        return
+    for task in tasks:
+        yield from reversed(list(coroutine_frames(task.get_coro())))
+
+
+def coroutine_frames(waiting: Any) -> Iterator[tuple[CodeType, int | None]]:
+    """Code and line of a chain of awaits, outermost first."""
+    while waiting is not None:
+        kind = next((k for k in ("cr", "gi", "ag") if hasattr(waiting, f"{k}_frame")), None)
+        if kind is None:
+            return
+        frame = getattr(waiting, f"{kind}_frame")
+        if frame is not None:
+            yield frame.f_code, frame.f_lineno
+        waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
+
+
+def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
+    """The text of a line, stripped; None where it is not known."""
+    if 0 < line <= len(cell.lines):
+        return cell.lines[line - 1].strip()
+    return linecache.getline(filename, line).strip() or None
+
+
+def is_compiling(frame: FrameType | None) -> bool:
+    """Whether a stack passes through JAX's tracing, lowering or XLA's compilation."""
+    folders = framework_folders("jax")
+    if not folders:
+        return False
+    source = f"{folders[0]}_src{os.sep}"
+    while frame is not None:
+        code = frame.f_code
+        if code.co_filename.startswith(source):
+            tail = code.co_filename[len(source) :].replace(os.sep, "/")
+            if tail in COMPILING_FILES or code.co_name in COMPILING_FUNCTIONS.get(tail, ()):
+                return True
+        frame = frame.f_back
+    return False
+
+
+def framework_folders(*names: str) -> tuple[str, ...]:
+    """Folders, each ending in a separator, of those frameworks that have been imported."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
+    return tuple(file.rpartition(os.sep)[0] + os.sep for file in files if file)
+
+
+def side(filename: str) -> str:
+    """Whom code of this file belongs to: "framework", "library" or "user"."""
+    if is_cell_file(filename):
+        return "user"
+    if filename.startswith(framework_folders(*FRAMEWORKS)):
+        return "framework"
+    if _is_kernel_file(filename) or filename.startswith("<frozen "):
+        return "library"
+    standard = filename.startswith(STANDARD_LIBRARY) and not filename.startswith(SITE_PACKAGES)
+    return "library" if standard else "user"
+
+
+def _is_kernel_file(filename: str) -> bool:
+    return not {"IPython", "ipykernel", "ipyparallel", "zmq"}.isdisjoint(PurePath(filename).parts)

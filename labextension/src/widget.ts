@@ -2,7 +2,6 @@
 
 import type { AnyModel } from '@anywidget/types';
 
-import type { ViewModel } from './view/model';
 import css from './view/view.css';
 import { mount } from './view/view';
 
@@ -16,7 +15,7 @@ function render({ model, el }: { model: AnyModel<Traits>; el: HTMLElement }): ()
   const style = document.createElement('style');
   style.textContent = css;
   el.append(style);
-  const dispose = mount(model as ViewModel, el);
+  const dispose = mount(model, el);
   return () => {
     dispose();
     style.remove();

@@ -28,6 +28,8 @@ describe('texts', () => {
     expect(rangesText([3, 0, 1, 2, 6])).toBe('0–3, 6');
     expect(rangesText([0, 1])).toBe('0, 1');
     expect(rangesText([])).toBe('');
+    const every3 = Array.from({ length: 40 }, (_, i) => 3 * i);
+    expect(rangesText(every3)).toBe('0, 3, 6, 9, 12, 15, … (40)');
   });
 
   it('write slices and specs as Python does', () => {

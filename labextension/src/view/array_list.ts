@@ -61,6 +61,7 @@ export class ArrayList implements Section {
   /** The arrays on show, and which of them the keyboard is at. */
   private shown: readonly NamedArray[] = [];
   private active = -1;
+  private revealed: NamedArray | null = null;
   private scene: Scene | null = null;
   private look: Look | null = null;
 
@@ -127,8 +128,14 @@ export class ArrayList implements Section {
       height: i => this.heightOf(form, rows[i], textOf),
       render: i => this.row(scene, rows, i, { textOf, names, form: form.kind }),
     });
-    this.box.style.height = `${Math.min(this.list.total, form.kind === 'line' ? 406 : 430)}px`;
-    this.list.fill();
+    // The column that holds the list needs room for some rows, see the style sheet.
+    this.node.parentElement?.style.setProperty('--rows', `${this.list.total}px`);
+    if (this.revealed !== scene.array) {
+      // A row that the person clicked is in sight already; one that the view chose may not be.
+      this.revealed = scene.array;
+      const row = this.revealed ? rows.indexOf(this.revealed) : -1;
+      if (row >= 0) this.list.reveal(row);
+    }
     const id = this.active >= 0 ? this.rowId(this.active) : null;
     setAttributes(this.box, { 'aria-activedescendant': id });
   }

@@ -89,9 +89,12 @@ export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): A
   };
 }
 
-/** Characters a spec takes; a box adds one for its edges. */
+/** Characters that the edges of a box take. */
+const BOX = 1.3;
+
+/** Characters a spec takes, with its boxes. */
 export const specLength = (spec: readonly SpecPart[]): number =>
-  spec.reduce((sum, part) => sum + part.text.length + (part.kind === 'text' ? 0 : 1), 0);
+  spec.reduce((sum, part) => sum + part.text.length + (part.kind === 'text' ? 0 : BOX), 0);
 
 function copiesTitle(array: NamedArray, copies: string): string {
   if (copies.startsWith('Σ')) return 'partial sums, still to be added: not copies';
@@ -123,16 +126,33 @@ export interface RowState {
   readonly count: number;
 }
 
+/** Lengths of the parts of a row that a line may break between, in characters. */
+export function wordLengths(texts: ArrayTexts): number[] {
+  const words = [texts.type.length];
+  let word = 0;
+  for (const part of texts.spec) {
+    word += part.text.length + (part.kind === 'text' ? 0 : BOX);
+    if (!breaksAfter(part)) continue;
+    words.push(word);
+    word = 0;
+  }
+  return word ? [...words, word] : words;
+}
+
+/** A spec may be broken after a comma, a space, or the sign between axes of one dimension. */
+const breaksAfter = (part: SpecPart): boolean => part.kind === 'text' && /[ ×]$/.test(part.text);
+
 const specNode = (spec: readonly SpecPart[]): HTMLElement =>
   element(
     'span',
     'nbdist-spec',
     {},
-    ...spec.map(part =>
-      part.kind === 'text'
-        ? part.text
-        : element('span', `nbdist-chip nbdist-chip-${part.kind}`, {}, part.text),
-    ),
+    ...spec.flatMap(part => {
+      if (part.kind !== 'text') {
+        return [element('span', `nbdist-chip nbdist-chip-${part.kind}`, {}, part.text)];
+      }
+      return breaksAfter(part) ? [part.text, element('wbr')] : [part.text];
+    }),
   );
 
 /** Makes a row; its columns are placed by the style sheet, in one line or in several. */
@@ -160,6 +180,7 @@ export function arrayRow(
       'nbdist-lies',
       {},
       element('span', 'nbdist-type', {}, texts.type),
+      ' ',
       specNode(texts.spec),
     ),
     element('span', 'nbdist-bytes', {}, texts.bytes),

@@ -47,6 +47,10 @@ function blockLabel(axes: Axes, block: number): string {
   return parts.join(' · ');
 }
 
+/** The label of every block; one empty label where there is a single block. */
+export const blockLabels = (grid: Grid): readonly string[] =>
+  range(planeSize(grid).blocks).map(number => blockLabel(grid.axes, number));
+
 function plainBlock(grid: Grid, number: number, turned: boolean): Block {
   const { rows, columns } = planeSize(grid);
   const { down, across } = planeOf(grid.axes);

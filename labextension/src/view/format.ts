@@ -59,7 +59,10 @@ export function secondsText(seconds: number): string {
   return `${Math.floor(minutes / 60)} h ${minutes % 60} min`;
 }
 
-/** Sorted numbers as ranges: `0–3, 6`. */
+/** More ranges than this are not all written. */
+const MOST_RANGES = 8;
+
+/** Sorted numbers as ranges: `0–3, 6`; the rest counted where they are many: `0, 2, … (40)`. */
 export function rangesText(numbers: readonly number[]): string {
   const sorted = [...numbers].sort((a, b) => a - b);
   const parts: string[] = [];
@@ -67,11 +70,11 @@ export function rangesText(numbers: readonly number[]): string {
     const first = sorted[i] ?? 0;
     while ((sorted[i + 1] ?? NaN) === (sorted[i] ?? NaN) + 1) i++;
     const last = sorted[i] ?? 0;
-    parts.push(
-      first === last ? `${first}` : last === first + 1 ? `${first}, ${last}` : `${first}–${last}`,
-    );
+    if (first === last) parts.push(`${first}`);
+    else parts.push(last === first + 1 ? `${first}, ${last}` : `${first}–${last}`);
   }
-  return parts.join(', ');
+  if (parts.length <= MOST_RANGES) return parts.join(', ');
+  return `${parts.slice(0, MOST_RANGES - 2).join(', ')}, … (${sorted.length})`;
 }
 
 /** `1 process`, `4 processes`. */

@@ -1,6 +1,6 @@
 /** How the list of arrays is laid out: one line a row where all columns fit, else several. */
 
-import { specLength, type ArrayTexts } from './array_row';
+import { specLength, wordLengths, type ArrayTexts } from './array_row';
 
 /** Sizes in CSS pixels; the style sheet has the same ones. */
 const PADDING = 24;
@@ -72,14 +72,13 @@ function stacked(texts: readonly ArrayTexts[], width: number, character: number)
   const perLine = Math.max(12, Math.floor((width - PADDING) / character));
   const bytes = longest(texts.map(t => t.bytes.length));
   const who = longest(texts.map(t => (t.who ? t.who.length + 2 : 0)));
-  const copies = longest(texts.map(t => t.copiesWords.length));
   return {
     kind: 'stacked',
     nameLength: perLine - bytes - who - 2,
     columns: 'minmax(0, 1fr) auto',
     height: t => {
-      const words = [t.type.length, specLength(t.spec)];
-      return ROW_PADDING + LINE + LINE * linesFor(words, perLine - copies - 2);
+      const room = perLine - t.copiesWords.length - 2;
+      return ROW_PADDING + LINE + LINE * linesFor(wordLengths(t), room);
     },
   };
 }

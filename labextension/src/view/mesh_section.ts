@@ -18,7 +18,7 @@ import type { Unit } from './tile_painter';
 import { Tiles } from './tiles';
 
 /** Heights, in CSS pixels, that a mesh may take before it is drawn smaller. */
-const CARDS_HEIGHT = { wide: 900, narrow: 1500 };
+const CARDS_HEIGHT = { wide: 900, narrow: 1800 };
 const TILES_HEIGHT = 470;
 
 type Arrangement =

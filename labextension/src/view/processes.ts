@@ -32,8 +32,7 @@ interface Line {
   readonly ids: readonly number[];
 }
 
-const groupKey = (p: Process): string =>
-  [p.state, p.cell, p.line, p.waiting, p.error, p.role].join('|');
+const groupKey = (p: Process): string => [p.state, p.cell, p.line, p.error, p.role].join('|');
 
 function rowsOf(scene: Scene): HostRow[] {
   const { processes } = scene.snapshot;
@@ -88,6 +87,8 @@ function slowest(chip: Chip): Process | undefined {
   return [...chip.processes].sort((a, b) => (b.line_seconds ?? 0) - (a.line_seconds ?? 0))[0];
 }
 
+const allWait = (chip: Chip): boolean => chip.processes.every(process => process.waiting);
+
 function makeChip(): HTMLElement {
   const parts = ['sign', 'ids', 'what'].map(name => element('span', `nbdist-${name}`));
   return element('li', 'nbdist-process', {}, ...parts);
@@ -113,7 +114,7 @@ function updateChip(node: HTMLElement, chip: Chip): void {
   if (sign) setText(sign, SIGNS[process.state]);
   if (who) setText(who, rangesText(ids));
   const many = ids.length > 1 ? [countText(hosts, 'host')] : [];
-  const parts = [...many, ...activityParts(process)];
+  const parts = [...many, ...activityParts({ ...process, waiting: allWait(chip) })];
   if (what) writeParts(what, parts);
   setAttributes(node, {
     'data-state': process.state,

@@ -1,6 +1,6 @@
 /** Where the cells of a large mesh go: as many pixels a cell as fit, folded where they must be. */
 
-import { blocksOf, planeOf, planeSize, type Block } from './blocks';
+import { blockLabels, blocksOf, planeOf, planeSize, type Block } from './blocks';
 import type { Grid } from './grid';
 
 /** The smallest side of a cell; below it hosts are drawn instead of devices. */
@@ -42,6 +42,8 @@ const GAP = 10;
 /** How a block is laid out at one side length. */
 interface Plan {
   readonly side: number;
+  /** One label a block. */
+  readonly labels: readonly string[];
   /** Lines that one row takes where it is wider than the room. */
   readonly linesPerRow: number;
   /** Columns of blocks, or of parts of one tall block. */
@@ -53,11 +55,18 @@ interface Plan {
   readonly groupHeight: number;
 }
 
-/** Characters of the longest label of a block. */
-const blockLabelLength = (grid: Grid): number =>
-  Math.max(...blocksOf(grid, { kind: 'plain' }).map(block => block.label.length));
+/** `pod 0 · data 1`, or `0 · 1` where the names of the axes are too long. */
+const numbersOnly = (label: string): string =>
+  label
+    .split(' · ')
+    .map(part => part.slice(part.lastIndexOf(' ') + 1))
+    .join(' · ');
 
-function planFor(grid: Grid, room: Room, side: number): Plan | null {
+const longestOf = (texts: readonly string[]): number =>
+  texts.reduce((most, text) => Math.max(most, text.length), 0);
+
+/** Block labels are `labels`; the plan fits at cells of `side`, or is null. */
+function planWith(grid: Grid, room: Room, side: number, labels: readonly string[]): Plan | null {
   const { rows, columns, blocks } = planeSize(grid);
   const { down } = planeOf(grid.axes);
   const labelled = side >= 12 && down !== null;
@@ -67,7 +76,8 @@ function planFor(grid: Grid, room: Room, side: number): Plan | null {
   if (perLine < 1) return null;
   const linesPerRow = Math.ceil(columns / perLine);
   const top = (blocks > 1 ? LINE : 0) + (side >= 12 && linesPerRow === 1 && rows > 1 ? LINE : 0);
-  const longestLabel = blocks > 1 ? blockLabelLength(grid) * room.character : 0;
+  const longestLabel = longestOf(labels) * room.character;
+  if (longestLabel > room.width) return null;
   const groupWidth = Math.max(left + Math.min(columns, perLine) * side, longestLabel);
   const most = Math.max(1, Math.floor((room.width + GAP) / (groupWidth + GAP)));
   const lineHeight = linesPerRow * side + (linesPerRow > 1 ? 3 : 0);
@@ -79,7 +89,7 @@ function planFor(grid: Grid, room: Room, side: number): Plan | null {
     if (heightOf(groups) > room.height) continue;
     const rowsPerGroup = blocks > 1 ? rows : Math.ceil(rows / groups);
     const groupHeight = top + rowsPerGroup * lineHeight + (blocks > 1 ? GAP : 0);
-    return { side, linesPerRow, groups, rowsPerGroup, left, top, groupWidth, groupHeight };
+    return { side, labels, linesPerRow, groups, rowsPerGroup, left, top, groupWidth, groupHeight };
   }
   return null;
 }
@@ -121,6 +131,10 @@ function foldingText(grid: Grid, plan: Plan, blocks: number, perLine: number): s
   if (blocks === 1 && plan.groups > 1 && down) {
     parts.push(`${down} folded after every ${plan.rowsPerGroup}`);
   }
+  const leading = grid.axes.slice(0, -2).filter(axis => axis.size > 1);
+  if (leading.length && !plan.labels[0]?.includes(leading[0]?.name ?? '')) {
+    parts.push(`blocks numbered by ${leading.map(axis => axis.name).join(' · ')}`);
+  }
   return parts.join(', ');
 }
 
@@ -132,25 +146,25 @@ function labelsOf(
   y: Float32Array,
 ): readonly Label[] {
   const labels: Label[] = [];
-  const { columns } = planeSize(grid);
+  const { rows, columns } = planeSize(grid);
   const { side, left, top, linesPerRow } = plan;
-  let position = 0;
-  for (const block of blocksOf(grid, { kind: 'plain' })) {
-    const [x0, y0] = [x[position] ?? 0, y[position] ?? 0];
-    if (block.label) {
-      labels.push({ text: block.label, x: x0 - left, y: y0 - top + LINE / 2, align: 'left' });
+  blocksOf(grid, { kind: 'plain' }).forEach((block, number) => {
+    const first = number * rows * columns;
+    const text = plan.labels[number] ?? '';
+    const [x0, y0] = [x[first] ?? 0, y[first] ?? 0];
+    if (text) labels.push({ text, x: x0 - left, y: y0 - top + LINE / 2, align: 'left' });
+    for (let row = 0; row < rows; row++) {
+      const i = first + row * columns;
+      const [rowX, rowY] = [x[i] ?? 0, y[i] ?? 0];
+      if (left) {
+        const label = block.rowLabels[row] ?? '';
+        labels.push({ text: label, x: rowX - 6, y: rowY + side / 2, align: 'right' });
+      }
+      // Above the first row, and again where rows go on beside it.
+      if (side < 12 || linesPerRow > 1 || rows === 1 || row % plan.rowsPerGroup) continue;
+      labels.push(...columnLabels(block, x, i, side, room).map(l => ({ ...l, y: rowY - 9 })));
     }
-    if (left) {
-      block.rowLabels.forEach((text, row) => {
-        const i = position + row * columns;
-        labels.push({ text, x: (x[i] ?? 0) - 6, y: (y[i] ?? 0) + side / 2, align: 'right' });
-      });
-    }
-    if (top && linesPerRow === 1 && block.rows > 1) {
-      labels.push(...columnLabels(block, x, position, side, room).map(l => ({ ...l, y: y0 - 9 })));
-    }
-    position += block.cells.length;
-  }
+  });
   return labels;
 }
 
@@ -176,22 +190,28 @@ function columnLabels(
     .filter((_, column) => column % every === 0);
 }
 
-/** Lays out a grid within a room, or answers null where cells would be under `SMALLEST`. */
-export function layTiles(grid: Grid, room: Room): TileLayout | null {
-  for (let side = LARGEST; side >= SMALLEST; side--) {
-    const plan = planFor(grid, room, side);
-    if (plan) return lay(grid, plan, room);
+/** The plan with the largest cells from `smallest` on; numbers for labels where names do not fit. */
+function planFor(grid: Grid, room: Room, smallest: number): Plan | null {
+  const labels = blockLabels(grid);
+  const numbers = labels.map(numbersOnly);
+  for (let side = LARGEST; side >= smallest; side--) {
+    const plan = planWith(grid, room, side, labels) ?? planWith(grid, room, side, numbers);
+    if (plan) return plan;
   }
   return null;
 }
 
+/** Lays out a grid within a room, or answers null where cells would be under `SMALLEST`. */
+export function layTiles(grid: Grid, room: Room): TileLayout | null {
+  const plan = planFor(grid, room, SMALLEST);
+  return plan && lay(grid, plan, room);
+}
+
 /** Lays out a grid of one cell a host, taller than the room if it must be. */
 export function layHosts(hosts: Grid, room: Room): TileLayout {
-  for (let side = LARGEST; side > SMALLEST_HOST; side--) {
-    const plan = planFor(hosts, room, side);
-    if (plan) return lay(hosts, plan, room);
-  }
-  const plan = planFor(hosts, { ...room, height: Infinity }, SMALLEST_HOST);
+  const plan =
+    planFor(hosts, room, SMALLEST_HOST) ??
+    planWith(hosts, { ...room, height: Infinity }, SMALLEST_HOST, ['']);
   return lay(hosts, plan ?? fallback(hosts), room);
 }
 
@@ -200,6 +220,7 @@ function fallback(hosts: Grid): Plan {
   const count = hosts.devices.length;
   return {
     side: SMALLEST_HOST,
+    labels: [''],
     linesPerRow: count,
     groups: 1,
     rowsPerGroup: 1,

@@ -62,7 +62,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
   }
   const numbers = piecesOf(scene, unit);
   const count = scene.holding?.pieces.length ?? 0;
-  if (numbers.length > MOST_STRIPES || size < numbers.length * 2)
+  if (numbers.length > MOST_STRIPES || size < numbers.length * 1.5)
     layers.mixed.push(x, y, size, size);
   else {
     const width = size / numbers.length;

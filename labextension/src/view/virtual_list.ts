@@ -24,6 +24,9 @@ export class VirtualList {
     node.addEventListener('scroll', () => {
       this.fill();
     });
+    new ResizeObserver(() => {
+      this.fill();
+    }).observe(node);
   }
 
   /** Shows `rows`. Rows are made anew, since what they show may have changed. */

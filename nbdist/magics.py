@@ -175,21 +175,6 @@ class DistMagics(Magics):
         )
         print(f"plain cells run {where}")
 
-    @cell_magic
-    @teaching
-    def local(self, line: str, cell: str) -> None:
-        """Run this cell in the notebook, also while `%dist_mode` is on."""
-        enabled, self.mode.enabled = self.mode.enabled, False
-        try:
-            result = self.shell.run_cell(cell)
-        finally:
-            self.mode.enabled = enabled
-        if result.error_in_exec is not None or result.error_before_exec is not None:
-            # Shown by run_cell already; raised again, so that Run All stops here.
-            error = result.error_in_exec or result.error_before_exec
-            error._render_traceback_ = list
-            raise error
-
     # -- values ----------------------------------------------------------------------------------
 
     @line_magic

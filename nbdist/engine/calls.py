@@ -95,9 +95,21 @@ def initialize(resident: Resident, buffers: Buffers, *, framework: str, **option
 
 
 def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:
-    """Completions of `code` at `cursor` (a position in characters)."""
-    text, matches = resident.shell.complete("", code, cursor)
-    return {"text": text, "matches": list(matches)}, []
+    """Completions of `code` at `cursor` (a position in characters).
+
+    Returns:
+      `text`, what stands there now, and the `matches` that may take its place.
+    """
+    from IPython.core.completer import provisionalcompleter
+
+    completer = resident.shell.Completer
+    # Jedi reads source files for seconds; the live namespace answers at once, and knows more.
+    completer.use_jedi = False
+    with provisionalcompleter():
+        found = list(completer.completions(code, cursor))
+    start = min((completion.start for completion in found), default=cursor)
+    matches = [code[start : completion.start] + completion.text for completion in found]
+    return {"text": code[start:cursor], "matches": matches}, []
 
 
 def inspect(resident: Resident, buffers: Buffers, *, symbol: str, detail: int) -> Answer:

@@ -7,6 +7,9 @@ import re
 _JOINED = re.compile(r"^%%rank(\[.*)$")
 _OWN = re.compile(r"^\s*%(dist_\w+|sync|load_ext|unload_ext|reload_ext)\b")
 
+LOCAL = "%%local"
+"""The first line of a cell that runs in the notebook whatever the mode is."""
+
 CELL_MAGIC = "dist_plain"
 """The cell magic that plain cells are turned into while the mode is on."""
 
@@ -22,6 +25,9 @@ class Mode:
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
+        if lines[first].split()[0] == LOCAL:
+            # A comment in its place, so that line numbers stay.
+            return [*lines[:first], f"# {lines[first]}", *lines[first + 1 :]]
         joined = _JOINED.match(lines[first])
         if joined:
             ending = "\n" if lines[first].endswith("\n") else ""

@@ -7,7 +7,8 @@ import signal
 from collections.abc import Mapping
 from typing import Any
 
-from nbdist.engine.jax.arrays import offer_array
+from nbdist.engine.jax.arrays import check_array, offer_array
+from nbdist.engine.jax.observe import describe
 from nbdist.errors import ArrayError
 
 __all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array"]
@@ -88,12 +89,9 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     """
     import jax
 
-    from nbdist.engine.jax.arrays import check_array
-    from nbdist.engine.jax.observe import describe
-
     check_array(jax, value, expression, partial_sums=True)
     if not isinstance(value, jax.Array):
-        raise ArrayError(
-            f"{expression!r} is a {type(value).__name__}, not a jax.Array; it has no shards."
-        )
-    raise NotImplementedError(describe)
+        kind = type(value).__name__
+        raise ArrayError(f"{expression!r} is a {kind}, not a jax.Array; it has no shards.")
+    described, meshes = describe(value)
+    return {"array": {**described, "path": expression}, "meshes": meshes}

@@ -1,0 +1,181 @@
+"""What a cell does on the processes, in a real kernel on real engines."""
+
+from __future__ import annotations
+
+import re
+import time
+
+import pytest
+
+from tests.integration.notebook import Notebook
+
+
+def test_equal_outputs_are_shown_once_and_differing_ones_by_process(notebook: Notebook) -> None:
+    text = notebook.good("%%dist\nimport jax\nprint('same')\nprint('own', jax.process_index())").text
+    assert text.count("same") == 1
+    assert re.search(r"processes 0, 1\s+same", text)
+    assert re.search(r"process 0\s+own 0", text)
+    assert re.search(r"process 1\s+own 1", text)
+
+
+@pytest.mark.parametrize(
+    ("cell", "expected"),
+    [
+        ("1 + 1", "2"),
+        ("import asyncio\nawait asyncio.sleep(0.01)\n'awaited'", "'awaited'"),
+        ("!echo from the shell", "from the shell"),
+        ("%%capture caught\nprint(1)", ""),
+        ("%%capture caught\nprint('x')\n", ""),
+        ("%pwd", "notebook0"),
+        ("import sys\nprint('to stderr', file=sys.stderr)", "to stderr"),
+        ("from IPython.display import HTML\nHTML('<b>bold</b>')", ""),
+    ],
+)
+def test_everything_ipython_runs_works(notebook: Notebook, cell: str, expected: str) -> None:
+    assert expected in notebook.good(f"%%dist\n{cell}").text
+
+
+def test_html_and_figures_arrive_as_what_they_are(notebook: Notebook) -> None:
+    html = notebook.good("%%dist\nfrom IPython.display import HTML\nHTML('<b>bold</b>')")
+    assert any("<b>bold</b>" in data for data in html.mime("text/html"))
+    figure = notebook.good("%%dist\nimport matplotlib.pyplot as plt\nplt.plot([1, 2])\nplt.show()")
+    assert len(figure.mime("image/png")) == 1, "equal figures are one"
+
+
+def test_line_numbers_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
+    output = notebook.bad("%%dist\nx = 1\n\n1 / 0")
+    assert re.search(r"Cell In\[\d+\], line 4", output.traceback)
+    assert "ZeroDivisionError" in output.traceback
+
+
+def test_cell_numbers_are_the_notebooks(notebook: Notebook) -> None:
+    notebook.good("pass")
+    number = notebook.good("get_ipython().execution_count").text
+    output = notebook.bad("%%dist\nraise ValueError")
+    assert f"Cell In[{int(number) + 1}]" in output.traceback
+
+
+def test_failure_on_all_processes_is_one_traceback_and_leaves_them_in_step(
+    notebook: Notebook,
+) -> None:
+    output = notebook.bad("%%dist\nundefined_name")
+    assert output.traceback.count("NameError") <= 4
+    assert "processes 0, 1 raised NameError" in output.traceback
+    assert "out of step" not in output.traceback
+    assert "out of step" not in notebook.good("%%dist\n1").text
+
+
+def test_syntax_error_is_shown_with_the_notebooks_line(notebook: Notebook) -> None:
+    output = notebook.bad("%%dist\nok = 1\ndef f(:\n")
+    assert "SyntaxError" in output.traceback
+    assert "line 3" in output.traceback
+
+
+def test_input_fails_with_a_clear_error(notebook: Notebook) -> None:
+    output = notebook.bad("%%dist\ninput('name? ')")
+    assert "input('name? ') cannot be answered" in output.traceback
+    assert "%dist_push" in output.traceback
+
+
+def test_question_mark_shows_help_once(notebook: Notebook) -> None:
+    notebook.good("%%dist\ndef documented():\n    'Says what it does.'")
+    text = notebook.good("%%dist\ndocumented?").text
+    assert text.count("Says what it does.") == 1
+
+
+def test_print_order_within_a_process_is_kept(notebook: Notebook) -> None:
+    text = notebook.good(
+        "%%dist --on 0\nimport sys\nfor i in range(50):\n"
+        "    print(f'line {i:02d}', file=sys.stderr if i % 7 == 0 else sys.stdout, flush=True)"
+    ).text
+    assert re.findall(r"line (\d\d)", text) == [f"{i:02d}" for i in range(50)]
+
+
+def test_output_streams_while_the_cell_runs(notebook: Notebook) -> None:
+    request = notebook.send(
+        "%%dist\nimport time\nprint('early', flush=True)\ntime.sleep(3)\nprint('late')"
+    )
+    early = notebook.collect(request, until="early")
+    assert early.seconds < 2.5
+    assert "late" not in early.text
+    notebook.collect(request)
+
+
+def test_output_of_file_descriptors_is_seen(notebook: Notebook) -> None:
+    text = notebook.good("%%dist\nimport os\nos.write(2, b'written by a library\\n');").text
+    assert "written by a library" in text
+
+
+def test_engines_inherit_nothing_of_pytest(notebook: Notebook) -> None:
+    text = notebook.good("%%dist\nimport os\nprint([k for k in os.environ if 'PYTEST' in k])").text
+    assert "[]" in text
+
+
+def test_targets_choose_processes(notebook: Notebook) -> None:
+    own = "import jax\nprint('here', jax.process_index())"
+    assert "here 0" not in notebook.good(f"%%dist --on 1\n{own}").text
+    assert "here 1" not in notebook.good(f"%%rank [0]\n{own}").text
+    assert "here 0" in notebook.good(f"%%rank[0,1-1]\n{own}").text
+    assert "here 0" in notebook.good(f"%%distributed\n{own}").text
+
+
+def test_unknown_targets_and_options_change_nothing(notebook: Notebook) -> None:
+    assert "processes 0 to 1" in notebook.bad("%%dist --on 5\n1").traceback
+    wrong = notebook.bad("%%dist --timout 3\n1").traceback
+    assert "Did you mean --timeout" in wrong
+    assert "OptionError" in wrong
+
+
+def test_no_wait_gives_a_handle_that_shows_the_output_later(notebook: Notebook) -> None:
+    started = notebook.good("%%dist --no-wait\nimport time\ntime.sleep(2)\nprint('after all')")
+    assert started.seconds < 1.5
+    assert "running" in started.text
+    assert "after all" in notebook.good("_.wait();").text
+
+
+def test_sync_waits_for_what_was_not_waited_for(notebook: Notebook) -> None:
+    notebook.good("%%dist --no-wait\nimport time\ntime.sleep(2)")
+    assert 1.0 < notebook.good("%sync").seconds < 10
+
+
+def test_timeout_interrupts_and_keeps_variables(notebook: Notebook) -> None:
+    output = notebook.bad("%%dist --on 0 --timeout 1\nkept = 5\nimport time\ntime.sleep(60)")
+    assert "CellTimeout" in output.traceback
+    assert output.seconds < 15
+    assert "5" in notebook.good("%%dist --on 0\nkept").text
+    notebook.good("%dist_init --restart")
+
+
+def test_mode_sends_plain_cells_and_local_escapes_it(notebook: Notebook) -> None:
+    notebook.good("%dist_mode -e")
+    try:
+        assert "processes 0, 1" in notebook.good("there = 7\nthere").text
+        assert "NameError" in notebook.bad("%%local\nthere").traceback
+        assert "line 2" in notebook.bad("x = 1\n1 / 0").traceback
+        notebook.good("%dist_status")
+    finally:
+        notebook.good("%dist_mode -d")
+    assert "processes" not in notebook.good("1 + 1").text
+
+
+def test_completion_and_inspection_come_from_a_process(notebook: Notebook) -> None:
+    notebook.good("%%dist\nonly_over_there = {'a': 1}\ndef asked():\n    'An answer.'")
+    time.sleep(0.3)
+    matches, _ = notebook.complete("%%dist\nonly_over_th")
+    assert "only_over_there" in matches
+    assert "An answer." in notebook.inspect("%%dist\nasked")
+    # In a plain cell the notebook's own names are meant.
+    assert "only_over_there" not in notebook.complete("only_over_th")[0]
+
+
+def test_a_flood_is_cut_and_kept_in_whole(notebook: Notebook) -> None:
+    output = notebook.good(
+        "%%dist\nfor i in range(40000):\n    print(f'flood {i:06d} ' + 'x' * 40)", timeout_s=120
+    )
+    assert "flood 000000" in output.text
+    assert "flood 039999" in output.text
+    assert len(output.text) < 200_000
+    path = re.search(r"(/\S+/cell-\d+\S*)", output.text)
+    assert path, output.text[:2000]
+    kept = notebook.good(f"print(open('{path.group(1)}').read().count('flood'))").text
+    assert "40000" in kept

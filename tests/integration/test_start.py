@@ -1,0 +1,261 @@
+"""Starting, and everything that can be wrong with it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import textwrap
+from pathlib import Path
+
+import psutil
+import pytest
+
+import nbdist
+from nbdist.errors import LaunchError, OptionError, SessionError
+from tests.integration.conftest import START
+from tests.integration.notebook import Notebook, gone
+
+
+def children() -> set[int]:
+    return {process.pid for process in psutil.Process().children(recursive=True)}
+
+
+def test_closing_line_names_processes_devices_and_seconds(fresh: Notebook) -> None:
+    text = fresh.good(START.replace(" --platform cpu", "")).text
+    assert "2 processes on this machine, 4 cpu devices (chosen automatically), jax " in text
+    assert "ready in" in text
+    again = fresh.bad("%dist_init -n 2").traceback
+    assert "A session is running: 2 processes" in again
+    assert "%dist_init --restart" in again
+    assert len([p for p in fresh.descendants() if "nbdist.engine.host" in p.cmdline()]) >= 1
+
+
+def test_cells_before_a_session_say_what_to_do(fresh: Notebook) -> None:
+    for cell in ("%%dist\n1", "%dist_status", "%dist_mesh", "%dist_pull x", "%dist_shutdown"):
+        assert "%dist_init starts one" in fresh.bad(cell).traceback
+
+
+def test_bad_options_start_nothing(fresh: Notebook) -> None:
+    for line, text in {
+        "-n 0": "must be 1 or more",
+        "-n two": "invalid int value",
+        "--devices 3": "has no option '--devices'",
+        "--platform gpu": "no GPU was found",
+        "--env NOTHING": "expected NAME=VALUE",
+        "--framework torch": "invalid choice",
+        "--grace -1": "must be 0 or more",
+    }.items():
+        assert text in fresh.bad(f"%dist_init {line}").traceback
+    assert not [p for p in fresh.descendants() if "nbdist" in " ".join(p.cmdline())]
+
+
+def test_loading_twice_and_unloading_are_harmless(fresh: Notebook) -> None:
+    assert "already loaded" in fresh.good("%load_ext nbdist").text
+    fresh.good("%reload_ext nbdist")
+    fresh.good(START)
+    engines = [p for p in fresh.descendants() if "nbdist" in " ".join(p.cmdline())]
+    assert engines
+    fresh.good("%unload_ext nbdist")
+    assert not gone(engines, within_s=3)
+    assert "not found" in fresh.run("%%dist\n1").text + fresh.run("%%dist\n1").traceback
+
+
+def test_each_magic_has_help(fresh: Notebook) -> None:
+    for magic in ("%dist_init", "%dist_mesh", "%dist_pull", "%dist_push", "%dist_mode", "%dist_status"):
+        assert f"usage: {magic}" in fresh.good(f"{magic} --help").text
+
+
+def test_environment_is_in_place_before_jax_is_imported() -> None:
+    with nbdist.start(
+        2, platform="cpu", environment={"JAX_ENABLE_X64": "1", "MY_OWN": "a=b"}
+    ) as session:
+        session.run("import jax, os\nx64 = bool(jax.config.jax_enable_x64)\nown = os.environ['MY_OWN']")
+        assert session.pull("x64") is True
+        assert session.pull("own", on="1") == "a=b"
+
+
+def test_stray_scheduler_variables_do_not_mislead() -> None:
+    stray = {
+        "SLURM_JOB_ID": "1",
+        "SLURM_STEP_NODELIST": "elsewhere[1-9]",
+        "SLURM_NTASKS": "64",
+        "SLURM_PROCID": "17",
+        "SLURM_LOCALID": "3",
+        "SLURM_STEP_NUM_TASKS": "64",
+        "OMPI_MCA_orte_hnp_uri": "1.0;tcp://10.9.8.7:1",
+        "OMPI_COMM_WORLD_SIZE": "64",
+        "OMPI_COMM_WORLD_RANK": "17",
+        "OMPI_COMM_WORLD_LOCAL_RANK": "3",
+    }
+    with nbdist.start(2, platform="cpu", environment=stray) as session:
+        session.run("import jax\nseen = jax.process_count(), jax.process_index()")
+        assert session.pull("seen", on="0") == (2, 0)
+        assert session.pull("seen", on="1") == (2, 1)
+
+
+def test_every_argument_arrives_in_initialize() -> None:
+    with nbdist.start(
+        2,
+        platform="cpu",
+        devices_per_process=2,
+        local_device_ids=[(0,), (1,)],
+        partition_index=[0, 1],
+        initialization_timeout_s=60,
+        heartbeat_timeout_s=50,
+        shutdown_timeout_s=5,
+    ) as session:
+        session.run(
+            "import jax\nfrom jax._src.distributed import global_state as state\n"
+            "seen = (jax.config.jax_cuda_visible_devices, state.partition_index, state.process_id,"
+            " state.num_processes, state.coordinator_address.split(':')[0])"
+        )
+        assert session.pull("seen", on="0") == ("0", 0, 0, 2, "127.0.0.1")
+        assert session.pull("seen", on="1") == ("1", 1, 1, 2, "127.0.0.1")
+
+
+def test_no_initialize_leaves_it_to_the_cells() -> None:
+    with nbdist.start(2, platform="cpu", initialize=False) as session:
+        assert "not initialized" in session.describe()
+        session.run(
+            "import jax, os\nfrom jax._src import xla_bridge\n"
+            "up = xla_bridge.backends_are_initialized()\n"
+        )
+        assert session.pull("up") is False
+
+
+def test_a_second_initialize_in_a_cell_is_jaxs_own_error(session: nbdist.Session) -> None:
+    from nbdist.errors import ProcessError
+
+    with pytest.raises(ProcessError, match="RuntimeError"):
+        session.run("import jax\njax.distributed.initialize('127.0.0.1:1', 2, 0)")
+
+
+def test_spawned_engines_work_like_forked_ones() -> None:
+    with nbdist.start(2, platform="cpu", start_method="spawn") as session:
+        session.run("import jax, jax.numpy as jnp\nn = jax.device_count()")
+        assert session.pull("n") == 2
+
+
+def test_processes_draw_different_random_numbers() -> None:
+    with nbdist.start(2, platform="cpu") as session:
+        session.run("import numpy as np, random\ndrawn = (np.random.rand(), random.random())")
+        assert session.pull("drawn", on="0") != session.pull("drawn", on="1")
+
+
+def test_python_without_jax_is_one_clear_error(tmp_path: Path) -> None:
+    (tmp_path / "jax").mkdir()
+    (tmp_path / "jax" / "__init__.py").write_text("raise ImportError('jax is broken here')")
+    before = children()
+    with pytest.raises(LaunchError, match="cannot import jax on this machine.*jax is broken here"):
+        nbdist.start(2, platform="cpu", environment={"PYTHONPATH": str(tmp_path)})
+    assert children() == before
+
+
+def test_an_engine_killed_during_start_is_named_and_nothing_is_left(tmp_path: Path) -> None:
+    # sitecustomize runs in the engines' parent; the fork of process 1 then dies at once.
+    (tmp_path / "sitecustomize.py").write_text(
+        textwrap.dedent(
+            """
+            import os, threading, time
+            def kill():
+                if os.environ.get("NBDIST_PROCESS_ID") == "1":
+                    print("last words", flush=True)
+                    os.kill(os.getpid(), 9)
+            os.register_at_fork(after_in_child=lambda: threading.Timer(0.2, kill).start())
+            """
+        )
+    )
+    before = children()
+    with pytest.raises(LaunchError, match=r"Process 1 .* killed by signal 9"):
+        nbdist.start(2, platform="cpu", environment={"PYTHONPATH": str(tmp_path)})
+    assert children() == before
+
+
+def test_coordinator_port_in_use_is_refused_before_anything_starts() -> None:
+    import socket
+
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        before = children()
+        with pytest.raises(OptionError, match="cannot be used on this machine"):
+            nbdist.start(2, platform="cpu", coordinator=f"127.0.0.1:{taken.getsockname()[1]}")
+        assert children() == before
+
+
+def test_interrupt_during_start_leaves_nothing(fresh: Notebook) -> None:
+    request = fresh.send(START)
+    fresh.collect(request, until="starting|connected")
+    started = fresh.descendants()
+    fresh.interrupt()
+    output = fresh.collect(request)
+    assert output.error is not None
+    assert "KeyboardInterrupt" in output.traceback
+    assert not gone(started, within_s=5)
+    fresh.good(START)
+
+
+def test_shutdown_takes_under_a_second_and_leaves_nothing(fresh: Notebook) -> None:
+    fresh.good(START)
+    started = [p for p in fresh.descendants()]
+    assert len(started) >= 4
+    assert fresh.good("%dist_shutdown").seconds < 1.0
+    assert not gone(started, within_s=1)
+    assert "%dist_init starts one" in fresh.bad("%%dist\n1").traceback
+    fresh.good(START)
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGKILL"])
+def test_nothing_outlives_the_kernel(tmp_path: Path, how: str) -> None:
+    with Notebook(folder=tmp_path) as notebook:
+        notebook.good("%load_ext nbdist")
+        notebook.good(START)
+        started = notebook.descendants()
+        assert len(started) >= 4
+        notebook.send("%%dist\nimport time\ntime.sleep(100)")
+        if how == "SIGKILL":
+            notebook.process.kill()
+        else:
+            notebook.manager.shutdown_kernel(now=False)
+        assert not gone(started, within_s=5)
+
+
+def test_session_is_a_context_manager_and_ends_for_good() -> None:
+    with nbdist.start(1, platform="cpu") as session:
+        assert session.alive
+    session.shutdown()
+    with pytest.raises(SessionError, match="The session has ended"):
+        session.run("1")
+
+
+def test_the_kernel_never_imports_jax() -> None:
+    code = (
+        "import sys, nbdist\n"
+        "with nbdist.start(2, platform='cpu') as session:\n"
+        "    session.run('import jax.numpy as jnp; a = jnp.ones(3)')\n"
+        "    session.pull('a'); session.push({'b': 1}); session.shards('a'); session.snapshot()\n"
+        "    session.mesh().text()\n"
+        "print([m for m in ('jax', 'jaxlib') if m in sys.modules])\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env=os.environ
+    )
+    assert done.stdout.strip().splitlines()[-1] == "[]"
+
+
+def test_every_listener_is_on_loopback(session: nbdist.Session) -> None:
+    session.run(
+        "import jax, numpy as np\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n"
+        "mesh = jax.make_mesh((jax.device_count(),), ('d',), axis_types=(jax.sharding.AxisType.Auto,))\n"
+        "x = jax.make_array_from_callback((8,), NamedSharding(mesh, P('d')), lambda i: np.ones(8)[i])\n"
+        "float(jax.jit(lambda x: x.sum())(x))"
+    )
+    listening = [
+        connection.laddr.ip
+        for process in psutil.Process().children(recursive=True)
+        for connection in process.net_connections(kind="tcp")
+        if connection.status == psutil.CONN_LISTEN
+    ]
+    assert len(listening) > 5
+    assert set(listening) <= {"127.0.0.1", "::1"}

@@ -1,0 +1,57 @@
+"""The side panel's door: frames for every front end of this kernel, whether it asked or not."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from comm import get_comm_manager
+
+from nbdist.view.feed import Feed, Frame
+from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+
+COMM_ID = "nbdist"
+"""The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell hears them at once:
+opening a comm of its own would wait for the cell. `labextension/src/source.ts` has the same."""
+
+TARGET = "nbdist"
+"""The comm target a front end opens to ask for something."""
+
+REPEAT_SECONDS = 2.0
+"""How often the full state is repeated."""
+
+
+@dataclass(frozen=True, slots=True)
+class Channel:
+    """Broadcasts a feed's frames. Channels of one feed are equal, so opening a second changes nothing."""
+
+    feed: Feed
+    kernel: Any = field(default_factory=running_kernel, compare=False)
+
+    def open(self) -> None:
+        """Starts to broadcast and to answer; the channel opened last is the one that answers.
+
+        Does nothing where there is no Jupyter kernel.
+        """
+        if self.kernel is None:
+            return
+        get_comm_manager().register_target(TARGET, self._opened)
+        self.feed.attach(self, repeat_seconds=REPEAT_SECONDS)
+
+    def close(self) -> None:
+        """Stops to broadcast."""
+        self.feed.detach(self)
+
+    def take(self, frame: Frame) -> None:
+        """Sends one frame; called by the feed."""
+        broadcast(self.kernel, COMM_ID, frame)
+
+    def _opened(self, comm: Any, message: dict[str, Any]) -> None:
+        forget_reply_shell(comm)
+        comm.on_msg(self._heard)
+        self._heard(message)
+
+    def _heard(self, message: dict[str, Any]) -> None:
+        data = message["content"]["data"]
+        if isinstance(data, dict) and data.get("type") == "hello":
+            self.feed.refresh(self)

@@ -1,0 +1,217 @@
+"""The newest snapshot as frames, sent to everything that shows it.
+
+A frame carries the top-level sections of a snapshot that changed since the frame before, or all of
+them. `labextension/src/view/frame.ts` reads it:
+
+    {"type": "frame", "stream": id, "sequence": n, "base": n - 1 or null, "age": seconds,
+     "snapshot": {section: plain data}}
+
+`base` is the frame this one is a change to; null where every section is there. A frame without
+sections and with `base == sequence` says that nothing changed. `age` is how long ago the snapshot
+was pushed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import uuid
+from dataclasses import dataclass, fields
+from typing import Any, Protocol
+
+from nbdist.snapshot import Snapshot
+from nbdist.wire import encode
+
+PERIOD_SECONDS = 0.1
+"""Fewest seconds between two frames. Unthrottled, iopub runs tens of seconds behind: it has no back-pressure."""
+
+BEAT_SECONDS = 1.0
+"""A snapshot that is pushed and changes nothing is said to be the same this often."""
+
+SHARE = 0.2
+"""Largest part of its time that the feed may spend on changes; large sessions get fewer frames."""
+
+REPEAT_SHARE = 0.05
+"""Largest part of its time that the feed may spend on repeating the full state."""
+
+Frame = dict[str, Any]
+
+_PASSING = frozenset({"time", "sequence"})
+"""Sections that differ in every snapshot: they go along with a change and are none by themselves."""
+
+
+class Sink(Protocol):
+    """Where frames go. Called on the feed's thread, one frame at a time; must be hashable."""
+
+    def take(self, frame: Frame) -> None:
+        """Sends one frame."""
+
+
+@dataclass(slots=True)
+class _Reader:
+    """What one sink has been told."""
+
+    repeat_seconds: float | None
+    full_due: bool = True
+    full_at: float = 0.0
+    full_cost: float = 0.0
+
+    def is_due(self, now: float) -> bool:
+        """Whether it must have every section: it is new, it asked, or it is time to repeat them."""
+        if self.full_due:
+            return True
+        if self.repeat_seconds is None:
+            return False
+        return now - self.full_at >= max(self.repeat_seconds, self.full_cost / REPEAT_SHARE)
+
+
+class Feed:
+    """Holds the newest snapshot and sends what changed, on a thread of its own.
+
+    The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded.
+    """
+
+    def __init__(self) -> None:
+        self._stream = uuid.uuid4().hex
+        self._changed = threading.Condition()
+        self._readers: dict[Sink, _Reader] = {}
+        self._thread: threading.Thread | None = None
+        self._closed = False
+        self._pushed: Snapshot | None = None
+        self._pushed_at = 0.0
+        # What the last frame said; touched by the thread only.
+        self._told: Snapshot | None = None
+        self._sections: dict[str, Any] = {}
+        self._number = 0
+
+    @property
+    def session(self) -> str | None:
+        """The session of the newest snapshot; None before the first."""
+        return None if self._pushed is None else self._pushed.session
+
+    def push(self, snapshot: Snapshot) -> None:
+        """Takes a new snapshot. Returns at once; one that is not sent yet is replaced."""
+        with self._changed:
+            self._pushed = snapshot
+            self._pushed_at = time.monotonic()
+            self._changed.notify()
+
+    def attach(self, sink: Sink, *, repeat_seconds: float | None = None) -> None:
+        """Sends frames to `sink` from now on, a full one first.
+
+        With `repeat_seconds` the full state is repeated that often, for whoever joins unannounced,
+        and more rarely where it is large. A sink that is attached already stays as it is.
+        """
+        with self._changed:
+            if self._closed or sink in self._readers:
+                return
+            self._readers[sink] = _Reader(repeat_seconds)
+            if self._thread is None:
+                self._thread = threading.Thread(target=self._run, name="nbdist-feed", daemon=True)
+                self._thread.start()
+            self._changed.notify()
+
+    def detach(self, sink: Sink) -> None:
+        """Sends no more frames to `sink`."""
+        with self._changed:
+            self._readers.pop(sink, None)
+
+    def refresh(self, sink: Sink) -> None:
+        """Sends a full frame to `sink` soon."""
+        with self._changed:
+            if (reader := self._readers.get(sink)) is not None:
+                reader.full_due = True
+                self._changed.notify()
+
+    def close(self) -> None:
+        """Sends what is still unsent and ends the thread; sinks are let go."""
+        with self._changed:
+            self._closed = True
+            self._changed.notify()
+            thread = self._thread
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(timeout=5)
+        with self._changed:
+            self._readers.clear()
+
+    def _run(self) -> None:
+        next_at = 0.0
+        beat_at = 0.0
+        while True:
+            with self._changed:
+                self._wait(next_at)
+                closed = self._closed
+                pushed, pushed_at = self._pushed, self._pushed_at
+                readers = dict(self._readers)
+            if pushed is not None and readers:
+                started = time.monotonic()
+                changed = self._update(pushed)
+                beat = pushed_at > beat_at and started - beat_at >= BEAT_SECONDS
+                if self._send(changed, readers, pushed_at=pushed_at, beat=beat):
+                    beat_at = started
+                next_at = started + max(PERIOD_SECONDS, (time.monotonic() - started) / SHARE)
+            if closed:
+                return
+
+    def _wait(self, next_at: float) -> None:
+        """Waits for something to do, but not beyond the next repetition or beat."""
+        while not self._closed:
+            now = time.monotonic()
+            if now >= next_at and self._has_work(now):
+                return
+            self._changed.wait(max(PERIOD_SECONDS, next_at - now) if self._readers else None)
+
+    def _has_work(self, now: float) -> bool:
+        if self._pushed is None or not self._readers:
+            return False
+        due = any(reader.is_due(now) for reader in self._readers.values())
+        return due or self._pushed is not self._told
+
+    def _update(self, snapshot: Snapshot) -> dict[str, Any]:
+        """Encodes the sections that differ from what was told last; answers those."""
+        changed: dict[str, Any] = {}
+        told, self._told = self._told, snapshot
+        if snapshot is told:
+            return changed
+        for field in fields(Snapshot):
+            value = getattr(snapshot, field.name)
+            if told is None or value != getattr(told, field.name):
+                self._sections[field.name] = encode(value)
+                changed[field.name] = self._sections[field.name]
+        if changed.keys() <= _PASSING:
+            return {}
+        self._number += 1
+        return changed
+
+    def _send(
+        self,
+        changed: dict[str, Any],
+        readers: dict[Sink, _Reader],
+        *,
+        pushed_at: float,
+        beat: bool,
+    ) -> bool:
+        """Sends each sink what it needs; answers whether every sink has heard something."""
+        now = time.monotonic()
+        age = round(now - pushed_at, 3)
+        for sink, reader in readers.items():
+            if reader.is_due(now):
+                reader.full_due = False
+                sink.take(self._frame(None, dict(self._sections), age))
+                reader.full_at = time.monotonic()
+                reader.full_cost = reader.full_at - now
+            elif changed:
+                sink.take(self._frame(self._number - 1, changed, age))
+            elif beat:
+                sink.take(self._frame(self._number, {}, age))
+        return bool(changed) or beat
+
+    def _frame(self, base: int | None, sections: dict[str, Any], age: float) -> Frame:
+        return {
+            "type": "frame",
+            "stream": self._stream,
+            "sequence": self._number,
+            "base": base,
+            "age": age,
+            "snapshot": sections,
+        }

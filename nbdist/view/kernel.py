@@ -1,0 +1,40 @@
+"""The two things the view asks of the Jupyter kernel it runs in."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ipykernel.kernelbase import Kernel
+
+
+def running_kernel() -> Any | None:
+    """The Jupyter kernel of this process; None in a terminal or a script."""
+    if not Kernel.initialized():
+        return None
+    return Kernel.instance()
+
+
+def broadcast(kernel: Any, comm_id: str, data: dict[str, Any]) -> None:
+    """Sends `data` as a message of a comm to every front end, from any thread.
+
+    Without a parent: a comm's own `send` would name the cell that runs as the parent, and ipykernel would then
+    keep this comm's commands waiting until that cell has ended.
+    """
+    kernel.session.send(
+        kernel.iopub_socket,
+        "comm_msg",
+        {"comm_id": comm_id, "data": data},
+        parent=None,
+        ident=f"comm-{comm_id}".encode(),
+    )
+
+
+def forget_reply_shell(comm: Any) -> None:
+    """Lets the front end's messages on `comm` arrive while a cell runs.
+
+    ipykernel 7.4 sends them to the shell that last sent on the comm, which is the busy one when a
+    cell made the comm; with nothing remembered it uses the subshell the front end asked for. The
+    attribute is private to ipykernel: where there is none, messages wait for the cell, and frames
+    are sent all the same.
+    """
+    vars(comm).pop("_reply_subshell_id", None)

@@ -1,0 +1,87 @@
+"""The notebook output's door: the view as an anywidget."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import anywidget
+import traitlets
+
+from nbdist.errors import NbdistError
+from nbdist.view.channel import Channel
+from nbdist.view.feed import Feed, Frame
+from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+
+SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
+
+MIME_TYPE = "application/vnd.nbdist.view+json"
+"""What nbdist's own JupyterLab extension shows in the place of the widget, `labextension/src/output.ts`: the
+same view over the channel, live again after a reload in the middle of a cell, and nothing at all where there is no
+kernel; ipywidgets would say "model not found" there."""
+
+FALLBACK_TEXT = "The live view of an nbdist session; its last picture is beside it."
+"""Shown by whatever knows neither the mime type nor widgets."""
+
+
+class View(anywidget.AnyWidget):
+    """Shows the session of `feed`.
+
+    Frames go out as custom messages and not as a trait, so that they do not end up in the saved
+    notebook; they begin when a browser says that it shows the widget.
+
+    Args:
+      feed: Where the frames come from.
+      view_id: Names the still picture of this view, which the browser hides while the view lives.
+      focus: Path of the array to pick first; by default the largest that is cut into pieces.
+
+    Raises:
+      NbdistError: The browser part has not been built.
+    """
+
+    _esm = SCRIPT if SCRIPT.is_file() else ""
+    view_id = traitlets.Unicode().tag(sync=True)
+    focus = traitlets.Unicode().tag(sync=True)
+
+    def __init__(self, feed: Feed, *, view_id: str, focus: str | None = None) -> None:
+        if not SCRIPT.is_file():
+            raise NbdistError(
+                f"The browser part of nbdist is not built: {SCRIPT} is missing. "
+                "Install nbdist with pip, or run `jlpm build` in labextension/."
+            )
+        super().__init__(view_id=view_id, focus=focus or "")
+        self._feed = feed
+        self._kernel = running_kernel()
+        Channel(feed).open()
+        self.on_msg(self._heard)
+
+    def open(self) -> None:
+        """Opens the comm to the browser; called by ipywidgets."""
+        super().open()
+        forget_reply_shell(self.comm)
+
+    def take(self, frame: Frame) -> None:
+        """Sends one frame; called by the feed, on its thread."""
+        comm = self.comm
+        if comm is None or self._kernel is None:
+            self._feed.detach(self)
+            return
+        broadcast(self._kernel, comm.comm_id, {"method": "custom", "content": frame})
+
+    def _heard(self, _: View, content: object, buffers: object) -> None:
+        if isinstance(content, dict) and content.get("type") == "hello":
+            self._feed.attach(self)
+            self._feed.refresh(self)
+
+    def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
+        bundle = super()._repr_mimebundle_(**kwargs)
+        if bundle is None:
+            return None
+        data, metadata = bundle
+        payload = {
+            "view_id": self.view_id,
+            "model_id": self.model_id,
+            "focus": self.focus,
+            "session": self._feed.session or "",
+        }
+        return {**data, "text/plain": FALLBACK_TEXT, MIME_TYPE: payload}, metadata

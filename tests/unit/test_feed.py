@@ -1,0 +1,180 @@
+"""The feed: what it sends, to whom, and how often."""
+
+from __future__ import annotations
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import pytest
+
+from nbdist.snapshot import Notice, Snapshot
+from nbdist.view.feed import BEAT_SECONDS, PERIOD_SECONDS, Feed, Frame
+from nbdist.wire import encode
+
+FIRST = Snapshot(session="s", sequence=1, time=1.0, state="idle")
+
+
+class Sink:
+    """Keeps every frame, and what a browser would make of them."""
+
+    def __init__(self) -> None:
+        self.frames: list[Frame] = []
+        self.known: dict[str, object] | None = None
+        self.missed = 0
+        self._heard = threading.Condition()
+
+    def take(self, frame: Frame) -> None:
+        with self._heard:
+            self.frames.append(json.loads(json.dumps(frame)))
+            if frame["base"] is None:
+                self.known = dict(frame["snapshot"])
+            elif self.known is None or frame["base"] != self._sequence:
+                self.missed += 1
+            else:
+                self.known |= frame["snapshot"]
+            self._sequence = frame["sequence"]
+            self._heard.notify()
+
+    def wait(self, until: Callable[[Sink], bool], *, seconds: float = 5) -> None:
+        with self._heard:
+            assert self._heard.wait_for(lambda: until(self), seconds), self.frames
+
+
+@pytest.fixture
+def feed() -> Iterator[Feed]:
+    made = Feed()
+    yield made
+    made.close()
+
+
+def test_a_sink_gets_a_full_frame_first_and_then_only_what_changed(feed: Feed) -> None:
+    sink = Sink()
+    feed.push(FIRST)
+    feed.attach(sink)
+    sink.wait(lambda s: len(s.frames) == 1)
+    assert sink.frames[0]["base"] is None
+    assert sink.frames[0]["snapshot"] == json.loads(json.dumps(encode(FIRST)))
+    feed.push(replace(FIRST, sequence=2, time=2.0, state="running"))
+    sink.wait(lambda s: len(s.frames) == 2)
+    assert sink.frames[1]["snapshot"] == {"state": "running", "sequence": 2, "time": 2.0}
+    assert sink.frames[1]["base"] == sink.frames[0]["sequence"]
+
+
+def test_frames_add_up_to_the_newest_snapshot_for_every_sink(feed: Feed) -> None:
+    early, late = Sink(), Sink()
+    feed.attach(early)
+    last = FIRST
+    for number in range(2, 30):
+        notice = Notice(level="warn", title=str(number), text="")
+        last = replace(FIRST, sequence=number, time=float(number), notices=(notice,))
+        feed.push(last)
+        if number == 15:
+            feed.attach(late)
+        time.sleep(0.02)
+    newest = json.loads(json.dumps(encode(last)))
+    for sink in (early, late):
+        sink.wait(lambda s: s.known == newest)
+        assert sink.missed == 0
+
+
+def test_at_most_ten_frames_a_second_are_sent_and_the_newest_is_never_lost(feed: Feed) -> None:
+    sink = Sink()
+    feed.attach(sink)
+    started = time.monotonic()
+    state = FIRST
+    while time.monotonic() - started < 0.5:
+        state = replace(state, sequence=state.sequence + 1, arrays_omitted=state.sequence)
+        feed.push(state)
+        time.sleep(0.002)
+    sink.wait(lambda s: s.known is not None and s.known["sequence"] == state.sequence)
+    elapsed = time.monotonic() - started
+    assert len(sink.frames) <= elapsed / PERIOD_SECONDS + 2
+
+
+def test_a_snapshot_that_changes_nothing_is_only_said_to_be_the_same(feed: Feed) -> None:
+    sink = Sink()
+    feed.attach(sink)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) == 1)
+    deadline = time.monotonic() + 2.5 * BEAT_SECONDS
+    number = 1
+    while time.monotonic() < deadline:
+        number += 1
+        feed.push(replace(FIRST, sequence=number, time=float(number)))
+        time.sleep(0.05)
+    beats = sink.frames[1:]
+    assert 1 <= len(beats) <= 3
+    assert all(f["snapshot"] == {} and f["base"] == f["sequence"] for f in beats)
+
+
+def test_nothing_is_said_to_be_new_when_nothing_is_pushed(feed: Feed) -> None:
+    sink = Sink()
+    feed.attach(sink)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) == 1)
+    time.sleep(1.5 * BEAT_SECONDS)
+    assert len(sink.frames) == 1
+
+
+def test_the_full_state_is_repeated_with_its_age(feed: Feed) -> None:
+    sink = Sink()
+    feed.attach(sink, repeat_seconds=0.2)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) >= 3)
+    assert [f["base"] for f in sink.frames] == [None] * len(sink.frames)
+    assert len({f["sequence"] for f in sink.frames}) == 1
+    assert sink.frames[-1]["age"] > sink.frames[0]["age"]
+
+
+def test_a_full_frame_comes_on_request(feed: Feed) -> None:
+    sink = Sink()
+    feed.attach(sink)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) == 1)
+    feed.refresh(sink)
+    sink.wait(lambda s: len(s.frames) == 2)
+    assert sink.frames[1]["base"] is None
+
+
+def test_a_sink_that_left_hears_nothing_and_attaching_twice_changes_nothing(feed: Feed) -> None:
+    sink, other = Sink(), Sink()
+    feed.attach(sink)
+    feed.attach(sink)
+    feed.attach(other)
+    feed.push(FIRST)
+    other.wait(lambda s: len(s.frames) == 1)
+    assert len(sink.frames) == 1
+    feed.detach(sink)
+    feed.push(replace(FIRST, sequence=2, state="running"))
+    other.wait(lambda s: len(s.frames) == 2)
+    assert len(sink.frames) == 1
+
+
+def test_closing_sends_the_last_snapshot_and_ends_the_thread() -> None:
+    feed, sink = Feed(), Sink()
+    feed.attach(sink)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) == 1)
+    feed.push(replace(FIRST, sequence=2, state="stopped"))
+    feed.close()
+    assert sink.known is not None
+    assert sink.known["state"] == "stopped"
+    assert "nbdist-feed" not in {thread.name for thread in threading.enumerate()}
+    feed.attach(sink)
+    feed.close()
+
+
+def test_without_a_sink_nothing_is_encoded(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
+    sink = Sink()
+    feed.attach(sink)
+    feed.push(FIRST)
+    sink.wait(lambda s: len(s.frames) == 1)
+    feed.detach(sink)
+    encoded: list[object] = []
+    monkeypatch.setattr("nbdist.view.feed.encode", encoded.append)
+    feed.push(replace(FIRST, sequence=2, state="running"))
+    time.sleep(3 * PERIOD_SECONDS)
+    assert encoded == []

@@ -28,8 +28,8 @@ NOT_LOOKED_INTO = sys.stdlib_module_names | {
 }
 """Packages whose plain objects hold no named arrays and can be large."""
 
-OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox"}
-"""Packages whose `__getattribute__` gives what lies in the instance (Equinox wraps methods only)."""
+OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox", "flax"}
+"""Packages whose `__getattribute__` gives the arrays that lie in the instance."""
 
 _bases: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 _class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
@@ -172,19 +172,25 @@ def _object(cls: type, bases: tuple[type, ...], package: str, known: Known) -> K
     foreign = package in NOT_LOOKED_INTO and cls is not types.SimpleNamespace
     if foreign and not pytree:
         return Leaf.NOTHING
-    for base in bases:
-        if "__getattribute__" in _class_dict(base):
-            if base is not object and _package(base) not in OWN_GETATTRIBUTE_IS_HARMLESS:
-                return Leaf.NOTHING
-            break
+    if not _gives_what_it_keeps(bases):
+        return Leaf.NOTHING
     look = _attributes(cls)
     return Container(look, _attribute, plain=not (told or pytree)) if look else Leaf.NOTHING
+
+
+def _gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
+    """Whether `instance.name` gives what the instance keeps under that name."""
+    for base in bases:
+        if "__getattribute__" in _class_dict(base):
+            harmless = _package(base) in OWN_GETATTRIBUTE_IS_HARMLESS
+            return base is object or base is types.SimpleNamespace or harmless
+    return False
 
 
 def _attributes(cls: type) -> Callable[[Any], Iterable[tuple[str, Any]]] | None:
     """Lists the public attributes kept in instances of a class; None where they keep none."""
     instance_dict = _lookup(cls, "__dict__")
-    keeps_dict = type(instance_dict) is types.GetSetDescriptorType
+    keeps_dict = type(instance_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
     slots = {
         name: member
         for base in reversed(_bases(cls))

@@ -74,37 +74,41 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
       A function that takes the hook away; None where it could not be placed: JAX is not (wholly) imported,
       or these methods are gone. The mesh is then known at cell start and end only.
 
-    Private API: the methods of `jax.set_mesh`, a class in jax 0.10 though documented as a function, and of
-    `jax.sharding.Mesh` that enter and leave a context. JAX offers no event for it.
+    Private API: the methods of `jax.set_mesh`, a class in jax 0.10 though documented as a function; and,
+    for the deprecated `with mesh:`, the assignment to `thread_resources.env`. (Around `Mesh.__enter__` its
+    deprecation warning would no longer point to the user's line.) JAX offers no event for it.
     """
     jax = sys.modules.get("jax")
     if jax is None or getattr(jax.__spec__, "_initializing", False):
         return None
-    set_mesh, mesh = getattr(jax, "set_mesh", None), getattr(jax.sharding, "Mesh", None)
-    places = [
-        (set_mesh, "__init__"),
-        (set_mesh, "__exit__"),
-        (mesh, "__enter__"),
-        (mesh, "__exit__"),
-    ]
+    set_mesh = getattr(jax, "set_mesh", None)
+    places = [(set_mesh, "__init__"), (set_mesh, "__exit__")]
     if not all(isinstance(cls, type) and name in vars(cls) for cls, name in places):
         return None
-    originals = [(cls, name, vars(cls)[name]) for cls, name in places]
+    older = getattr(sys.modules.get("jax._src.mesh"), "thread_resources", None)
+    if older is not None:
+        places.append((type(older), "__setattr__"))
+    before = [(cls, name, vars(cls).get(name)) for cls, name in places]
 
-    def noting(original: Callable[..., Any]) -> Callable[..., Any]:
-        @functools.wraps(original)
-        def method(*args: Any, **options: Any) -> Any:
-            result = original(*args, **options)
-            note()
-            return result
-
-        return method
-
-    for cls, name, original in originals:
-        setattr(cls, name, noting(original))
+    for cls, name, _ in before:
+        setattr(cls, name, _noting(getattr(cls, name), note))
 
     def unhook() -> None:
-        for cls, name, original in originals:
-            setattr(cls, name, original)
+        for cls, name, own in before:
+            if own is None:  # it was inherited
+                delattr(cls, name)
+            else:
+                setattr(cls, name, own)
 
     return unhook
+
+
+def _noting(original: Callable[..., Any], note: Callable[[], None]) -> Callable[..., Any]:
+    @functools.wraps(original)
+    def method(*args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        result = original(*args, **options)
+        note()
+        return result
+
+    return method

@@ -115,7 +115,8 @@ def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> 
     kinds = sys.modules["jax.sharding"]
     memory_kind = sharding.memory_kind
     if isinstance(sharding, kinds.NamedSharding):
-        spec = [_axes(part) for part in sharding.spec]
+        # A spec with unreduced axes refuses to be iterated itself.
+        spec = [_axes(part) for part in sharding.spec.partitions]
         return {
             "kind": "named",
             "mesh": meshes.describe(sharding.mesh)["id"],

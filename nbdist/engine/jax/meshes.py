@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import sys
 import weakref
 from typing import Any
 
@@ -48,7 +49,7 @@ def _describe(mesh: Any) -> dict[str, Any]:
         }
         for name, kind in zip(mesh.axis_names, types, strict=True)
     ]
-    grid = getattr(mesh, "devices", None)
-    devices = [] if grid is None else [device_key(device) for device in grid.flat]
+    concrete = isinstance(mesh, sys.modules["jax.sharding"].Mesh)
+    devices = [device_key(device) for device in mesh.devices.flat] if concrete else []
     digest = hashlib.sha256(json.dumps([axes, devices]).encode()).hexdigest()[:12]
     return {"id": digest, "axes": axes, "devices": devices}

@@ -1,0 +1,76 @@
+"""A probe whose reports are kept and decoded, for tests and for the processes they start."""
+
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+from nbdist import wire
+from nbdist.engine.cell import CurrentCell
+from nbdist.engine.probe import Probe
+from nbdist.snapshot import Activity, Report
+
+CELL = "/tmp/ipykernel_17/482.py"
+
+
+class Recorded:
+    """A running probe on this thread's namespace."""
+
+    def __init__(self, names: dict[str, Any], **options: Any) -> None:
+        self.names = names
+        self.reports: list[Report] = []
+        self.times: list[float] = []
+        self.cell = CurrentCell()
+        self.probe = Probe(
+            **{
+                "publish": self._take,
+                "namespace": lambda: self.names,
+                "process_id": 3,
+                "host": "h1",
+                "main_thread": threading.get_ident(),
+                "cell": self.cell,
+                **options,
+            }
+        )
+
+    def _take(self, report: dict[str, Any]) -> None:
+        self.times.append(time.monotonic())
+        self.reports.append(wire.decode(Report, json.loads(json.dumps(report))))
+
+    def run(self, source: str, number: int = 7) -> None:
+        """Runs code as a cell."""
+        self.cell.started(number, source)
+        try:
+            exec(compile(source, CELL, "exec"), self.names)
+        finally:
+            self.cell.finished()
+
+    def activities(self) -> list[Activity]:
+        return [r.activity for r in self.reports if r.activity is not None]
+
+    def wait(self, fulfilled: Callable[[], bool], *, timeout_s: float = 20) -> None:
+        deadline = time.monotonic() + timeout_s
+        while not fulfilled():
+            assert time.monotonic() < deadline, self.reports[-3:]
+            time.sleep(0.02)
+
+    def wait_for_arrays(self, *paths: str) -> None:
+        """Until the newest list of arrays is this one."""
+        self.wait(lambda: self.paths() == set(paths))
+
+    def paths(self) -> set[str] | None:
+        lists = [r.arrays for r in self.reports if r.arrays is not None]
+        return {a.path for a in lists[-1]} if lists else None
+
+
+@contextmanager
+def recorded(names: dict[str, Any] | None = None, **options: Any) -> Iterator[Recorded]:
+    """Starts a probe, and stops it at the end."""
+    recorder = Recorded({} if names is None else names, **options)
+    recorder.probe.start()
+    try:
+        yield recorder
+    finally:
+        recorder.probe.stop()

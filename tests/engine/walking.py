@@ -1,0 +1,27 @@
+"""A walk over a namespace, with what it met."""
+
+from typing import Any
+
+from nbdist.engine.walk import Bounds, Walk
+
+
+class Met:
+    """What one walk met: arrays by path, and meshes."""
+
+    def __init__(self, namespace: dict[str, Any], **bounds: int) -> None:
+        self.arrays: dict[str, Any] = {}
+        self.meshes: list[Any] = []
+        walk = Walk(found=self._found, mesh=self.meshes.append, bounds=Bounds(**bounds))
+        self.omitted = walk.run(namespace)
+
+    def _found(self, path: str, array: Any) -> bool:
+        self.arrays[path] = array
+        return not array.is_deleted()
+
+
+def paths(namespace: dict[str, Any], **bounds: int) -> set[str]:
+    """The paths met; each is evaluated and must give the very array."""
+    met = Met(namespace, **bounds)
+    for path, array in met.arrays.items():
+        assert eval(path, dict(namespace)) is array, path
+    return set(met.arrays)

@@ -113,8 +113,6 @@ class Kept:
                 self._write(entry)
 
     def _skip(self, stream: Stream, texts: Sequence[str], time: float) -> None:
-        while self.tail:
-            self._cut_first()
         at = 0
         while at < len(texts):
             part = texts[at : at + self._spacing - self.count % self._spacing]

@@ -135,6 +135,16 @@ def test_keras_bars_at_different_steps_are_one_and_show_the_slowest(cell):
     assert "27/60" in lines[1]
 
 
+def test_bars_above_the_cursor_are_still_the_same_bars(cell):
+    for process_id in range(4):
+        for step in range(2 + process_id):
+            bars = "\n".join(f"\r{one}: 9%|█ | {step}/9 [00:00<00:01, 4it/s]" for one in "ab")
+            cell.stream(process_id, "stderr", ("\x1b[1A" if step else "") + bars)
+    ((processes, lines),) = shown(cell)
+    assert processes == (0, 1, 2, 3)
+    assert [line[:12] for line in lines] == ["a: 9%|█ | 1/", "b: 9%|█ | 1/"]
+
+
 def test_one_process_that_is_an_epoch_ahead_does_not_split_the_bar(cell):
     for process_id in range(4):
         cell.stream(process_id, "stdout", "Epoch 1/2\n" + keras(30))

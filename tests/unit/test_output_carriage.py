@@ -110,6 +110,13 @@ def test_warning_behind_an_open_bar_gets_its_own_line(record):
     assert texts(record) == ["1/2", "print", "careful"]
 
 
+def test_bar_that_wiped_itself_out_leaves_no_empty_line(record):
+    record.stream("stderr", "\r1/2\r   \r", 0.0)
+    record.stream("stdout", "print\n", 0.0)
+    record.stream("stderr", "careful\n", 0.0)
+    assert texts(record) == ["print", "careful"]
+
+
 def test_cursor_does_not_go_back_over_a_display(record):
     record.stream("stdout", "first\n", 0.0)
     record.display({"image/png": "aaaa"}, {}, None, 0.0)

@@ -126,9 +126,35 @@ def test_floods_that_differ_are_told_apart_while_they_run(cell):
     assert {block.processes for block in texts(cell)} == {(0, 2), (1, 3)}
 
 
+def test_floods_that_part_after_the_cut_are_told_apart_while_they_run(cell):
+    for process_id in range(4):
+        cell.stream(process_id, "stdout", flood(0) * 2)
+    assert len(texts(cell)) == 1
+    for process_id in range(4):
+        cell.stream(process_id, "stdout", flood(0, said_by=f" {process_id % 2}"))
+    assert [block.processes for block in texts(cell)] == [(0, 1, 2, 3), (0, 2), (1, 3)]
+
+
+def test_floods_behind_heads_of_another_length_are_not_taken_for_one(cell):
+    # The head of process 3 is full sooner, in lines.
+    cell.stream(3, "stdout", f"{'x' * 4000}\n")
+    for process_id in range(4):
+        cell.stream(process_id, "stdout", "".join(f"{'y' * 250} {n}\n" for n in range(280)))
+    assert {block.processes for block in texts(cell)} >= {(0, 1, 2), (3,)}
+
+
+def test_displays_that_are_large_together_are_cut(cell):
+    for number in range(40):
+        cell.display(0, {"text/html": f"{number}" + "x" * (4 * MB)}, {})
+    cell.close()
+    kept = [block for block in cell.blocks() if isinstance(block, RichBlock)]
+    assert sum(len(block.data["text/html"]) for block in kept) < 40 * MB
+    assert cut_lines(cell)[0].startswith(f"… {40 - len(kept)} displays more")
+
+
 def test_the_hash_does_not_depend_on_how_the_text_arrives(spool):
     limits = Limits.for_processes(4)
-    lines = [f"line {number} {'━' if number % 7 else '/'}" for number in range(9000)]
+    lines = [f"{number}/9000 - 3s - 3ms/step" for number in range(9000)]
     digests = set()
     for size in (1, 100, 2999, 9000):
         kept = Kept(limits, spool)

@@ -127,6 +127,32 @@ def test_process_in_the_middle_of_a_line_does_not_split(cell):
     assert shown(cell) == [((0, 1, 2), ("loss 0.25",)), ((3,), ("loss 0.",))]
 
 
+def test_process_stuck_in_the_middle_of_a_line_shows_it(cell, clock):
+    say(cell, "loss 0.25\n", (0, 1, 2))
+    cell.stream(3, "stdout", "loss 0.")
+    clock[0] += FRESH_S + 0.1
+    assert shown(cell) == [((0, 1, 2), ("loss 0.25",)), ((3,), ("loss 0.",))]
+
+
+def test_silent_process_is_behind_nobody_when_the_others_differ(cell):
+    say(cell, "x\n", (0,))
+    say(cell, "y\n", (1,))
+    assert shown(cell) == [((0,), ("x",)), ((1,), ("y",))]
+
+
+def test_first_lines_of_all_stand_before_what_some_have_in_common(cell):
+    for process_id in range(4):
+        cell.stream(process_id, "stdout", f"I am {process_id}\n")
+    say(cell, "a\n", (0, 1))
+    assert shown(cell) == [
+        ((0,), ("I am 0",)),
+        ((1,), ("I am 1",)),
+        ((2,), ("I am 2",)),
+        ((3,), ("I am 3",)),
+        ((0, 1), ("a",)),
+    ]
+
+
 def test_process_that_stays_behind_is_no_longer_named(cell, clock):
     say(cell, "a\n", (0, 1, 2))
     assert shown(cell) == [((0, 1, 2, 3), ("a",))]
@@ -314,6 +340,24 @@ def test_note_stays_below_the_last_words_of_a_process_unlike_the_others(cell):
         "process 3 ended",
         ((0, 1, 2), ("c",)),
     ]
+
+
+def test_note_stays_above_what_comes_after_a_clear(cell):
+    say(cell, "old\n" * 5)
+    cell.note("note")
+    for process_id in range(4):
+        cell.clear(process_id)
+    say(cell, "new\n" * 5)
+    assert shown(cell) == ["note", ((0, 1, 2, 3), ("new",) * 5)]
+
+
+def test_note_stands_above_a_bar_that_goes_on(cell):
+    say(cell, "a\n")
+    say(cell, "\r1/2", name="stderr")
+    cell.note("note")
+    say(cell, "\r2/2", name="stderr")
+    cell.close()
+    assert shown(cell) == [((0, 1, 2, 3), ("a",)), "note", ((0, 1, 2, 3), ("2/2",))]
 
 
 def test_too_many_notes_end_with_one_that_says_so(cell):

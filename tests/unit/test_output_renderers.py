@@ -346,6 +346,19 @@ def test_terminal_cuts_a_flood_and_says_where_it_is(cell, clock, file, in_termin
     assert (tmp_path / "cell" / "process-0.txt").read_text().count("\n") == 100_000
 
 
+def test_terminal_cuts_a_flood_of_small_messages_too(cell, clock, file, in_terminal):
+    in_terminal.refresh(cell)
+    for number in range(5000):
+        cell.stream(2, "stdout", f"{number} some line\n")
+    clock[0] += 1.0
+    in_terminal.refresh(cell)
+    label, cut, *lines = file.getvalue().splitlines()
+    assert label == "process 2"
+    assert cut.startswith("… ")
+    assert lines[-1] == "4999 some line"
+    assert len(lines) < 1000
+
+
 @pytest.mark.parametrize("seed", range(40))
 def test_terminal_prints_every_line_once_and_in_order(tmp_path, clock, seed):
     chance = random.Random(seed)

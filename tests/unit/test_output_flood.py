@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import errno
-import os
-import stat
+import threading
 import tracemalloc
 from pathlib import Path
 
@@ -77,19 +75,6 @@ def test_what_the_cut_says_is_missing_is_missing(cell, tmp_path):
     assert cut_lines(cell)[0].startswith(f"… {bytes_text(whole - kept)} more")
 
 
-def test_file_and_folder_are_private(cell, tmp_path):
-    cell.stream(0, "stdout", flood(0) * 5)
-    folder = tmp_path / "cell"
-    assert stat.S_IMODE(folder.stat().st_mode) == 0o700
-    assert stat.S_IMODE((folder / "process-0.txt").stat().st_mode) == 0o600
-
-
-def test_output_that_can_be_shown_makes_no_file(cell, tmp_path):
-    cell.stream(0, "stdout", "short\n")
-    cell.close()
-    assert not (tmp_path / "cell").exists()
-
-
 def test_a_differing_line_in_the_part_cut_is_not_folded_away(cell):
     for process_id in range(4):
         for round_ in range(5):
@@ -140,7 +125,7 @@ def test_floods_behind_heads_of_another_length_are_not_taken_for_one(cell):
     cell.stream(3, "stdout", f"{'x' * 4000}\n")
     for process_id in range(4):
         cell.stream(process_id, "stdout", "".join(f"{'y' * 250} {n}\n" for n in range(280)))
-    assert {block.processes for block in texts(cell)} >= {(0, 1, 2), (3,)}
+    assert len(cut_lines(cell)) == 2
 
 
 def test_displays_that_are_large_together_are_cut(cell):
@@ -150,6 +135,20 @@ def test_displays_that_are_large_together_are_cut(cell):
     kept = [block for block in cell.blocks() if isinstance(block, RichBlock)]
     assert sum(len(block.data["text/html"]) for block in kept) < 40 * MB
     assert cut_lines(cell)[0].startswith(f"… {40 - len(kept)} displays more")
+
+
+def test_cell_is_read_while_it_is_fed_from_another_thread(cell):
+    def feed():
+        for number in range(3000):
+            cell.stream(number % 4, "stdout", f"line {number // 4}\n")
+
+    feeder = threading.Thread(target=feed)
+    feeder.start()
+    while feeder.is_alive():
+        cell.blocks()
+    feeder.join()
+    (block,) = texts(cell)
+    assert block.lines == tuple(f"line {number}" for number in range(750))
 
 
 def test_the_hash_does_not_depend_on_how_the_text_arrives(spool):
@@ -237,53 +236,6 @@ def test_huge_display_is_replaced_by_its_size(cell):
     assert block.data == {
         "text/plain": "… a display of 64 MB is not shown (at most 8 MB): text/html, text/plain"
     }
-
-
-def test_clearing_after_a_flood_removes_the_file(cell, tmp_path):
-    cell.stream(0, "stdout", flood(0) * 5)
-    path = tmp_path / "cell" / "process-0.txt"
-    assert path.exists()
-    cell.clear(0)
-    assert not path.exists()
-    cell.stream(0, "stdout", "new\n")
-    assert [block.lines for block in texts(cell)] == [("new",)]
-
-
-def test_file_that_cannot_be_written_is_named_with_the_reason(cell, tmp_path):
-    (tmp_path / "cell").write_text("a file where the folder should be")
-    cell.stream(0, "stdout", flood(0) * 5)
-    path = tmp_path / "cell" / "process-0.txt"
-    assert cut_lines(cell)[0].endswith(f"more, {path} has a part (not written: File exists)")
-
-
-def test_link_in_the_place_of_the_file_is_not_followed(cell, tmp_path):
-    (tmp_path / "cell").mkdir()
-    (tmp_path / "victim").write_text("precious")
-    (tmp_path / "cell" / "process-0.txt").symlink_to(tmp_path / "victim")
-    cell.stream(0, "stdout", flood(0) * 5)
-    assert (tmp_path / "victim").read_text() == "precious"
-    assert os.strerror(errno.ELOOP) in cut_lines(cell)[0]
-
-
-def test_file_stops_growing_at_its_limit(tmp_path):
-    spool = Spool(tmp_path / "x" / "all.txt", largest_bytes=100)
-    spool.start()
-    for _ in range(20):
-        spool.write("0123456789")
-    spool.close()
-    assert spool.path.stat().st_size == 100
-    assert spool.problem == "the file ends after 100 bytes"
-
-
-@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
-def test_full_disk_is_noted_and_not_raised():
-    spool = Spool(Path("/dev/full"))
-    spool.start()
-    spool.write("text")
-    spool.flush()
-    spool.write("more")
-    spool.close()
-    assert spool.problem == "not written: No space left on device"
 
 
 def test_limits_of_many_processes_add_up_to_what_a_cell_shows():

@@ -11,7 +11,6 @@ import linecache
 import os
 import re
 import sys
-import sysconfig
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import PurePath
@@ -39,8 +38,7 @@ COMPILING_FUNCTIONS = {
     },
 }
 
-STANDARD_LIBRARY = sysconfig.get_path("stdlib")
-SITE_PACKAGES = (sysconfig.get_path("purelib"), sysconfig.get_path("platlib"))
+STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +166,7 @@ def side(filename: str) -> str:
         return "framework"
     if _is_kernel_file(filename) or filename.startswith("<frozen "):
         return "library"
-    standard = filename.startswith(STANDARD_LIBRARY) and not filename.startswith(SITE_PACKAGES)
+    standard = filename.startswith(STANDARD_LIBRARY) and "site-packages" not in filename
     return "library" if standard else "user"
 
 

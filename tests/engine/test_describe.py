@@ -11,8 +11,9 @@ from nbdist import wire
 from nbdist.engine.jax.describe import describe_sharding
 from nbdist.engine.jax.meshes import Meshes
 from nbdist.engine.jax.observe import describe
-from nbdist.snapshot import Array, Axis, Indexed, NamedSharding as Named, SingleDevice
+from nbdist.snapshot import Array, Axis, Indexed, SingleDevice
 from nbdist.snapshot import Mesh as MeshRecord
+from nbdist.snapshot import NamedSharding as Named
 
 
 def decoded(array):
@@ -32,8 +33,12 @@ def decoded(array):
     ],
 )
 def test_a_spec_has_one_entry_for_each_dimension(mesh, spec, expected):
-    array, (record,) = decoded(jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, spec)))
-    assert array.sharding == Named(mesh=record.id, spec=expected, unreduced=(), memory_kind="device")
+    array, (record,) = decoded(
+        jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, spec))
+    )
+    assert array.sharding == Named(
+        mesh=record.id, spec=expected, unreduced=(), memory_kind="device"
+    )
     assert (array.shape, array.dtype, array.nbytes) == ((8, 8), "float32", 256)
 
 

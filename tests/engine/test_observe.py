@@ -13,6 +13,7 @@ from jax.sharding import PartitionSpec as P
 from nbdist import wire
 from nbdist.engine.jax import backend as backend_module
 from nbdist.engine.jax import heap
+from nbdist.engine.jax import observe as observe_module
 from nbdist.engine.jax.backend import backend, ready
 from nbdist.engine.jax.meshes import Meshes
 from nbdist.engine.jax.observe import NOTHING, Observer, describe, devices
@@ -64,6 +65,11 @@ def test_memory_statistics_and_coordinates_are_passed_on_where_the_platform_has_
     assert without.memory is None
     # This client keeps no profile.
     assert with_stats.live_bytes is None
+
+
+def test_a_profile_with_other_labels_gives_no_figure(monkeypatch):
+    monkeypatch.setattr(observe_module, "live_bytes", lambda client: {"TFRT_CPU_0": 5})
+    assert {d["live_bytes"] for d in devices(backend())} == {None}
 
 
 def test_each_device_counts_its_own_pieces(mesh):

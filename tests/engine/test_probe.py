@@ -40,7 +40,9 @@ def test_the_first_report_has_every_section(names):
 
 
 def test_a_busy_cell_is_reported_line_by_line_while_it_runs(names):
-    source = "\nend = time.monotonic() + 1\nwhile time.monotonic() < end:\n    pass\ntime.sleep(0.5)\n"
+    source = (
+        "\nend = time.monotonic() + 1\nwhile time.monotonic() < end:\n    pass\ntime.sleep(0.5)\n"
+    )
     with recorded(names) as seen:
         seen.run(source, number=12)
         seen.wait(lambda: seen.activities()[-1].state == "idle")
@@ -141,7 +143,7 @@ def test_work_takes_no_more_than_its_share_of_the_time():
                 spent += 0.01
                 turns += 1
         time.sleep(0.002)
-    assert 1 < turns
+    assert turns > 1
     assert spent <= 1.5 * 0.1 + 0.01
 
 
@@ -193,7 +195,9 @@ def test_a_failing_walk_does_not_silence_the_rest(names):
 
 
 def test_the_probe_keeps_no_array_and_no_frame_of_the_cell(names):
-    source = "def hold():\n    local = jnp.ones(77)\n    watch(local)\n    time.sleep(0.5)\nhold()\n"
+    source = (
+        "def hold():\n    local = jnp.ones(77)\n    watch(local)\n    time.sleep(0.5)\nhold()\n"
+    )
     watched = []
     names["watch"] = lambda array: watched.append(weakref.ref(array))
     with recorded(names) as seen:

@@ -81,7 +81,9 @@ def test_equinox_modules():
 
 
 def test_optax_states():
-    optimizer = optax.chain(optax.clip_by_global_norm(1.0), optax.adam(optax.constant_schedule(1e-3)))
+    optimizer = optax.chain(
+        optax.clip_by_global_norm(1.0), optax.adam(optax.constant_schedule(1e-3))
+    )
     opt_state = optimizer.init({"w": jnp.ones(3)})
     assert paths({"opt_state": opt_state, "optimizer": optimizer}) == {
         "opt_state[1][0].count",

@@ -82,7 +82,10 @@ def devices(client: Any) -> list[dict[str, Any]]:
       client: The back end's client; the public `jax.local_devices()` would start one where it was taken
         down a moment ago.
     """
+    local = client.local_devices()
     live = live_bytes(client)
+    if live is not None and not live.keys() <= {str(device) for device in local}:
+        live = None  # labelled otherwise than expected: no figure rather than a wrong one
     return [
         {
             "key": device_key(device),
@@ -94,7 +97,7 @@ def devices(client: Any) -> list[dict[str, Any]]:
             "memory": _memory(device),
             "live_bytes": live.get(str(device), 0) if live is not None else None,
         }
-        for device in client.local_devices()
+        for device in local
     ]
 
 

@@ -1,0 +1,144 @@
+"""The state of the main thread, also where the operating system says less than Linux does."""
+
+import threading
+import time
+
+import pytest
+
+from nbdist.engine import main_thread as main_thread_module
+from nbdist.engine.activity import Activity
+from nbdist.engine.cell import CurrentCell
+from nbdist.engine.main_thread import MainThread, rss_bytes
+from nbdist.engine.stack import Place
+
+
+def blocked(inside, *, compiling=False, source=None):
+    return Place(3, source, compiling, inside)
+
+
+class Thread:
+    """A main thread of which a test says what the operating system would."""
+
+    def __init__(self, *, share=0.0, for_a_thread=True):
+        self.share, self.for_a_thread = share, for_a_thread
+
+    def busy_share(self):
+        return self.share
+
+    def waits_for_a_thread(self):
+        return self.for_a_thread
+
+
+@pytest.mark.parametrize(
+    ("place", "thread", "expected"),
+    [
+        (blocked("framework"), Thread(), True),
+        (blocked("framework"), Thread(share=0.5), False),
+        (blocked("framework", compiling=True), Thread(), False),
+        (blocked("library"), Thread(), False),
+        (blocked("user"), Thread(), True),
+        (blocked("user"), Thread(for_a_thread=False), False),
+        (blocked("user", source="y.block_until_ready()"), Thread(for_a_thread=None), True),
+        (blocked("user", source="y = f(x)"), Thread(for_a_thread=None), False),
+        (blocked("framework"), Thread(share=None), False),
+    ],
+)
+def test_waiting_is_standing_in_the_framework_without_compiling_or_computing(
+    place, thread, expected
+):
+    assert Activity(CurrentCell(), thread)._waits(place, thread.busy_share()) is expected
+
+
+def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
+    cell = CurrentCell()
+    activity = Activity(cell, MainThread(threading.get_ident()))
+    line = [1]
+    monkeypatch.setattr(
+        "nbdist.engine.activity.place", lambda frame, cell: Place(line[0], "x", False, "user")
+    )
+    cell.started(4, "x\ny")
+    began = cell.running.started
+    at = [began]
+    monkeypatch.setattr(time, "monotonic", lambda: at[0])
+    seconds = []
+    for now, at_line in ((1, 1), (3, 1), (4, 2), (6, 2)):
+        at[0], line[0] = began + now, at_line
+        section = activity.look(None)
+        seconds.append((section["cell_seconds"], section["line_seconds"]))
+    assert [tuple(round(s, 3) for s in pair) for pair in seconds] == [
+        (1, 0),
+        (3, 2),
+        (4, 0),
+        (6, 2),
+    ]
+
+
+def test_between_cells_it_is_idle():
+    cell = CurrentCell()
+    activity = Activity(cell, MainThread(threading.get_ident()))
+    cell.started(4, "x")
+    cell.finished("ValueError: empty batch")
+    assert cell.error == "ValueError: empty batch"
+    section = activity.look("a1b2")
+    assert (section["state"], section["cell"], section["line"]) == ("idle", None, None)
+    assert section["context_mesh"] == "a1b2"
+
+
+def test_the_processor_time_of_one_thread_is_told_from_that_of_others():
+    here = MainThread(threading.get_ident())
+    here.busy_share()
+    other = threading.Thread(target=lambda: sum(range(10_000_000)))
+    other.start()
+    other.join()
+    assert here.busy_share() < 0.2
+    sum(range(5_000_000))
+    assert here.busy_share() > 0.2
+
+
+def test_waiting_for_a_thread_is_told_from_sleeping():
+    thread, release = {}, threading.Event()
+
+    def work():
+        thread["ident"] = threading.get_ident()
+        time.sleep(1)
+        release.wait()
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    time.sleep(0.3)
+    watched = MainThread(thread["ident"])
+    assert watched.waits_for_a_thread() is False
+    time.sleep(1.2)
+    assert watched.waits_for_a_thread() is True
+    release.set()
+    worker.join()
+    assert watched.waits_for_a_thread() is None
+
+
+def test_what_a_system_does_not_say_is_none(monkeypatch):
+    monkeypatch.delattr(time, "pthread_getcpuclockid")
+    monkeypatch.setattr(main_thread_module.platform, "machine", lambda: "riscv64")
+    here = MainThread(threading.get_ident())
+    assert here.busy_share() is None
+    assert here.waits_for_a_thread() is None
+    monkeypatch.setattr(main_thread_module.sys, "platform", "darwin")
+    assert MainThread(threading.get_ident())._system_call is None
+
+
+def test_resident_memory_is_known_also_without_proc(monkeypatch):
+    from_proc = rss_bytes()
+    assert from_proc > 10 << 20
+
+    def absent(self):
+        raise FileNotFoundError(self)
+
+    monkeypatch.setattr(main_thread_module.Path, "read_bytes", absent)
+    assert rss_bytes() > 10 << 20
+
+
+def test_the_edges_of_a_cell_are_told_on_the_main_thread():
+    cell, seen = CurrentCell(), []
+    cell.at_edges(lambda: seen.append((threading.get_ident(), cell.running is not None)))
+    cell.started(1, "x")
+    cell.finished()
+    assert seen == [(threading.get_ident(), True)] * 2

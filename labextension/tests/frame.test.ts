@@ -12,6 +12,7 @@ const frame = (sequence: number, base: number | null, part: Frame['snapshot']): 
   stream: 's',
   sequence,
   base,
+  age: 0,
   snapshot: part,
 });
 

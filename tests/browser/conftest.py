@@ -152,6 +152,9 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
         (config / "labconfig").mkdir(parents=True)
         page = {"disabledExtensions": dict.fromkeys(disabled, True)}
         (config / "labconfig" / "page_config.json").write_text(json.dumps(page))
+        quiet = {"fetchNews": "false", "checkForUpdates": False}
+        overrides = {"@jupyterlab/apputils-extension:notification": quiet}
+        (config / "labconfig" / "default_setting_overrides.json").write_text(json.dumps(overrides))
         env = {name: value for name, value in os.environ.items() if "PYTEST" not in name}
         env |= {
             "HOME": str(root),
@@ -160,6 +163,10 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
             "JUPYTERLAB_SETTINGS_DIR": str(root / ".settings"),
             "JUPYTERLAB_WORKSPACES_DIR": str(root / ".workspaces"),
         }
+        # The extension as it was built last, whatever is installed.
+        extensions = root / ".labextensions"
+        extensions.mkdir()
+        (extensions / "nbdist-labextension").symlink_to(ROOT / "nbdist" / "labextension")
         port = _free_port()
         options = [
             "--no-browser",
@@ -171,6 +178,7 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
             f"--ServerApp.root_dir={root}",
             "--LabApp.expose_app_in_browser=True",
             "--LabApp.news_url=None",
+            f"--LabApp.extra_labextensions_path={extensions}",
         ]
         log = root / ".log"
         with log.open("wb") as out:

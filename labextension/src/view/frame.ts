@@ -16,6 +16,8 @@ export interface Frame {
   readonly stream: string;
   readonly sequence: number;
   readonly base: number | null;
+  /** How long ago, in seconds, the kernel heard what it says. */
+  readonly age: number;
   readonly snapshot: Partial<Snapshot>;
 }
 
@@ -38,11 +40,12 @@ export interface Taken {
 /** True for a message of ours; every other message on the channel is somebody else's. */
 export function isFrame(message: unknown): message is Frame {
   if (typeof message !== 'object' || message === null) return false;
-  const { type, stream, sequence, base, snapshot } = message as Record<string, unknown>;
+  const { type, stream, sequence, base, age, snapshot } = message as Record<string, unknown>;
   return (
     type === 'frame' &&
     typeof stream === 'string' &&
     typeof sequence === 'number' &&
+    typeof age === 'number' &&
     (base === null || typeof base === 'number') &&
     typeof snapshot === 'object' &&
     snapshot !== null

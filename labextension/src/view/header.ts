@@ -33,6 +33,7 @@ export class Header implements Section {
     const { state, processes, devices } = scene.snapshot;
     if (!this.changed(state, processes.length, devices, scene.directory.hosts.length)) return;
     setText(this.state, state);
+    if (state === 'stopped') setText(this.age, '');
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
     const hosts = countText(scene.directory.hosts.length, 'host');
     setText(this.size, `${countText(processes.length, 'process', 'processes')} on ${hosts}`);

@@ -44,6 +44,8 @@ export class MeshSection implements Section {
     private readonly dispatch: Dispatch,
     private readonly prefix: string,
     private readonly announce: (text: string) => void,
+    /** The cursor now, which may be ahead of what is drawn. */
+    private readonly cursor: () => string | null,
   ) {
     const id = `${prefix}-mesh`;
     this.area = element('div', 'nbdist-mesh', { id, tabindex: 0, role: 'grid' });
@@ -203,7 +205,7 @@ export class MeshSection implements Section {
   private press(event: KeyboardEvent): void {
     const { scene, arrangement } = this;
     if (!scene || !arrangement || event.altKey || event.metaKey) return;
-    const { cursor } = scene.state;
+    const cursor = this.cursor();
     if (event.key === 'Enter' || event.key === ' ') {
       if (cursor !== null) this.dispatch({ type: 'pin', device: cursor });
     } else if (event.key === 'Escape') this.dispatch({ type: 'cursor', device: null });
@@ -217,7 +219,7 @@ export class MeshSection implements Section {
       arrangement.kind === 'cards'
         ? scene.grid.devices.map(key => [key])
         : arrangement.tiles.units.map(unit => unit.devices);
-    const { cursor } = scene.state;
+    const cursor = this.cursor();
     const from = cursor === null ? -1 : names.findIndex(keys => keys.includes(cursor));
     const to = moved(arrangement.blocks, from < 0 ? null : from, event.key, event.ctrlKey);
     const device = to === null ? undefined : names[to]?.[0];

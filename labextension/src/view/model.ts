@@ -8,7 +8,8 @@
  * when it has missed a frame, and expects a full frame in return.
  */
 export interface ViewModel {
-  get(key: 'view_id' | 'focus'): unknown;
+  /** `view_id`, the array to `focus`, and the only `session` to show; empty for none. */
+  get(key: 'view_id' | 'focus' | 'session'): unknown;
   on(event: 'msg:custom', callback: (message: unknown) => void): void;
   off(event: 'msg:custom', callback: (message: unknown) => void): void;
   send(content: { readonly type: 'hello' }): void;

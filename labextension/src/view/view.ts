@@ -6,7 +6,7 @@ import { DeviceDetail } from './device_detail';
 import { DeviceTable } from './device_table';
 import { element, setAttributes, setShown, setText } from './element';
 import { Footer } from './footer';
-import { isFrame, takeFrame, type Known } from './frame';
+import { isFrame, takeFrame, type Frame, type Known } from './frame';
 import { Header } from './header';
 import { Legend } from './legend';
 import { LiveRegion } from './live_region';
@@ -23,6 +23,10 @@ import { readLook, watchTheme, type Look } from './theme';
 
 /** How often the age of the data is written, in milliseconds. */
 const AGE_MS = 500;
+/** After this long without a frame, in milliseconds, another sender may be followed. */
+const SILENT_MS = 5000;
+/** Fewest milliseconds between two requests for a full frame. */
+const ASK_MS = 1000;
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 
@@ -38,8 +42,8 @@ class Page {
   readonly root = element('div', 'nbdist', { role: 'region', 'aria-label': 'nbdist session' });
   private readonly sections: readonly Section[];
 
-  constructor(dispatch: (action: Action) => void, prefix: string) {
-    this.mesh = new MeshSection(dispatch, prefix, this.live.say);
+  constructor(dispatch: (action: Action) => void, cursor: () => string | null, prefix: string) {
+    this.mesh = new MeshSection(dispatch, prefix, this.live.say, cursor);
     this.list = new ArrayList(dispatch, prefix, this.live.say);
     const [legend, array, table] = [new Legend(), new ArrayDetail(), new DeviceTable()];
     const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
@@ -81,6 +85,7 @@ class LiveView {
   private state: State;
   private known: Known | null = null;
   private heardAt = 0;
+  private askedAt = -Infinity;
   private look: Look | null = null;
   private readonly page: Page;
   private readonly make = sceneMaker();
@@ -97,9 +102,13 @@ class LiveView {
   ) {
     this.state = initialState(asText(model.get('focus')) || null);
     const prefix = `nbdist-${Math.random().toString(36).slice(2, 10)}`;
-    this.page = new Page(action => {
-      this.dispatch(action);
-    }, prefix);
+    this.page = new Page(
+      action => {
+        this.dispatch(action);
+      },
+      () => this.state.cursor,
+      prefix,
+    );
     const { root } = this.page;
     // With a still picture beside it the view stays out of sight until it has something to show.
     setShown(root, this.viewId === '');
@@ -135,21 +144,44 @@ class LiveView {
       this.model.off('msg:custom', this.hear);
     });
     this.painter.request();
-    this.model.send({ type: 'hello' });
+    this.askAgain();
   }
 
   private take(message: unknown): void {
-    if (!isFrame(message)) return;
+    if (!isFrame(message) || !this.concerns(message)) return;
     const { known, result } = takeFrame(this.known, message);
-    if (result === 'missed') this.model.send({ type: 'hello' });
+    if (result === 'missed') this.askAgain();
     if (result === 'unreadable') this.refuse();
     if (result !== 'new' && result !== 'same') return;
-    this.heardAt = performance.now();
+    this.heardAt = performance.now() - 1000 * message.age;
     if (!known || result === 'same') return;
     if (!this.known) this.reveal();
     this.known = known;
     this.state = reduce(this.state, { type: 'snapshot', snapshot: known.snapshot });
     this.painter.requestForData();
+  }
+
+  /**
+   * Whether a frame is of the session on show. Another sender is followed only when this one has
+   * stopped or has been silent for a while, so that two sessions do not take turns.
+   */
+  private concerns(frame: Frame): boolean {
+    const { known } = this;
+    if (known?.stream === frame.stream) return true;
+    const wanted = asText(this.model.get('session'));
+    const { session } = frame.snapshot;
+    if (wanted && session !== undefined && session !== wanted) return false;
+    if (!known) return true;
+    const silent = performance.now() - this.heardAt > SILENT_MS;
+    return frame.base === null && (silent || known.snapshot.state === 'stopped');
+  }
+
+  /** Asks for a full frame, but not with every frame that cannot be used. */
+  private askAgain(): void {
+    const now = performance.now();
+    if (now - this.askedAt < ASK_MS) return;
+    this.askedAt = now;
+    this.model.send({ type: 'hello' });
   }
 
   /** The first data: shows the view and hides its still picture. */
@@ -180,7 +212,8 @@ class LiveView {
   }
 
   private writeAge(): void {
-    if (!this.known || !this.painter.seen) return;
+    // A session that has stopped says nothing more, and that is no sign of trouble.
+    if (!this.known || !this.painter.seen || this.known.snapshot.state === 'stopped') return;
     this.page.header.tick((performance.now() - this.heardAt) / 1000);
   }
 

@@ -1,0 +1,55 @@
+/** The JupyterLab extension: wiring only. */
+
+import {
+  ILayoutRestorer,
+  type JupyterFrontEnd,
+  type JupyterFrontEndPlugin,
+} from '@jupyterlab/application';
+import { ICommandPalette } from '@jupyterlab/apputils';
+import { INotebookTracker } from '@jupyterlab/notebook';
+import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
+
+import { MIME_TYPE, OutputView } from './output';
+import { DevicesPanel } from './panel';
+import { Sources } from './source';
+
+const SHOW = 'nbdist:show-devices';
+/** ipywidgets has -10 for its own mime type; lower is preferred. */
+const OUTPUT_RANK = -20;
+
+const plugin: JupyterFrontEndPlugin<void> = {
+  id: 'nbdist-labextension:plugin',
+  description: 'Shows the live device mesh of the active notebook.',
+  autoStart: true,
+  requires: [INotebookTracker, IRenderMimeRegistry],
+  optional: [ICommandPalette, ILayoutRestorer],
+  activate: (
+    app: JupyterFrontEnd,
+    tracker: INotebookTracker,
+    rendermime: IRenderMimeRegistry,
+    palette: ICommandPalette | null,
+    restorer: ILayoutRestorer | null,
+  ) => {
+    const sources = new Sources();
+    const panel = new DevicesPanel(tracker, sources);
+    app.shell.add(panel, 'right', { rank: 900 });
+    restorer?.add(panel, panel.id);
+    app.commands.addCommand(SHOW, {
+      label: 'Show Devices (nbdist)',
+      execute: () => {
+        app.shell.activateById(panel.id);
+      },
+    });
+    palette?.addItem({ command: SHOW, category: 'nbdist' });
+    const factory = {
+      // Shows only what the kernel sends now; nothing saved in the notebook is run or inserted.
+      safe: true,
+      mimeTypes: [MIME_TYPE],
+      createRenderer: (options: ConstructorParameters<typeof OutputView>[0]) =>
+        new OutputView(options, app.shell, sources),
+    };
+    rendermime.addFactory(factory, OUTPUT_RANK);
+  },
+};
+
+export default plugin;

@@ -1,0 +1,106 @@
+/**
+ * A view in a notebook output, without ipywidgets.
+ *
+ * Beside the widget, nbdist's outputs carry a mime type of their own. Where this extension is
+ * installed it is preferred: the view comes over the kernel's broadcast, so it is live again after
+ * a reload in the middle of a cell, and an output whose kernel is gone is an empty place beside
+ * the still picture and not "model not found".
+ */
+
+import type { JupyterFrontEnd } from '@jupyterlab/application';
+import type { ISessionContext } from '@jupyterlab/apputils';
+import { RenderMimeRegistry } from '@jupyterlab/rendermime';
+import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
+import { Widget } from '@lumino/widgets';
+
+import { LivePlace, type ViewTraits } from './place';
+import type { Sources } from './source';
+
+/** `MIME_TYPE` in `nbdist/view/widget.py`. */
+export const MIME_TYPE = 'application/vnd.nbdist.view+json';
+
+/** A widget of the shell that has a kernel: a notebook, a console. */
+interface Owner {
+  readonly sessionContext: ISessionContext;
+  readonly context?: { readonly path: string };
+}
+
+const isOwner = (widget: unknown): widget is Owner =>
+  typeof widget === 'object' && widget !== null && 'sessionContext' in widget;
+
+/** The notebook that holds `node`; for an output shown apart from it, the one of that path. */
+function ownerOf(
+  shell: JupyterFrontEnd.IShell,
+  node: HTMLElement,
+  path: string | null,
+): Owner | null {
+  let byPath: Owner | null = null;
+  for (const widget of shell.widgets('main')) {
+    if (!isOwner(widget)) continue;
+    if (widget.node.contains(node)) return widget;
+    if (path !== null && widget.context?.path === path) byPath = widget;
+  }
+  return byPath;
+}
+
+const textOf = (data: object, key: string): string => {
+  const value: unknown = (data as Record<string, unknown>)[key];
+  return typeof value === 'string' ? value : '';
+};
+
+function traitsOf(data: unknown): ViewTraits {
+  const payload = typeof data === 'object' && data !== null ? data : {};
+  return {
+    view_id: textOf(payload, 'view_id'),
+    focus: textOf(payload, 'focus'),
+    session: textOf(payload, 'session'),
+  };
+}
+
+/** Takes no room while its session is not there; the still picture is an output of its own. */
+export class OutputView extends Widget implements IRenderMime.IRenderer {
+  private place: LivePlace | null = null;
+  private context: ISessionContext | null = null;
+
+  constructor(
+    private readonly options: IRenderMime.IRendererOptions,
+    private readonly shell: JupyterFrontEnd.IShell,
+    private readonly sources: Sources,
+  ) {
+    super();
+    this.addClass('nbdist-output');
+    this.hide();
+  }
+
+  renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+    this.place?.dispose();
+    this.place = new LivePlace(this.node, traitsOf(model.data[this.options.mimeType]), live => {
+      this.setHidden(!live);
+    });
+    this.followKernel();
+    return Promise.resolve();
+  }
+
+  override dispose(): void {
+    if (this.isDisposed) return;
+    this.context?.kernelChanged.disconnect(this.followKernel, this);
+    this.place?.dispose();
+    super.dispose();
+  }
+
+  protected override onAfterAttach(): void {
+    const { resolver } = this.options;
+    const path = resolver instanceof RenderMimeRegistry.UrlResolver ? resolver.path : null;
+    const context = ownerOf(this.shell, this.node, path)?.sessionContext ?? null;
+    if (context === this.context) return;
+    this.context?.kernelChanged.disconnect(this.followKernel, this);
+    this.context = context;
+    context?.kernelChanged.connect(this.followKernel, this);
+    this.followKernel();
+  }
+
+  private followKernel(): void {
+    const kernel = this.context?.session?.kernel ?? null;
+    this.place?.follow(kernel && this.sources.of(kernel));
+  }
+}

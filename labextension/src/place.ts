@@ -1,0 +1,115 @@
+/** A place that holds a live view while there is something to show, and nothing otherwise. */
+
+import type { IDisposable } from '@lumino/disposable';
+
+import type { KernelSource } from './source';
+import type { Frame } from './view/frame';
+import type { ViewModel } from './view/model';
+import { mount } from './view/view';
+
+/** What a view is told of itself, see `ViewModel.get`. */
+export interface ViewTraits {
+  readonly view_id: string;
+  readonly focus: string;
+  readonly session: string;
+}
+
+type Listener = (message: unknown) => void;
+
+/** A kernel's frames in the form in which a view wants them. */
+class SourceModel implements ViewModel {
+  private readonly listeners = new Set<Listener>();
+
+  constructor(
+    private readonly source: KernelSource,
+    private readonly traits: ViewTraits,
+  ) {
+    source.frames.connect(this.pass, this);
+  }
+
+  get(key: keyof ViewTraits): unknown {
+    return this.traits[key];
+  }
+
+  on(_: 'msg:custom', listener: Listener): void {
+    this.listeners.add(listener);
+    const newest = this.source.newest();
+    if (newest) listener(newest);
+  }
+
+  off(_: 'msg:custom', listener: Listener): void {
+    this.listeners.delete(listener);
+  }
+
+  send(): void {
+    this.source.ask();
+  }
+
+  dispose(): void {
+    this.source.frames.disconnect(this.pass, this);
+  }
+
+  private pass(_: unknown, frame: Frame): void {
+    for (const listener of this.listeners) listener(frame);
+  }
+}
+
+/** Mounts a view in `node` as soon as the source that is followed has told everything once. */
+export class LivePlace implements IDisposable {
+  private source: KernelSource | null = null;
+  private unmount: (() => void) | null = null;
+  private disposed = false;
+
+  constructor(
+    private readonly node: HTMLElement,
+    private readonly traits: ViewTraits,
+    private readonly changed: (live: boolean) => void,
+  ) {}
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /** Shows what `source` tells from now on; null for nothing. */
+  follow(source: KernelSource | null): void {
+    if (source === this.source || this.disposed) return;
+    this.source?.frames.disconnect(this.onFrame, this);
+    this.source?.gone.disconnect(this.clear, this);
+    this.clear();
+    this.source = source;
+    source?.frames.connect(this.onFrame, this);
+    source?.gone.connect(this.clear, this);
+    this.begin();
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.follow(null);
+    this.disposed = true;
+  }
+
+  private onFrame(): void {
+    if (!this.unmount) this.begin();
+  }
+
+  private begin(): void {
+    const { source, traits } = this;
+    const session = source?.newest()?.snapshot.session;
+    if (!source || session === undefined) return;
+    if (traits.session && traits.session !== session) return;
+    const model = new SourceModel(source, traits);
+    const unmount = mount(model, this.node);
+    this.unmount = () => {
+      unmount();
+      model.dispose();
+    };
+    this.changed(true);
+  }
+
+  private clear(): void {
+    if (!this.unmount) return;
+    this.unmount();
+    this.unmount = null;
+    this.changed(false);
+  }
+}

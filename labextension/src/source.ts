@@ -1,0 +1,146 @@
+/** What one kernel broadcasts, for every view that shows it. */
+
+import type { Kernel, KernelMessage } from '@jupyterlab/services';
+import type { IDisposable } from '@lumino/disposable';
+import { Signal, type ISignal } from '@lumino/signaling';
+
+import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
+
+/** The comm id of all frames, `COMM_ID` in `nbdist/view/channel.py`. */
+const COMM_ID = 'nbdist';
+/** The comm target that answers, `TARGET` in `nbdist/view/channel.py`. */
+const TARGET = 'nbdist';
+/** Fewest milliseconds between two requests for a full frame. */
+const ASK_MS = 1000;
+
+const GONE: ReadonlySet<Kernel.Status> = new Set([
+  'restarting',
+  'autorestarting',
+  'terminating',
+  'dead',
+]);
+
+/**
+ * Hears frames on a kernel's iopub channel and keeps what is known.
+ *
+ * Frames are broadcast with a fixed comm id and need no reply from the kernel, so a page that is
+ * reloaded while a cell runs hears them at once.
+ */
+export class KernelSource implements IDisposable {
+  private readonly frameSignal = new Signal<this, Frame>(this);
+  private readonly goneSignal = new Signal<this, undefined>(this);
+  private comm: Promise<Kernel.IComm | null> | null = null;
+  private known: Known | null = null;
+  private heardAt = 0;
+  private askedAt = -Infinity;
+  private heard = false;
+  private disposed = false;
+
+  constructor(private readonly kernel: Kernel.IKernelConnection) {
+    kernel.iopubMessage.connect(this.onMessage, this);
+    kernel.statusChanged.connect(this.onStatus, this);
+    kernel.disposed.connect(this.dispose, this);
+  }
+
+  /** Every frame, as it comes. */
+  get frames(): ISignal<this, Frame> {
+    return this.frameSignal;
+  }
+
+  /** The kernel that was heard is gone or starts anew: nothing that was known holds any more. */
+  get gone(): ISignal<this, undefined> {
+    return this.goneSignal;
+  }
+
+  get isDisposed(): boolean {
+    return this.disposed;
+  }
+
+  /** What is known, as a full frame for a view that begins now; null before the first. */
+  newest(): Frame | null {
+    if (!this.known) return null;
+    const { stream, sequence, snapshot } = this.known;
+    const age = (performance.now() - this.heardAt) / 1000;
+    return { type: 'frame', stream, sequence, base: null, age, snapshot };
+  }
+
+  /**
+   * Asks for a full frame.
+   *
+   * Only once something has been heard: a kernel without nbdist would log an error for a comm it
+   * does not know, in every notebook of everybody who has the extension.
+   */
+  ask(): void {
+    const now = performance.now();
+    if (!this.heard || !this.kernel.handleComms || now - this.askedAt < ASK_MS) return;
+    this.askedAt = now;
+    this.comm ??= this.open();
+    void this.comm.then(comm => {
+      if (comm && !comm.isDisposed) comm.send({ type: 'hello' });
+    });
+  }
+
+  dispose(): void {
+    if (this.disposed) return;
+    this.disposed = true;
+    this.kernel.iopubMessage.disconnect(this.onMessage, this);
+    this.kernel.statusChanged.disconnect(this.onStatus, this);
+    this.goneSignal.emit(undefined);
+    Signal.clearData(this);
+  }
+
+  private async open(): Promise<Kernel.IComm | null> {
+    try {
+      await this.kernel.info;
+      const comm = this.kernel.createComm(TARGET);
+      // Else the request goes to the main shell and waits for the cell that runs.
+      if (this.kernel.supportsSubshells) await startedSubshell(comm);
+      comm.onClose = () => {
+        this.comm = null;
+      };
+      comm.open({});
+      return comm;
+    } catch (error) {
+      // The kernel has gone meanwhile; the full state is repeated by the next one.
+      if (error instanceof Error) return null;
+      throw error;
+    }
+  }
+
+  private onMessage(_: unknown, message: KernelMessage.IIOPubMessage): void {
+    if (message.header.msg_type !== 'comm_msg') return;
+    const { comm_id, data } = message.content as KernelMessage.ICommMsgMsg['content'];
+    if (comm_id !== COMM_ID || !isFrame(data)) return;
+    this.heard = true;
+    const { known, result } = takeFrame(this.known, data);
+    this.known = known;
+    if (result === 'new' || result === 'same') this.heardAt = performance.now() - 1000 * data.age;
+    if (result === 'missed') this.ask();
+    this.frameSignal.emit(data);
+  }
+
+  private onStatus(_: unknown, status: Kernel.Status): void {
+    if (!GONE.has(status)) return;
+    this.known = null;
+    this.heard = false;
+    this.comm = null;
+    this.goneSignal.emit(undefined);
+  }
+}
+
+/** JupyterLab's comms have this promise; other implementations of the interface may not. */
+async function startedSubshell(comm: Kernel.IComm): Promise<void> {
+  const started: unknown = 'subshellStarted' in comm ? comm.subshellStarted : null;
+  if (started instanceof Promise) await started;
+}
+
+/** One source a kernel connection, made when it is first asked for. */
+export class Sources {
+  private readonly byKernel = new WeakMap<Kernel.IKernelConnection, KernelSource>();
+
+  of(kernel: Kernel.IKernelConnection): KernelSource {
+    let source = this.byKernel.get(kernel);
+    if (!source) this.byKernel.set(kernel, (source = new KernelSource(kernel)));
+    return source;
+  }
+}

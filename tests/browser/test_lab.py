@@ -1,0 +1,315 @@
+"""The view in a real JupyterLab: as a notebook output and in the side panel."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import Lab
+from playwright.sync_api import Browser, Locator, Page, expect
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+
+SESSION = f"""
+import json, threading, time
+from dataclasses import replace
+from pathlib import Path
+from IPython.display import HTML, display
+from nbdist.snapshot import Snapshot
+from nbdist.view.channel import Channel
+from nbdist.view.feed import Feed
+from nbdist.view.widget import View
+from nbdist.wire import decode
+
+golden = json.loads(Path({str(GOLDEN / "tour.json")!r}).read_text())
+snapshot = decode(Snapshot, golden["snapshot"])
+feed = Feed()
+Channel(feed).open()
+
+def train():
+    # A line that moves on, as in a training loop.
+    for step in range(100_000):
+        processes = tuple(replace(p, line=step, heard_seconds=0.0) for p in snapshot.processes)
+        feed.push(replace(snapshot, processes=processes, sequence=step, time=time.time()))
+        time.sleep(0.1)
+
+threading.Thread(target=train, daemon=True).start()
+"""
+SHOW = """
+display(View(feed, view_id="v1", focus="params.dense1.kernel"))
+display(HTML('<div class="nbdist-still" data-nbdist-view="v1">the still picture</div>'))
+"""
+LOOP = "deadline = time.monotonic() + 12\nwhile time.monotonic() < deadline: sum(range(10_000))"
+
+
+def notebook(lab: Lab, name: str, *sources: str) -> str:
+    """Writes a notebook with one code cell a source; answers its path."""
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"c{number}",
+            "metadata": {},
+            "source": source,
+            "outputs": [],
+            "execution_count": None,
+        }
+        for number, source in enumerate(sources)
+    ]
+    spec = {"name": "python3", "display_name": "Python 3"}
+    content = {
+        "cells": cells,
+        "metadata": {"kernelspec": spec},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (lab.root / name).write_text(json.dumps(content))
+    return name
+
+
+class LabPage:
+    """One browser page with one notebook open."""
+
+    def __init__(self, page: Page, lab: Lab) -> None:
+        self.page = page
+        self._lab = lab
+
+    def open(self, name: str, *, reset: bool = True) -> None:
+        query = f"token={self._lab.token}{'&reset' if reset else ''}"
+        self.page.goto(f"{self._lab.url}/lab/tree/{name}?{query}")
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+        # The first page of a server asks about news in a dialog of its own, if at all.
+
+    def wait_for_kernel(self) -> None:
+        self.page.wait_for_function(
+            "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status"
+            " === 'idle'",
+            timeout=60_000,
+        )
+
+    def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Runs a command and waits for what it answers."""
+        self.page.evaluate(
+            "([name, args]) => jupyterapp.commands.execute(name, args)", [name, arguments or {}]
+        )
+
+    def start(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Runs a command and does not wait."""
+        self.page.evaluate(
+            "([name, args]) => { void jupyterapp.commands.execute(name, args); }",
+            [name, arguments or {}],
+        )
+
+    def run_cells(self, count: int) -> None:
+        for _ in range(count):
+            self.command("notebook:run-cell-and-select-next")
+
+    @property
+    def output(self) -> Locator:
+        return self.page.locator(".jp-OutputArea .nbdist")
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.locator("#nbdist-devices .nbdist")
+
+    def busy(self) -> bool:
+        prompt = self.page.locator(".jp-InputArea-prompt", has_text="*")
+        return prompt.count() > 0
+
+
+@pytest.fixture
+def lab_page(browser: Browser, lab: Lab) -> Iterator[Callable[..., LabPage]]:
+    pages: list[Page] = []
+
+    def open_(**options: Any) -> LabPage:
+        page = browser.new_page(viewport={"width": 1500, "height": 950}, **options)
+        pages.append(page)
+        return LabPage(page, lab)
+
+    yield open_
+    for page in pages:
+        page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+        page.close()
+
+
+def moving(view: Locator) -> bool:
+    """Whether the line the processes are in moves on within two seconds."""
+    first = view.locator(".nbdist-what").first.inner_text()
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        if view.locator(".nbdist-what").first.inner_text() != first:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def slices_shown(view: Locator) -> dict[str, str]:
+    """What each device's card says it holds."""
+    cards = view.locator(".nbdist-card").all()
+    return {
+        str(card.get_attribute("data-device")): card.locator(".nbdist-holds").inner_text()
+        for card in cards
+    }
+
+
+def slices_expected(path: str) -> dict[str, str]:
+    golden = json.loads((GOLDEN / "tour.json").read_text())
+    array = next(entry for entry in golden["expected"] if entry["path"] == path)
+    return {
+        key: f"[{', '.join(f'{start}:{stop}' for start, stop in slices)}]"
+        for key, slices in array["slices"].items()
+    }
+
+
+def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
+    lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+) -> None:
+    lab_ = lab_page()
+    page = lab_.page
+    lab_.open(notebook(lab, "live.ipynb", SESSION, SHOW, LOOP))
+    lab_.wait_for_kernel()
+    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab_.command("nbdist:show-devices")
+    lab_.run_cells(2)
+    expect(lab_.output).to_have_count(1)
+    expect(lab_.panel).to_have_count(1)
+    expect(page.locator(".nbdist-still")).to_be_hidden()
+    lab_.start("notebook:run-cell")
+    time.sleep(0.5)
+    assert lab_.busy()
+    assert moving(lab_.output)
+    assert moving(lab_.panel)
+    expect(lab_.output).to_have_attribute("data-nbdist-theme", "dark")
+    assert slices_shown(lab_.output) == slices_expected("params.dense1.kernel")
+    lab_.output.get_by_role("option", name=re.compile(r"^batch,")).click()
+    expect(lab_.output.locator(".nbdist-path")).to_have_text("batch")
+    assert slices_shown(lab_.output) == slices_expected("batch")
+    cells = page.locator(".jp-Notebook .jp-Cell").count()
+    lab_.output.locator(".nbdist-mesh").focus()
+    for key in ("ArrowRight", "ArrowRight", "ArrowDown", "d", "d", "Enter"):
+        page.keyboard.press(key)
+    expect(lab_.output.locator(".nbdist-detail-title")).to_contain_text("cpu 2049 kept")
+    assert page.locator(".jp-Notebook .jp-Cell").count() == cells
+    page.keyboard.press("/")
+    page.keyboard.type("mu")
+    expect(lab_.output.locator(".nbdist-spacer .nbdist-array")).to_have_count(1)
+    assert lab_.busy()
+    page.screenshot(path=shots / "lab-dark.png")
+
+
+def test_both_are_live_again_within_three_seconds_of_a_reload_in_the_middle_of_a_cell(
+    lab: Lab, lab_page: Callable[..., LabPage]
+) -> None:
+    lab_ = lab_page()
+    lab_.open(notebook(lab, "reload.ipynb", SESSION, SHOW, LOOP))
+    lab_.wait_for_kernel()
+    lab_.command("nbdist:show-devices")
+    lab_.run_cells(2)
+    expect(lab_.output).to_have_count(1)
+    lab_.command("docmanager:save")
+    lab_.start("notebook:run-cell")
+    time.sleep(0.5)
+    # The layout is saved a moment after it changes.
+    time.sleep(1.5)
+    lab_.page.reload()
+    lab_.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+    lab_.page.wait_for_function(
+        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel != null"
+    )
+    started = time.monotonic()
+    expect(lab_.panel).to_have_count(1, timeout=3000)
+    expect(lab_.panel.locator(".nbdist-card")).to_have_count(8, timeout=3000)
+    assert time.monotonic() - started < 3
+    expect(lab_.output.locator(".nbdist-card")).to_have_count(8, timeout=3000)
+    assert moving(lab_.panel)
+    assert moving(lab_.output)
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    assert lab_.page.evaluate(f"{kernel}.status") != "idle"
+
+
+def test_a_saved_notebook_without_a_kernel_shows_the_still_picture_and_no_error(
+    lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+) -> None:
+    lab_ = lab_page()
+    name = notebook(lab, "saved.ipynb", SESSION, SHOW)
+    lab_.open(name)
+    lab_.wait_for_kernel()
+    lab_.run_cells(2)
+    expect(lab_.output).to_have_count(1)
+    lab_.command("docmanager:save")
+    saved = json.loads((lab.root / name).read_text())
+    assert "dense1" not in json.dumps(saved["metadata"])
+    assert "processes" not in json.dumps(saved["cells"][1]["outputs"])
+    lab_.page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
+    saved["metadata"]["kernelspec"] = {"name": "no-kernel", "display_name": "none"}
+    (lab.root / "dead.ipynb").write_text(json.dumps(saved))
+    lab_.open("dead.ipynb")
+    expect(lab_.page.locator(".nbdist-still")).to_have_text("the still picture")
+    if lab_.page.locator(".jp-Dialog").count():
+        lab_.page.locator(".jp-Dialog button", has_text="No Kernel").click()
+    time.sleep(1)
+    expect(lab_.page.locator(".nbdist-still")).to_be_visible()
+    expect(lab_.output).to_have_count(0)
+    outputs = lab_.page.locator(".jp-OutputArea").all_inner_texts()
+    assert "".join(outputs).split() == "the still picture".split()
+    lab_.page.screenshot(path=shots / "lab-dead.png")
+
+
+def test_a_restarted_kernel_takes_the_view_away_and_a_new_session_brings_it_back(
+    lab: Lab, lab_page: Callable[..., LabPage]
+) -> None:
+    lab_ = lab_page()
+    lab_.open(notebook(lab, "restart.ipynb", SESSION, SHOW))
+    lab_.wait_for_kernel()
+    lab_.command("nbdist:show-devices")
+    lab_.run_cells(2)
+    expect(lab_.output).to_have_count(1)
+    lab_.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
+    expect(lab_.output).to_have_count(0)
+    expect(lab_.panel).to_have_count(0)
+    expect(lab_.page.locator(".nbdist-still")).to_be_visible()
+    expect(lab_.page.locator("#nbdist-devices")).to_contain_text("%dist_init")
+    lab_.wait_for_kernel()
+    lab_.command("notebook:run-all-cells")
+    expect(lab_.panel).to_have_count(1)
+    expect(lab_.output).to_have_count(1)
+    assert moving(lab_.panel)
+
+
+def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[..., LabPage]) -> None:
+    lab_ = lab_page()
+    other = notebook(lab, "other.ipynb", "1 + 1")
+    lab_.open(notebook(lab, "first.ipynb", SESSION))
+    lab_.wait_for_kernel()
+    lab_.command("nbdist:show-devices")
+    expect(lab_.page.locator("#nbdist-devices")).to_contain_text("no nbdist session yet")
+    lab_.run_cells(1)
+    expect(lab_.panel).to_have_count(1)
+    lab_.command("docmanager:open", {"path": other})
+    expect(lab_.panel).to_have_count(0)
+    lab_.command("docmanager:open", {"path": "first.ipynb"})
+    expect(lab_.panel).to_have_count(1)
+    assert moving(lab_.panel)
+
+
+def test_where_the_extension_is_disabled_the_widget_shows_the_same(
+    start_lab: Callable[..., Lab], browser: Browser
+) -> None:
+    lab = start_lab(disabled=("nbdist-labextension",))
+    lab_ = LabPage(browser.new_page(viewport={"width": 1500, "height": 950}), lab)
+    lab_.open(notebook(lab, "widget.ipynb", SESSION, SHOW, LOOP))
+    lab_.wait_for_kernel()
+    lab_.run_cells(2)
+    expect(lab_.output).to_have_count(1)
+    expect(lab_.page.locator(".nbdist-still")).to_be_hidden()
+    assert slices_shown(lab_.output) == slices_expected("params.dense1.kernel")
+    lab_.start("notebook:run-cell")
+    time.sleep(0.5)
+    assert lab_.busy()
+    assert moving(lab_.output)
+    lab_.page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
+    lab_.page.close()

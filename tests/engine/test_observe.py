@@ -114,6 +114,13 @@ def test_del_and_donation_free_memory_between_looks(observer):
     assert [a["path"] for a in observer.look(namespace, None).arrays] == ["w"]
 
 
+def test_deleted_arrays_are_left_out(observer):
+    namespace = {"w": jnp.ones(3), "b": jnp.ones(3)}
+    observer.look(namespace, None)
+    namespace["w"].delete()
+    assert [a["path"] for a in observer.look(namespace, None).arrays] == ["b"]
+
+
 def test_looking_makes_no_array(observer, mesh):
     namespace = {"w": jax.device_put(np.ones((8, 8)), NamedSharding(mesh, P("data")))}
     before = len(jax.live_arrays())
@@ -170,7 +177,8 @@ def test_a_memory_profile_is_read_packed_or_not():
     labels = field(3, b"\x08\x01\x10\x02") + field(3, b"\x08\x03\x10\x04")
     packed = field(2, field(2, b"\x01\xac\x02") + labels)
     single = field(2, b"\x10\x01\x10\x05" + labels)
-    code = field(2, field(2, b"\x01\x63") + field(3, b"\x08\x01\x10\x05"))
+    kind_and_device = field(3, b"\x08\x01\x10\x05") + field(3, b"\x08\x03\x10\x04")
+    code = field(2, field(2, b"\x01\x63") + kind_and_device)
     assert heap.bytes_by_device(packed + single + code + strings) == {"cpu:1": 305}
     with pytest.raises(ValueError, match="wire type 5"):
         heap.bytes_by_device(b"\x0d\x00\x00\x00\x00")

@@ -77,7 +77,7 @@ def test_a_function_of_this_cell_is_told_by_its_own_line(stage):
 
 
 def test_a_function_of_an_earlier_cell_is_told_by_the_line_that_calls_it(stage):
-    stage.define("def step():\n    look()\n")
+    stage.define("def step():\n\n\n    look()\n")
     (found,) = stage.run("x = 0\nstep()\n")
     assert (found.line, found.source) == (2, "step()")
 

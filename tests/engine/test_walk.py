@@ -135,6 +135,9 @@ def test_no_code_of_the_user_is_run(x):
     class HostileDict(dict):
         __getitem__ = items = keys = values = __iter__ = __len__ = refuse
 
+    class HostileViews(dict):
+        get = items = keys = values = __iter__ = __len__ = __contains__ = refuse
+
     class HostileList(list):
         __getitem__ = __iter__ = __len__ = refuse
 
@@ -148,12 +151,13 @@ def test_no_code_of_the_user_is_run(x):
         {
             "hostile": Hostile(),
             "mapping": HostileDict(a=x),
+            "views": HostileViews(a=x),
             "items": HostileList([x]),
             "hidden": Hidden(),
             "registered": Registered(x),
         }
     )
-    assert set(met.arrays) == {"hostile.kept", "registered.inner"}
+    assert set(met.arrays) == {"hostile.kept", "views['a']", "registered.inner"}
 
 
 def test_objects_that_are_not_told_to_hold_arrays_are_entered_two_deep_and_pytrees_deeper(x):

@@ -255,7 +255,7 @@ def test_a_saved_notebook_without_a_kernel_shows_the_still_picture_and_no_error(
     expect(lab_.page.locator(".nbdist-still")).to_be_visible()
     expect(lab_.output).to_have_count(0)
     outputs = lab_.page.locator(".jp-OutputArea").all_inner_texts()
-    assert "".join(outputs).split() == "the still picture".split()
+    assert "".join(outputs).split() == ["the", "still", "picture"]
     lab_.page.screenshot(path=shots / "lab-dead.png")
 
 

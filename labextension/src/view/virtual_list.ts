@@ -67,6 +67,7 @@ export class VirtualList {
       const known = this.made.get(i) ?? null;
       if (known && !anew) continue;
       const node = this.rows.render(i, known);
+      node.style.height = `${this.rows.height(i)}px`;
       node.style.transform = `translateY(${this.tops[i] ?? 0}px)`;
       if (node === known) continue;
       known?.remove();

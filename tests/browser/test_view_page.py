@@ -1,0 +1,399 @@
+"""The view on a page of its own, fed with every golden snapshot."""
+
+from __future__ import annotations
+
+import copy
+import json
+import re
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import OpenView
+from playwright.sync_api import Page, expect
+
+GOLDEN = Path(__file__).parents[1] / "golden"
+NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
+VARIANTS = [(960, False), (960, True), (320, False), (320, True)]
+
+CUT_TEXT = """() => {
+  // Text that is not wholly inside everything that clips it, left to right and in its row.
+  const root = document.querySelector('.nbdist');
+  const walker = document.createTreeWalker(root, NodeFilter.SHOW_TEXT);
+  const cut = [];
+  const inside = (rect, box) => rect.left >= box.left - 0.6 && rect.right <= box.right + 0.6;
+  while (walker.nextNode()) {
+    const node = walker.currentNode;
+    const parent = node.parentElement;
+    const unseen = '.nbdist-hidden, [hidden], details:not([open]) > :not(summary)';
+    if (!node.textContent.trim() || parent.closest(unseen)) continue;
+    const range = document.createRange();
+    range.selectNodeContents(node);
+    const clips = [root];
+    for (let up = parent; up && up !== root; up = up.parentElement) {
+      if (getComputedStyle(up).overflowX !== 'visible') clips.push(up);
+    }
+    const row = parent.closest('.nbdist-spacer > .nbdist-array');
+    for (const rect of range.getClientRects()) {
+      if (!rect.width) continue;
+      const box = row?.getBoundingClientRect();
+      const low = box && (rect.bottom > box.bottom + 0.6 || rect.top < box.top - 0.6);
+      if (low || clips.some(clip => !inside(rect, clip.getBoundingClientRect()))) {
+        cut.push(`${node.textContent} in ${parent.className}`);
+        break;
+      }
+    }
+  }
+  return cut;
+}"""
+
+SHORTENED = """() => [...document.querySelectorAll('.nbdist-name')].map(node => [
+  node.textContent, node.getAttribute('title')])"""
+
+TABLE = """() => Object.fromEntries([...document.querySelectorAll('.nbdist-table tbody tr')].map(
+  row => [row.dataset.device, row.children[3].textContent]))"""
+
+CARDS = """() => [...document.querySelectorAll('.nbdist-card[data-piece]')].map(card => {
+  const style = getComputedStyle(card);
+  return {
+    device: card.dataset.device,
+    holds: card.querySelector('.nbdist-holds').textContent,
+    look: [style.backgroundColor, style.backgroundImage].join(),
+  };
+})"""
+
+
+def read(name: str) -> dict[str, Any]:
+    content: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text(encoding="utf-8"))
+    return content
+
+
+def slices_text(slices: list[list[int]]) -> str:
+    return f"[{', '.join(f'{start}:{stop}' for start, stop in slices)}]"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_nothing_is_cut_wide_or_narrow_light_or_dark(
+    name: str, open_view: OpenView, shots: Path
+) -> None:
+    for width, dark in VARIANTS:
+        page = open_view(read(name)["snapshot"], width=width, dark=dark)
+        theme = "dark" if dark else "light"
+        expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", theme)
+        page.screenshot(path=shots / f"{name}-{width}-{theme}.png", full_page=True)
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        assert page.evaluate(CUT_TEXT) == []
+        for text, title in page.evaluate(SHORTENED):
+            assert ("…" in text or "~" in text) == (title is not None)
+
+
+@pytest.mark.parametrize("name", [n for n in NAMES if read(n)["expected"]])
+def test_every_array_is_shown_where_the_framework_says_it_is(
+    name: str, open_view: OpenView
+) -> None:
+    golden = read(name)
+    page = open_view(golden["snapshot"])
+    page.locator(".nbdist-table summary").click()
+    page.locator(".nbdist-arrays").focus()
+    page.keyboard.press("Home")
+    for expected in golden["expected"]:
+        active = page.locator(".nbdist-array[data-active]")
+        expect(active).to_have_attribute("aria-label", starting_with(expected["path"]))
+        if active.get_attribute("aria-selected") != "true":
+            page.keyboard.press("Enter")
+        expect(page.locator(".nbdist-path")).to_have_text(expected["path"])
+        check_slices(page, golden["snapshot"], expected)
+        page.keyboard.press("ArrowDown")
+
+
+def starting_with(path: str) -> re.Pattern[str]:
+    """Matches a label that begins with a path."""
+    return re.compile(rf"^{re.escape(path)},")
+
+
+def check_slices(page: Page, snapshot: dict[str, Any], expected: dict[str, Any]) -> None:
+    lost = {p["process_id"] for p in snapshot["processes"] if p["state"] == "lost"}
+    page.wait_for_function(
+        "path => document.querySelector('.nbdist-table caption').textContent.endsWith(path)",
+        arg=expected["path"],
+    )
+    for device, shown in page.evaluate(TABLE).items():
+        if int(device.split(":")[0]) in lost:
+            assert shown.startswith("lost")
+        elif device in expected["slices"]:
+            assert shown.startswith(slices_text(expected["slices"][device])), (device, shown)
+            assert ("sum " in shown) == expected["partial"]
+        else:
+            assert shown == "not here", device
+    pieces = {
+        device: number
+        for number, piece in enumerate(expected["pieces"])
+        for device in piece["devices"]
+    }
+    looks: dict[str, set[int]] = {}
+    for card in page.evaluate(CARDS):
+        assert card["holds"] == slices_text(expected["slices"][card["device"]])
+        looks.setdefault(card["look"], set()).add(pieces[card["device"]])
+    assert all(len(numbers) == 1 for numbers in looks.values())
+    assert len(looks) == len({number for numbers in looks.values() for number in numbers})
+
+
+def test_the_mesh_is_a_grid_with_names_for_screen_readers(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    grid = page.get_by_role("grid", name="Devices of data=4 × model=2")
+    expect(grid.get_by_role("row")).to_have_count(5)
+    expect(grid.get_by_role("columnheader")).to_have_text(["model 0", "model 1"])
+    expect(grid.get_by_role("gridcell").nth(2)).to_have_accessible_name(
+        "cpu 2048, data 1, model 0, process 1 on h1, "
+        "holds [128:256, 0:128] of params.dense1.kernel, 16.4 MB live"
+    )
+    expect(page.get_by_role("listbox", name="Arrays").get_by_role("option")).to_have_count(7)
+    option = page.get_by_role("option", name="embedding, f32[8192, 512], P(None, None)")
+    expect(option).to_have_accessible_name(
+        "embedding, f32[8192, 512], P(None, None), 16 MB a device, 8 copies of each piece"
+    )
+    expect(page.get_by_role("searchbox", name="Find an array")).to_be_visible()
+    expect(page.get_by_role("listitem", name="process 2, running")).to_be_visible()
+
+
+def test_a_choice_is_announced_once_and_new_data_is_not(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    live = page.get_by_role("status")
+    expect(live).to_have_text("")
+    page.locator(".nbdist-mesh").focus()
+    page.keyboard.press("ArrowRight")
+    expect(live).to_contain_text("cpu 0, data 0, model 0")
+    text = live.inner_text()
+    page.evaluate("page.change({state: 'idle'})")
+    expect(page.locator(".nbdist-state")).to_have_text("idle")
+    assert live.inner_text() == text
+    page.get_by_role("option", name="batch,").click()
+    expect(live).to_have_text("Showing batch")
+
+
+def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> None:
+    page = open_view(read("several_meshes")["snapshot"], dark=True)
+    active = "document.activeElement.className || document.activeElement.tagName"
+    stops = []
+    for _ in range(5):
+        page.keyboard.press("Tab")
+        stops.append(page.evaluate(active))
+    assert stops == ["nbdist-tab", "nbdist-mesh", "SUMMARY", "nbdist-find", "nbdist-arrays"]
+    page.locator(".nbdist-tab[aria-selected=true]").focus()
+    page.keyboard.press("ArrowRight")
+    expect(page.locator(".nbdist-tab[aria-selected=true]")).to_have_text(
+        "data=4 × model=2 explicit"
+    )
+    page.keyboard.press("Tab")
+    title = page.locator(".nbdist-detail-title")
+    for key, wanted in (
+        ("ArrowDown", "cpu 0"),
+        ("ArrowDown", "cpu 2048"),
+        ("End", "cpu 2049"),
+        ("Control+End", "cpu 6145"),
+        ("Home", "cpu 6144"),
+        ("ArrowUp", "cpu 4096"),
+        ("Enter", "cpu 4096 kept"),
+    ):
+        page.keyboard.press(key)
+        expect(title).to_have_text(wanted)
+    described = page.locator(".nbdist-mesh").get_attribute("aria-activedescendant")
+    expect(page.locator(f"#{described}")).to_have_attribute("aria-selected", "true")
+    page.keyboard.press("Escape")
+    expect(title).to_have_count(0)
+    page.keyboard.press("/")
+    page.keyboard.type("turned")
+    page.keyboard.press("ArrowDown")
+    page.keyboard.press("Enter")
+    expect(page.locator(".nbdist-path")).to_have_text("state.turned")
+    expect(page.locator(".nbdist-tab[aria-selected=true]")).to_have_text("data=4 × model=2 auto")
+
+
+def test_keys_do_not_reach_the_notebook_around_the_view(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    page.evaluate(
+        "window.keys = []; document.addEventListener('keydown', event => keys.push(event.key))"
+    )
+    page.locator(".nbdist-mesh").focus()
+    for key in ("ArrowRight", "d", "x", "/"):
+        page.keyboard.press(key)
+    assert page.evaluate("keys") == []
+
+
+def test_copies_of_the_piece_under_the_cursor_are_marked(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"], query="?focus=batch")
+    page.locator(".nbdist-card").nth(2).click()
+    expect(page.locator(".nbdist-card[data-same]")).to_have_count(2)
+    expect(page.locator(".nbdist-facts")).to_contain_text("copies on")
+    page.get_by_role("option", name="params.dense1.kernel").click()
+    expect(page.locator(".nbdist-card[data-same]")).to_have_count(1)
+
+
+def test_partial_sums_are_not_called_copies(open_view: OpenView) -> None:
+    page = open_view(read("unreduced")["snapshot"], query="?focus=gradient")
+    expect(page.locator(".nbdist-caption")).to_contain_text(
+        "2 pieces of 8 × 8, 256 B each, in 4 partial sums, still to be added: not copies"
+    )
+    page.locator(".nbdist-card").first.click()
+    expect(page.locator(".nbdist-facts")).to_contain_text("to be added to 3 others")
+    expect(page.locator(".nbdist-facts")).not_to_contain_text("copies on")
+
+
+def test_what_processes_disagree_on_is_listed_with_who_says_what(open_view: OpenView) -> None:
+    page = open_view(read("out_of_step")["snapshot"], width=320)
+    expect(page.locator(".nbdist-state")).to_have_text("out of step")
+    expect(page.locator(".nbdist-state")).to_have_attribute("data-trouble", "")
+    notice = page.locator(".nbdist-notice", has_text="Processes disagree on array x")
+    expect(notice.locator("li")).to_have_text(
+        ["processes 0, 1 f32[64] P('data')", "processes 2, 3 missing"]
+    )
+    expect(page.locator(".nbdist-only")).to_have_text(["p0, 1, 3", "p2", "p0, 1"])
+
+
+def test_updates_keep_the_elements_and_what_was_chosen(open_view: OpenView) -> None:
+    snapshot = read("tour")["snapshot"]
+    page = open_view(snapshot)
+    page.get_by_role("option", name="batch,").click()
+    page.locator(".nbdist-card").nth(3).click()
+    page.evaluate(
+        "document.querySelectorAll('.nbdist-card, .nbdist-process').forEach(n => n.mine = 1)"
+    )
+    processes = copy.deepcopy(snapshot["processes"])
+    for process in processes:
+        process["line"] = 99
+    page.evaluate("processes => page.change({processes})", processes)
+    expect(page.locator(".nbdist-what").first).to_contain_text("line 99")
+    kept = "[...document.querySelectorAll('.nbdist-card, .nbdist-process')].every(n => n.mine)"
+    assert page.evaluate(kept)
+    expect(page.locator(".nbdist-path")).to_have_text("batch")
+    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 2049 kept")
+
+
+def test_a_missed_frame_is_asked_for_and_changes_nothing(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    assert page.evaluate("page.sent") == [{"type": "hello"}]
+    time.sleep(1.1)
+    frame = {"type": "frame", "stream": "page", "sequence": 9, "base": 8, "age": 0}
+    page.evaluate("frame => page.hear(frame)", {**frame, "snapshot": {"state": "stuck"}})
+    assert page.evaluate("page.sent.length") == 2
+    expect(page.locator(".nbdist-state")).to_have_text("running")
+
+
+def test_another_version_is_said_and_not_drawn(open_view: OpenView) -> None:
+    snapshot = {**read("tour")["snapshot"], "version": 999}
+    page = open_view(None)
+    page.evaluate("snapshot => page.show(snapshot)", snapshot)
+    expect(page.locator(".nbdist-waiting")).to_contain_text("different versions of nbdist")
+
+
+def test_old_data_is_called_old(open_view: OpenView) -> None:
+    page = open_view(None)
+    frame = {"type": "frame", "stream": "page", "sequence": 1, "base": None, "age": 42}
+    page.evaluate("frame => page.hear(frame)", {**frame, "snapshot": read("tour")["snapshot"]})
+    expect(page.locator(".nbdist-age")).to_have_text("no news for 42 s")
+
+
+def test_the_theme_is_followed(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"])
+    card = page.locator(".nbdist-card").first
+    light = card.evaluate("node => getComputedStyle(node).backgroundColor")
+    page.evaluate("document.body.className = 'lab-dark'")
+    expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", "dark")
+    page.wait_for_function(
+        "light => getComputedStyle(document.querySelector('.nbdist-card')).backgroundColor !== light",
+        arg=light,
+    )
+
+
+def test_a_page_without_a_theme_of_its_own_gets_the_system_s(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"], dark=True)
+    page.evaluate("document.body.className = ''")
+    expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", "dark")
+
+
+def test_the_still_picture_is_hidden_from_the_first_data_until_the_view_goes(
+    open_view: OpenView,
+) -> None:
+    page = open_view(None, query="?view_id=v1")
+    page.evaluate(
+        "document.body.insertAdjacentHTML('beforeend', '<p data-nbdist-view=v1>still</p>')"
+    )
+    still = page.locator("[data-nbdist-view]")
+    expect(still).to_be_visible()
+    expect(page.locator(".nbdist")).to_be_hidden()
+    page.evaluate("snapshot => page.show(snapshot)", read("tour")["snapshot"])
+    expect(still).to_be_hidden()
+    expect(page.locator(".nbdist")).to_be_visible()
+    page.evaluate("page.dispose(); page.dispose()")
+    expect(still).to_be_visible()
+    expect(page.locator(".nbdist")).to_have_count(0)
+    assert page.evaluate("page.listeners.size") == 0
+    assert page.evaluate("document.head.querySelectorAll('style').length") == 1
+
+
+def drawings(page: Page, do: Callable[[], None]) -> int:
+    """How often the first line changes while `do` runs."""
+    page.evaluate(
+        """() => {
+          window.seen = new Set();
+          const state = document.querySelector('.nbdist-what');
+          new MutationObserver(() => seen.add(state.textContent)).observe(
+            state, {subtree: true, childList: true, characterData: true});
+        }"""
+    )
+    do()
+    return int(page.evaluate("seen.size"))
+
+
+def push_lines(page: Page, count: int) -> Callable[[], None]:
+    """Sends `count` frames, ten a second, each with another line."""
+    processes = read("tour")["snapshot"]["processes"]
+
+    def push() -> None:
+        for line in range(100, 100 + count):
+            part = [{**process, "line": line} for process in processes]
+            page.evaluate("processes => page.change({processes})", part)
+            time.sleep(0.1)
+
+    return push
+
+
+def test_reduced_motion_gets_one_drawing_a_second(open_view: OpenView) -> None:
+    page = open_view(read("tour")["snapshot"], reduced_motion="reduce")
+    assert drawings(page, push_lines(page, 20)) <= 4
+    page = open_view(read("tour")["snapshot"])
+    assert drawings(page, push_lines(page, 20)) >= 8
+
+
+def test_out_of_sight_nothing_is_drawn_and_back_in_sight_the_newest_is(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("tour")["snapshot"])
+    page.evaluate("document.getElementById('view').style.display = 'none'")
+    time.sleep(0.2)
+    assert drawings(page, push_lines(page, 5)) == 0
+    page.evaluate("document.getElementById('view').style.display = ''")
+    expect(page.locator(".nbdist-what").first).to_contain_text("line 104")
+
+
+def test_a_large_mesh_is_drawn_as_tiles_that_answer_pointer_and_keyboard(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("pieces_256")["snapshot"])
+    mesh = page.get_by_role("application", name="Devices of data=16 × model=16")
+    expect(mesh.locator("canvas")).to_have_count(2)
+    box = page.locator(".nbdist-rings").bounding_box()
+    assert box is not None
+    page.mouse.move(box["x"] + box["width"] - 8, box["y"] + box["height"] - 8)
+    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 63495")
+    page.mouse.move(5, 5)
+    expect(page.locator(".nbdist-detail-title")).to_have_count(0)
+    mesh.focus()
+    page.keyboard.press("ArrowRight")
+    page.keyboard.press("ArrowDown")
+    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 4096")
+    expect(page.get_by_role("status")).to_contain_text("data 1, model 0")
+    page.locator(".nbdist-table summary").click()
+    expect(page.locator(".nbdist-table tbody tr")).to_have_count(256)

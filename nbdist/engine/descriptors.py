@@ -17,9 +17,14 @@ from pathlib import Path
 PERIOD_SECONDS = 0.2
 
 CHATTER = re.compile(
-    rb"^\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*$\n?", re.M
+    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
+    rb"|\[Gloo\] Rank \d+ is connected to (?P<n>\d+) peer ranks\. Expected number of connected peer "
+    rb"ranks is : (?P=n)"
+    rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
+    re.M,
 )
-"""ipyparallel's own log, which is not the user's output."""
+"""Not the user's output: ipyparallel's own log, gloo's word that a group of devices is complete, and the
+coordinator's word that processes may outlive another's death, which nbdist has asked for."""
 
 LARGEST_READ = 1 << 18
 

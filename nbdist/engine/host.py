@@ -47,10 +47,18 @@ class Assignment:
     fork: bool
     controller_arguments: list[str] | None = None
 
-    @property
-    def engine_file(self) -> Path:
-        """The connection file the controller writes for engines."""
-        return Path(self.folder) / "security" / f"ipcontroller-{self.cluster_id}-engine.json"
+    def controller_is_ready(self) -> bool:
+        """Whether the controller has written the connection file for engines, all of it."""
+        path = Path(self.folder) / "security" / f"ipcontroller-{self.cluster_id}-engine.json"
+        return read_whole(path) is not None
+
+
+def read_whole(path: Path) -> dict[str, Any] | None:
+    """What a JSON file holds; None while it is not there, or still being written."""
+    try:
+        return json.loads(path.read_text())  # type: ignore[no-any-return]
+    except (OSError, ValueError):
+        return None
 
 
 @dataclass
@@ -81,7 +89,7 @@ class Host:
             self.children.reap()
             if self.assignment and not self.preloaded and not self._preload(self.assignment):
                 return
-            if self.assignment and self.wanted and self.assignment.engine_file.exists():
+            if self.assignment and self.wanted and self.assignment.controller_is_ready():
                 self._start_engines(self.assignment)
 
     def _read(self) -> bool:

@@ -2,8 +2,14 @@
 
 from __future__ import annotations
 
+import importlib
+import sys
 import threading
 import warnings
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
 from typing import Any
 
 from nbdist.errors import SessionError
@@ -75,3 +81,28 @@ def allow_shell_commands() -> None:
     process and every command, would hide the command's own output.
     """
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", module="pty")
+
+
+def text_progress_bars() -> None:
+    """Makes `tqdm.auto` choose its text bar, which many processes can show as one.
+
+    It takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`) and would make a widget
+    on each process.
+    """
+    if not any(isinstance(finder, _TextBars) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _TextBars())
+
+
+class _TextBars(MetaPathFinder, Loader):
+    """Gives `tqdm.autonotebook` the names of `tqdm.std`."""
+
+    NAME = "tqdm.autonotebook"
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname == self.NAME else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        std = importlib.import_module("tqdm.std")
+        module.__dict__.update(tqdm=std.tqdm, trange=std.trange)

@@ -68,9 +68,14 @@ def _clock_of(ident: int) -> int | None:
 
 
 def _system_call_file(ident: int) -> Path | None:
+    if sys.platform != "linux":
+        return None
     for thread in threading.enumerate():
-        if thread.ident == ident and sys.platform == "linux":
-            return Path(f"/proc/{os.getpid()}/task/{thread.native_id}/syscall")
+        if thread.ident == ident:
+            # Python 3.11 keeps the parent's native id after a fork; a process's main thread has its pid.
+            main = thread is threading.main_thread()
+            task = os.getpid() if main else thread.native_id
+            return Path(f"/proc/{os.getpid()}/task/{task}/syscall")
     return None
 
 

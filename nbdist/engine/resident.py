@@ -15,6 +15,7 @@ from nbdist.engine.kernel_gaps import (
     allow_shell_commands,
     refuse_input,
     show_help,
+    text_progress_bars,
 )
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
@@ -74,6 +75,7 @@ class Resident:
         ).install()
         refuse_input(self.kernel)
         show_help(self.shell)
+        text_progress_bars()
         allow_await(self.kernel)
         allow_shell_commands()
         self._descriptors.start()
@@ -119,6 +121,8 @@ class Resident:
         )
 
     def _publish_text(self, text: str) -> None:
+        if self._request is None:
+            return  # written while the process started: it is in its log, and shown if it ends
         self.kernel.session.send(
             self.kernel.iopub_socket,
             "stream",

@@ -15,7 +15,7 @@ from typing import Any
 import ipyparallel
 
 from nbdist.engine.calls import PROTOCOL
-from nbdist.engine.host import CONTROLLER, Assignment
+from nbdist.engine.host import CONTROLLER, Assignment, read_whole
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.calling import ask
 from nbdist.launch.hostprocess import Exit, HostProcess
@@ -142,7 +142,7 @@ def _connect(running: Running, tell: Tell) -> None:
     deadline = time.monotonic() + running.plan.start_timeout_s
     tell("starting", 0, total)
     path = running.cluster.controller.connection_files["client"]
-    while not os.path.exists(path):  # noqa: PTH110 - polled a hundred times a second
+    while read_whole(Path(path)) is None:
         _check(running, deadline)
         time.sleep(POLL_SECONDS)
     running.client = ipyparallel.Client(path, cluster=running.cluster)

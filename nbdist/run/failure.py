@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Mapping
 
 from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text
 from nbdist.run.standing import Standing, first_cause, place, say_failure, say_place
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 RESTART = "%dist_init --restart starts afresh on the same plan."
 
@@ -18,6 +21,8 @@ class CellFailed(ProcessError):
     def __init__(self, message: str, failures: tuple[Standing, ...], shown: str) -> None:
         super().__init__(message, failures)
         self.shown = shown
+        # Python's own tracebacks, as in a script, print notes below the message.
+        self.add_note(_ANSI.sub("", shown))
 
     def _render_traceback_(self) -> list[str]:
         """IPython shows this in place of the notebook's own frames, which explain nothing."""
@@ -50,8 +55,10 @@ def failure(
     body: list[str] = []
     if cause.process_id in tracebacks:
         body += [f"{processes_text(same)} (host {cause.host})", tracebacks[cause.process_id]]
-    else:
+    elif cause.error is not None:
         body += say_failure(cause)
+    else:
+        body.append(f"{processes_text(same)}   {_ending(cause)}")
     if lines := last_lines.get(cause.process_id):
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(standings, set(same))

@@ -11,7 +11,9 @@ from tests.integration.notebook import Notebook
 
 
 def test_equal_outputs_are_shown_once_and_differing_ones_by_process(notebook: Notebook) -> None:
-    text = notebook.good("%%dist\nimport jax\nprint('same')\nprint('own', jax.process_index())").text
+    text = notebook.good(
+        "%%dist\nimport jax\nprint('same')\nprint('own', jax.process_index())"
+    ).text
     assert text.count("same") == 1
     assert re.search(r"processes 0, 1\s+same", text)
     assert re.search(r"process 0\s+own 0", text)

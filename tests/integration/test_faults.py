@@ -1,0 +1,201 @@
+"""One process fails, hangs, diverges or dies: what is said, how soon, and what is left."""
+
+from __future__ import annotations
+
+import re
+import signal
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+
+from tests.integration.conftest import START
+from tests.integration.notebook import Notebook
+
+COLLECTIVE = """
+import jax, numpy as np, time
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.device_count(),), ('d',), axis_types=(jax.sharding.AxisType.Auto,))
+x = jax.make_array_from_callback((8,), NamedSharding(mesh, P('d')), lambda i: np.ones(8)[i])
+total = jax.jit(lambda x: x.sum())
+me = jax.process_index()
+kept = 42
+float(total(x))
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    with Notebook(folder=tmp_path_factory.mktemp("faults")) as found:
+        found.good("%load_ext nbdist")
+        yield found
+
+
+@pytest.fixture
+def notebook(kernel: Notebook) -> Iterator[Notebook]:
+    """A session in step, whose processes have one collective behind them."""
+    kernel.good(START)
+    kernel.good(f"%%dist\n{COLLECTIVE}")
+    yield kernel
+    kernel.run("%dist_shutdown")
+
+
+def engine_pid(notebook: Notebook, process_id: int) -> int:
+    text = notebook.good(
+        "import nbdist\nprint([(p.process_id, p.pid) for p in "
+        "nbdist.current().snapshot().processes])"
+    ).text
+    return int(re.search(rf"\({process_id}, (\d+)\)", text).group(1))  # type: ignore[union-attr]
+
+
+def test_one_raises_the_other_waits_and_the_cell_ends_with_the_cause(notebook: Notebook) -> None:
+    request = notebook.send(
+        "%%dist --grace 4\nif me == 1:\n    raise ValueError('empty batch')\nfloat(total(x))"
+    )
+    said = notebook.collect(request, until="process 0 .* in line 4")
+    assert said.seconds < 3 + 0.5
+    assert "process 1 (host" in said.text
+    assert "ValueError: empty batch" in said.text
+    assert "line 3   raise ValueError('empty batch')" in said.text
+    output = notebook.collect(request)
+    assert output.seconds < 14
+    assert "ValueError: empty batch" in output.traceback
+    assert "Cell In[" in output.traceback
+    assert "process 0   interrupted while waiting" in output.traceback
+    assert "%dist_init --restart" in output.traceback
+    # Variables are there, later cells run, and each opens with one line.
+    later = notebook.good("%%dist\nkept")
+    assert "out of step since cell" in later.text
+    assert "42" in later.text
+
+
+def test_out_of_step_waits_that_nobody_can_join_are_interrupted(notebook: Notebook) -> None:
+    notebook.bad("%%dist --grace 1\nif me == 1:\n    raise ValueError\nfloat(total(x))")
+    output = notebook.bad("%%dist --grace 2\nif me == 0:\n    float(total(x))")
+    assert output.seconds < 25
+    assert "waiting for what cannot come" in output.text
+    restarted = notebook.good("%dist_init --restart")
+    assert "ready in" in restarted.text
+    assert "out of step" not in notebook.good("%%dist\n1").text
+    assert "NameError" in notebook.bad("%%dist\nkept").traceback
+
+
+def test_nobody_raised_but_one_finished_is_named_with_the_line(notebook: Notebook) -> None:
+    request = notebook.send("%%dist\nif me == 0:\n    float(total(x))")
+    said = notebook.collect(request, until="finished the cell", timeout_s=40)
+    assert 10 <= said.seconds < 20
+    assert re.search(r"process 0 .*line 3, float\(total\(x\)\)", said.text)
+    assert "process 1   finished the cell" in said.text
+    notebook.interrupt()
+    assert "KeyboardInterrupt" in notebook.collect(request).traceback
+
+
+def test_processes_at_different_lines_are_named_with_both(notebook: Notebook) -> None:
+    request = notebook.send("%%dist\nif me == 0:\n    float(total(x))\nelse:\n    time.sleep(60)")
+    said = notebook.collect(request, until=r"time\.sleep\(60\)", timeout_s=40)
+    assert re.search(r"process 0 .*line 3, float\(total\(x\)\)", said.text)
+    assert re.search(r"process 1 .*line 5, time\.sleep\(60\)", said.text)
+    notebook.interrupt()
+    assert notebook.collect(request).error is not None
+
+
+def test_interrupting_the_kernel_interrupts_the_processes(notebook: Notebook) -> None:
+    request = notebook.send("%%dist\nprint('in it', flush=True)\ntime.sleep(60)")
+    notebook.collect(request, until="in it")
+    notebook.interrupt()
+    output = notebook.collect(request)
+    assert output.error is not None
+    assert output.seconds < 15
+    assert "out of step" in notebook.good("%%dist\nkept").text
+
+
+def test_a_process_that_ignores_interrupts_is_reported_and_the_cell_ends(
+    notebook: Notebook,
+) -> None:
+    output = notebook.bad(
+        "%%dist --grace 1\nimport signal\nif me == 1:\n    raise ValueError('first')\n"
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\ntime.sleep(40)",
+        timeout_s=40,
+    )
+    assert output.seconds < 20
+    assert "stuck" in output.traceback
+    assert "ValueError: first" in output.traceback
+    refused = notebook.bad("%%dist --on 0\n1").traceback
+    assert "process 0" in refused
+    assert "is stuck" in refused
+    assert "without process 0" in notebook.good("%%dist\nkept").text
+
+
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: int) -> None:
+    pid = engine_pid(notebook, 1)
+    request = notebook.send(
+        "%%dist\nimport os\nos.write(2, b'last words\\n')\nprint('in it', flush=True)\ntime.sleep(50)"
+    )
+    notebook.collect(request, until="in it")
+    psutil.Process(pid).send_signal(number)
+    output = notebook.collect(request)
+    assert f"killed by signal {int(number)} ({signal.Signals(number).name})" in output.traceback
+    assert "process 1 (host" in output.traceback
+    assert "last words" in output.traceback
+    alone = notebook.good("%%dist\nkept")
+    assert "without process 1" in alone.text
+    assert "process 0   42" in alone.text
+    assert "is gone" in notebook.bad("%%dist --on 1\n1").traceback
+    assert "lost" in notebook.good("%dist_status").text
+
+
+def test_a_death_in_a_cell_ends_it_within_three_seconds(notebook: Notebook) -> None:
+    pid = engine_pid(notebook, 1)
+    request = notebook.send("%%dist --grace 0.5\nprint('in it', flush=True)\ntime.sleep(50)")
+    before = notebook.collect(request, until="in it").seconds
+    psutil.Process(pid).kill()
+    after = notebook.collect(request)
+    assert after.seconds < 3, f"{after.seconds:.1f} s after {before:.1f} s"
+    assert "SIGKILL" in after.traceback
+
+
+def test_an_engine_that_aborts_shows_its_last_words(notebook: Notebook) -> None:
+    output = notebook.bad("%%dist --on 1\nimport os\nos.write(2, b'fatal: no luck\\n')\nos.abort()")
+    assert "SIGABRT" in output.traceback
+    assert "fatal: no luck" in output.traceback
+    assert output.seconds < 10
+
+
+def test_compiling_is_not_called_stuck(notebook: Notebook) -> None:
+    # A compilation that takes over ten seconds on one process while the other has finished.
+    notebook.good(
+        "%%dist\nimport jax._src.compiler as c\nreal = c.backend_compile_and_load\n"
+        "def slow(*args, **kwargs):\n    time.sleep(14 if me == 0 else 0)\n    return real(*args, **kwargs)\n"
+        "c.backend_compile_and_load = slow"
+    )
+    output = notebook.good("%%dist\njax.jit(lambda x: x * 3 + 1)(np.ones(3)).block_until_ready();")
+    assert 13 < output.seconds < 30
+    assert "finished the cell" not in output.text
+
+
+def test_the_status_of_a_busy_process_says_line_and_cell(notebook: Notebook) -> None:
+    notebook.good("%%dist --no-wait\nfor i in range(30):\n    time.sleep(0.1)")
+    text = notebook.good("time_before = __import__('time').sleep(1)\n%dist_status").text
+    assert "running" in text
+    assert "time.sleep(0.1)" in text
+    notebook.good("%sync")
+
+
+def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path) -> None:
+    folder = notebook.good("import nbdist\nprint(nbdist.current()._running.folder)").text.strip()
+    notebook.good("%%dist --no-wait\nfor i in range(40):\n    time.sleep(0.1)")
+    listen = (
+        "import json, time, zmq\n"
+        f"info = json.load(open('{folder}/security/ipcontroller-nbdist-client.json'))\n"
+        "from nbdist.merge import Planned\nfrom nbdist.monitor import Monitor\n"
+        "planned = tuple(Planned(process_id=i, host='h', role='worker') for i in range(2))\n"
+        "other = Monitor(session='other', planned=planned, connection=info, publish=lambda s: None)\n"
+        "other.start()\ntime.sleep(2.5)\n"
+        "found = other.snapshot()\nother.stop()\n"
+        "print([p.state for p in found.processes], len(found.devices), len(found.arrays) > 0)\n"
+    )
+    with Notebook(folder=tmp_path) as second:
+        assert "['running', 'running'] 4 True" in second.good(listen).text
+    notebook.good("%sync")

@@ -21,10 +21,11 @@ HERE = Path(__file__).parent
 for folder in ("browser", "golden"):
     sys.path.insert(0, str(HERE.parent / folder))
 
-from conftest import ORIGIN, answer, chromium
-from large import large
+# Scripts of other folders, found only now.
+from large import large  # noqa: E402
+from viewpage import ORIGIN, answer, chromium  # noqa: E402
 
-from nbdist.wire import encode
+from nbdist.wire import encode  # noqa: E402
 
 PODS = ((64, 4), (2240, 4))
 ARRAYS = 2000

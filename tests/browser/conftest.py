@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import shutil
 import socket
 import subprocess
 import sys
@@ -16,26 +15,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from playwright.sync_api import Browser, Page, Route, sync_playwright
+from playwright.sync_api import Browser, Page, sync_playwright
+from viewpage import ORIGIN, WIDGET, answer, chromium
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-WIDGET = ROOT / "nbdist" / "static" / "widget.js"
-ORIGIN = "http://view.invalid/"
-"""Never looked up: every request to it is answered from disk."""
 
 OpenView = Callable[..., Page]
-
-
-def chromium() -> str | None:
-    """Path of a Chromium: `NBDIST_CHROMIUM`, one on the path, or None for Playwright's own."""
-    named = os.environ.get("NBDIST_CHROMIUM")
-    for name in (named, "chromium", "chromium-browser", "google-chrome"):
-        if name and (path := shutil.which(name)):
-            return path
-    if named:
-        raise FileNotFoundError(f"NBDIST_CHROMIUM is {named!r}, which is no program.")
-    return None
 
 
 @pytest.fixture(scope="session")
@@ -46,15 +32,6 @@ def browser() -> Iterator[Browser]:
         )
         yield launched
         launched.close()
-
-
-def _answer(route: Route) -> None:
-    name = route.request.url.removeprefix(ORIGIN).split("?")[0]
-    path = WIDGET if name == "widget.js" else HERE / name
-    if path.is_file():
-        route.fulfill(path=path)
-    else:
-        route.fulfill(status=404, body="")
 
 
 @pytest.fixture
@@ -79,7 +56,7 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
         contexts.append(context)
         page = context.new_page()
         page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
-        page.route(f"{ORIGIN}**", _answer)
+        page.route(f"{ORIGIN}**", answer)
         page.goto(f"{ORIGIN}page.html{query}")
         page.evaluate(f"document.body.className = 'lab-{scheme}'")
         if snapshot is not None:

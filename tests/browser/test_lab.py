@@ -231,8 +231,9 @@ def test_both_are_live_again_within_three_seconds_of_a_reload_in_the_middle_of_a
     assert lab_.page.evaluate(f"{kernel}.status") != "idle"
 
 
-def test_a_saved_notebook_without_a_kernel_shows_the_still_picture_and_no_error(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+@pytest.mark.parametrize("kernel", ["none", "a new one"])
+def test_a_saved_notebook_shows_the_still_picture_and_no_error(
+    lab: Lab, lab_page: Callable[..., LabPage], shots: Path, kernel: str
 ) -> None:
     lab_ = lab_page()
     name = notebook(lab, "saved.ipynb", SESSION, SHOW)
@@ -245,14 +246,21 @@ def test_a_saved_notebook_without_a_kernel_shows_the_still_picture_and_no_error(
     assert "dense1" not in json.dumps(saved["metadata"])
     assert "processes" not in json.dumps(saved["cells"][1]["outputs"])
     lab_.page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
-    saved["metadata"]["kernelspec"] = {"name": "no-kernel", "display_name": "none"}
-    (lab.root / "dead.ipynb").write_text(json.dumps(saved))
-    lab_.open("dead.ipynb")
-    expect(lab_.page.locator(".nbdist-still")).to_have_text("the still picture")
-    if lab_.page.locator(".jp-Dialog").count():
-        lab_.page.locator(".jp-Dialog button", has_text="No Kernel").click()
-    time.sleep(1)
+    # A copy, so that the page has never seen its outputs and does not trust them.
+    (lab.root / "copy.ipynb").write_text(json.dumps(saved))
+    lab_.page.goto(f"{lab.url}/lab?token={lab.token}&reset")
+    lab_.page.wait_for_function("window.jupyterapp")
+    lab_.page.evaluate("jupyterapp.restored.then(() => true)")
+    preference = {"shouldStart": kernel != "none", "canStart": kernel != "none"}
+    lab_.start("docmanager:open", {"path": "copy.ipynb", "kernelPreference": preference})
+    if kernel != "none":
+        lab_.wait_for_kernel()
     expect(lab_.page.locator(".nbdist-still")).to_be_visible()
+    time.sleep(1)
+    running = lab_.page.evaluate(
+        "jupyterapp.shell.currentWidget.sessionContext.session?.kernel != null"
+    )
+    assert running == (kernel != "none")
     expect(lab_.output).to_have_count(0)
     outputs = lab_.page.locator(".jp-OutputArea").all_inner_texts()
     assert "".join(outputs).split() == ["the", "still", "picture"]

@@ -1,0 +1,35 @@
+"""Where the page that holds one view comes from, and the browser that shows it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+
+from playwright.sync_api import Route
+
+HERE = Path(__file__).parent
+WIDGET = HERE.parents[1] / "nbdist" / "static" / "widget.js"
+ORIGIN = "http://view.invalid/"
+"""Never looked up: every request to it is answered from disk."""
+
+
+def chromium() -> str | None:
+    """Path of a Chromium: `NBDIST_CHROMIUM`, one on the path, or None for Playwright's own."""
+    named = os.environ.get("NBDIST_CHROMIUM")
+    for name in (named, "chromium", "chromium-browser", "google-chrome"):
+        if name and (path := shutil.which(name)):
+            return path
+    if named:
+        raise FileNotFoundError(f"NBDIST_CHROMIUM is {named!r}, which is no program.")
+    return None
+
+
+def answer(route: Route) -> None:
+    """Answers a request of a page that holds one view."""
+    name = route.request.url.removeprefix(ORIGIN).split("?")[0]
+    path = WIDGET if name == "widget.js" else HERE / name
+    if path.is_file():
+        route.fulfill(path=path)
+    else:
+        route.fulfill(status=404, body="")

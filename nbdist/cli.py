@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import importlib.util
 import json
 import os
 import shutil
@@ -10,6 +11,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -58,11 +60,33 @@ def can_show(environment: Mapping[str, str], *, terminal: bool) -> bool:
 
 
 def in_lab(notebook: Path) -> int:
-    """Opens JupyterLab on a copy of the notebook, so that the original stays as it is."""
+    """Opens JupyterLab on a copy of the notebook, so that the original stays as it is.
+
+    Returns:
+      JupyterLab's exit code; 1 where it is not installed.
+    """
+    if importlib.util.find_spec("jupyterlab") is None:
+        print(
+            "nbdist demo: JupyterLab is not installed. Run pip install 'nbdist[lab,tour]', "
+            "or nbdist demo --terminal.",
+            file=sys.stderr,
+        )
+        return 1
     with tempfile.TemporaryDirectory(prefix="nbdist-demo-") as folder:
         copy = shutil.copy(notebook, folder)
-        command = [sys.executable, "-m", "jupyterlab", "--ServerApp.ip=127.0.0.1", str(copy)]
-        return subprocess.call(command, cwd=folder)
+        print("This is a copy of the tour; changes are gone when JupyterLab ends.", flush=True)
+        options = ["--ServerApp.ip=127.0.0.1"]
+        if sys.platform != "win32" and os.geteuid() == 0:
+            # JupyterLab refuses to start for root, who has asked for just that.
+            options.append("--ServerApp.allow_root=True")
+        command = [sys.executable, "-m", "jupyterlab", *options, str(copy)]
+        server = subprocess.Popen(command, cwd=folder)
+        while True:
+            try:
+                return server.wait()
+            except KeyboardInterrupt:
+                # JupyterLab has got the signal, too, and asks whether to end.
+                continue
 
 
 def in_terminal(notebook: Path) -> int:
@@ -80,24 +104,46 @@ def in_terminal(notebook: Path) -> int:
     config.TerminalInteractiveShell.colors = "linux" if sys.stdout.isatty() else "nocolor"
     shell = TerminalInteractiveShell.instance(config=config)
     try:
-        for source, may_fail in cells(json.loads(notebook.read_text(encoding="utf-8"))):
-            print("\n" + "\n".join(f"  │ {line}" for line in source.splitlines()), flush=True)
-            result = shell.run_cell(source, store_history=True)
-            if result.success == may_fail:
-                print("This cell should have failed." if may_fail else "The tour ends here.")
+        for cell in cells(json.loads(notebook.read_text(encoding="utf-8"))):
+            if not cell.code:
+                print(f"\n{prose(cell.source)}", flush=True)
+                continue
+            print("\n" + "\n".join(f"  │ {line}" for line in cell.source.splitlines()), flush=True)
+            if shell.run_cell(cell.source, store_history=True).success == cell.may_fail:
+                print("This cell should have failed." if cell.may_fail else "The tour ends here.")
                 return 1
     finally:
         shell.run_cell("%unload_ext nbdist")
     return 0
 
 
-def cells(notebook: Mapping[str, Any]) -> Iterator[tuple[str, bool]]:
-    """The code cells of a notebook, and whether each is meant to fail."""
+@dataclass(frozen=True, slots=True)
+class Cell:
+    """One cell of a notebook: text, or code, and whether that is meant to fail."""
+
+    source: str
+    code: bool
+    may_fail: bool
+
+
+def cells(notebook: Mapping[str, Any]) -> Iterator[Cell]:
+    """The cells of a notebook, in order."""
     for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            source = cell["source"]
-            text = source if isinstance(source, str) else "".join(source)
-            yield text, MAY_FAIL in cell.get("metadata", {}).get("tags", [])
+        source = cell["source"]
+        yield Cell(
+            source=source if isinstance(source, str) else "".join(source),
+            code=cell["cell_type"] == "code",
+            may_fail=MAY_FAIL in cell.get("metadata", {}).get("tags", []),
+        )
+
+
+def prose(markdown: str) -> str:
+    """Markdown for a terminal: a line under each heading, the rest as it is written."""
+    lines: list[str] = []
+    for line in markdown.splitlines():
+        title = line.lstrip("#").strip()
+        lines += [title, "─" * len(title)] if line.startswith("#") else [line]
+    return "\n".join(lines)
 
 
 if __name__ == "__main__":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import pickle
 import random
@@ -19,10 +20,25 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     """
     nanny = ForkedNanny() if fork_nanny else None
     _new_randomness()
+    faulthandler.enable()
+    from ipykernel.iostream import OutStream
     from ipyparallel.engine.app import IPEngine
+    from traitlets import Type
+
+    class OwnDescriptors(OutStream):
+        """Leaves the file descriptors alone.
+
+        ipykernel would lead them into a pipe that this same process reads, and the last words of a process
+        that aborts would be lost in it. They go to the process's log, which `Descriptors` follows.
+        """
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "watchfd": False})
 
     class Engine(IPEngine):
         """IPEngine with a nanny that costs no interpreter start."""
+
+        out_stream_factory = Type(OwnDescriptors)
 
         def start_nanny(self, control_url: str) -> Any:
             if nanny is None:

@@ -16,11 +16,10 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine.host import CONTROLLER, Assignment
+from nbdist.launch.last_words import LOG_LINES, tail
 
 STOP_SECONDS = 3.0
 """What the parent may take to stop all it started; it needs about 0.6 s at most."""
-
-LOG_LINES = 20
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -153,19 +152,3 @@ class HostProcess:
             time=event["time"],
             last_lines=self.last_lines(process_id),
         )
-
-
-NOISE = ("[KernelNanny", "debugpy_stream undefined", "Not using CurveZMQ security")
-"""What ipyparallel writes to every engine's log, and no person needs to read."""
-
-
-def tail(path: Path, *, lines: int = LOG_LINES, limit_bytes: int = 64 * 1024) -> tuple[str, ...]:
-    """The last lines of a file, without ipyparallel's own chatter; empty where there is none."""
-    try:
-        with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - limit_bytes))
-            text = file.read().decode(errors="replace")
-    except OSError:
-        return ()
-    kept = [line for line in text.splitlines() if not any(noise in line for noise in NOISE)]
-    return tuple(kept[-lines:])

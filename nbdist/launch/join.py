@@ -83,16 +83,27 @@ def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[i
                     running, process_id, request, set(asked) - set(answers)
                 )
                 tell("joined", len(answers), len(asked))
-        for process_id, end in running.exits.items():
-            lines = "\n".join(f"  {line}" for line in end.last_lines)
-            raise LaunchError(
-                f"Process {process_id} (host {plan.hosts[process_id]}, pid {end.pid}) {end} while the "
-                f"processes joined their cluster.\n{lines}".rstrip()
-            )
+        if running.exits:
+            raise LaunchError(_ended(running, set(asked) - set(answers)))
         if time.monotonic() > deadline:
             raise LaunchError(_missing(plan, set(asked) - set(answers)))
         time.sleep(POLL_SECONDS / 2)
     return answers
+
+
+def _ended(running: Running, unanswered: set[int]) -> str:
+    """A process has ended while all were joining. JAX ends those that wait too long for another."""
+    plan = running.plan
+    process_id, end = next(iter(running.exits.items()))
+    lines = "\n".join(f"  {line}" for line in end.last_lines)
+    text = (
+        f"Process {process_id} (host {plan.hosts[process_id]}, pid {end.pid}) {end} while the "
+        f"processes joined their cluster.\n{lines}".rstrip()
+    )
+    waited_for = unanswered - set(running.exits)
+    if "DEADLINE_EXCEEDED" in text and waited_for:
+        return f"{_missing(plan, waited_for)}\n{text}"
+    return text
 
 
 def _answer(running: Running, process_id: int, request: Asked, missing: set[int]) -> dict[str, Any]:

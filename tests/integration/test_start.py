@@ -163,7 +163,7 @@ def test_python_without_jax_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("raise ImportError('jax is broken here')")
     before = children()
-    with pytest.raises(LaunchError, match="cannot import jax on this machine.*jax is broken here"):
+    with pytest.raises(LaunchError, match=r"cannot import jax on this machine.*jax is broken here"):
         nbdist.start(2, platform="cpu", environment={"PYTHONPATH": str(tmp_path)})
     assert children() == before
 
@@ -214,7 +214,7 @@ def test_interrupt_during_start_leaves_nothing(fresh: Notebook) -> None:
 
 def test_shutdown_takes_under_a_second_and_leaves_nothing(fresh: Notebook) -> None:
     fresh.good(START)
-    started = [p for p in fresh.descendants()]
+    started = fresh.descendants()
     assert len(started) >= 4
     assert fresh.good("%dist_shutdown").seconds < 1.0
     assert not gone(started, within_s=1)

@@ -1,0 +1,45 @@
+"""The last words of a process that is gone."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from nbdist.launch.hostprocess import Exit
+from nbdist.launch.last_words import tail
+
+CHATTER = "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"
+
+
+def write(folder: Path, text: str) -> Path:
+    path = folder / "process-0.log"
+    path.write_text(text)
+    return path
+
+
+def test_the_last_twenty_lines_without_chatter(tmp_path: Path) -> None:
+    text = CHATTER + "".join(f"line {i}\n" for i in range(50)) + CHATTER
+    assert tail(write(tmp_path, text)) == tuple(f"line {i}" for i in range(30, 50))
+
+
+def test_a_fatal_signal_keeps_what_was_written_before_it(tmp_path: Path) -> None:
+    stack = "".join(f'  File "x.py", line {i} in f\n' for i in range(60))
+    text = f"F0101 check failed: a == b\nFatal Python error: Aborted\n\nThread 0x1:\n{stack}\n"
+    text += f"Current thread 0x2 (most recent call first):\n{stack}\nExtension modules: numpy\n"
+    words = tail(write(tmp_path, text))
+    assert words[0] == "F0101 check failed: a == b"
+    assert words[1] == "Fatal Python error: Aborted"
+    assert words[2].startswith("Current thread")
+    assert len(words) <= 20
+
+
+def test_a_missing_log_is_no_words(tmp_path: Path) -> None:
+    assert tail(tmp_path / "none.log") == ()
+
+
+def test_an_exit_says_signal_and_out_of_memory() -> None:
+    def end(code: int, *, oom: bool) -> str:
+        return str(Exit(process_id=1, pid=2, code=code, oom=oom, time=0.0, last_lines=()))
+
+    assert end(-9, oom=True) == "killed by signal 9 (SIGKILL), out of memory"
+    assert end(-11, oom=False) == "killed by signal 11 (SIGSEGV)"
+    assert end(3, oom=False) == "ended with exit code 3"

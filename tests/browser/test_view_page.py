@@ -397,3 +397,36 @@ def test_a_large_mesh_is_drawn_as_tiles_that_answer_pointer_and_keyboard(
     expect(page.get_by_role("status")).to_contain_text("data 1, model 0")
     page.locator(".nbdist-table summary").click()
     expect(page.locator(".nbdist-table tbody tr")).to_have_count(256)
+
+
+def with_long_names() -> dict[str, Any]:
+    """The tour with names as long as real clusters and models have them."""
+    snapshot = copy.deepcopy(read("failed")["snapshot"])
+    for number, process in enumerate(snapshot["processes"]):
+        process["host"] = f"training-cluster-europe-west4-b-node-{number:05}.internal.example.com"
+        process["cell"], process["line"] = 31, 7
+        process["source"] = "x = " + " + ".join(f"function_{i}(argument)" for i in range(20))
+    snapshot["processes"][1]["error"] = "ValueError: " + "an_unbroken_message_" * 12
+    names = {"data": "fully_sharded_data_parallel_axis", "model": "tensor_model_parallel_axis"}
+    for mesh in snapshot["meshes"]:
+        for axis in mesh["axes"]:
+            axis["name"] = names[axis["name"]]
+    for array in snapshot["arrays"]:
+        array["path"] = "state.params['the_whole_transformer_decoder']" * 4 + array["path"]
+        array["sharding"]["spec"] = [
+            [names[name] for name in dimension] for dimension in array["sharding"]["spec"]
+        ]
+    for notice in snapshot["notices"]:
+        notice["text"] += " /a/path/" + "without/any/place/to/break/" * 9
+    return dict(snapshot)
+
+
+@pytest.mark.parametrize("width", [260, 320, 640, 700, 960])
+def test_names_of_any_length_are_not_cut(width: int, open_view: OpenView, shots: Path) -> None:
+    page = open_view(with_long_names(), width=width)
+    page.locator(".nbdist-card, .nbdist-rings").first.click(position={"x": 20, "y": 9})
+    page.screenshot(path=shots / f"any-length-{width}.png", full_page=True)
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    assert page.evaluate(CUT_TEXT) == []
+    names = [text for text, _ in page.evaluate(SHORTENED)]
+    assert len(set(names)) == len(names)

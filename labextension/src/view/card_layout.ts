@@ -67,10 +67,20 @@ export function layCards(grid: Grid, room: CardRoom, card: CardSize): CardLayout
         room,
         card,
       );
-      if (layout) return { ...layout, short };
+      if (layout && (short || headingsFit(layout, room))) return { ...layout, short };
     }
   }
   return null;
+}
+
+/** Whether the labels of columns are no wider than the columns, and those of rows leave room. */
+function headingsFit(layout: Omit<CardLayout, 'short'>, room: CardRoom): boolean {
+  const first = layout.blocks[0];
+  if (!first) return true;
+  const block = (room.width + BLOCK_GAP) / layout.blocksPerLine - BLOCK_GAP;
+  const column = (block - layout.labelWidth) / first.columns - GAP;
+  const longest = Math.max(0, ...first.columnLabels.map(text => text.length));
+  return longest * room.character <= column && layout.labelWidth <= block / 3;
 }
 
 /** Puts as many blocks side by side as fit, if then all fit. */

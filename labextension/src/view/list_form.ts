@@ -31,7 +31,8 @@ function linesFor(words: readonly number[], perLine: number): number {
     const needed = used ? used + 1 + word : word;
     if (needed <= perLine) used = needed;
     else {
-      lines += (used ? 1 : 0) + Math.max(0, Math.ceil(word / perLine) - 1);
+      // A name that must be broken inside its box takes a line more than its characters say.
+      lines += (used ? 1 : 0) + (word > perLine ? Math.ceil(word / perLine) : 0);
       used = Math.min(word, perLine);
     }
   }

@@ -18,7 +18,7 @@ import type { Unit } from './tile_painter';
 import { Tiles } from './tiles';
 
 /** Heights, in CSS pixels, that a mesh may take before it is drawn smaller. */
-const CARDS_HEIGHT = { wide: 900, narrow: 1800 };
+const CARDS_HEIGHT = 1000;
 const TILES_HEIGHT = 470;
 
 type Arrangement =
@@ -152,10 +152,7 @@ export class MeshSection implements Section {
   }
 
   private arrange(scene: Scene, look: Look, width: number, part: number, whole: number): void {
-    const narrow =
-      this.node.parentElement?.clientWidth === this.node.closest('.nbdist')?.clientWidth;
-    const height = narrow ? CARDS_HEIGHT.narrow : CARDS_HEIGHT.wide;
-    const room = { width, height, character: look.character };
+    const room = { width, height: CARDS_HEIGHT, character: look.character };
     const { character } = look;
     const extra = (scene.holding?.addends ?? 1) > 1 || scene.holding?.own ? 1 : 0;
     const cards = layCards(scene.grid, room, {

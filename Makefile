@@ -5,8 +5,8 @@ BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
-SOURCES := $(shell find labextension/src labextension/style -type f 2>/dev/null) \
-           labextension/package.json labextension/yarn.lock
+SOURCES := $(shell find labextension/src labextension/style -type f) \
+           $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
 .PHONY: demo test bench check types golden screenshots clean help
 
@@ -19,7 +19,8 @@ help:
 	@echo "make golden       golden snapshots, from real JAX shardings"
 	@echo "make screenshots  the README's pictures, taken by the browser tests"
 
-# One environment; it is made anew when what it is made from has changed.
+# One environment, with the browser part built into it; brought up to date when what either is made
+# from has changed. The build asks for node by itself, as a wheel, where there is none.
 $(READY): pyproject.toml hatch_build.py $(SOURCES)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"nbdist needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Run make PYTHON=/path/to/python3.12")'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
@@ -40,7 +41,7 @@ check: $(READY)
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports --verbose
-	PATH="$(CURDIR)/$(BIN):$$PATH" $(BIN)/python -m tests.frontend_check
+	$(BIN)/python -m tests.frontend_check
 
 bench: $(READY)
 	$(BIN)/python -m tests.browser.install
@@ -55,7 +56,7 @@ golden: $(READY)
 
 screenshots: $(READY)
 	$(BIN)/python -m tests.browser.install
-	NBDIST_SCREENSHOTS=docs $(BIN)/python -m pytest tests/browser -k screenshot
+	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k screenshot
 
 clean:
 	rm -rf $(VENV) labextension/node_modules labextension/lib nbdist/static nbdist/labextension

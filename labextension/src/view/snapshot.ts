@@ -161,8 +161,8 @@ export interface Piece {
 /**
  * Something that should be the same on all processes and is not.
  *
- * `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that of the
- * most processes first.
+ * `about` reads like `"array w"` or `"mesh in context"`; `versions` has two entries or more, that
+ * of the most processes first.
  */
 export interface Disagreement {
   about: string;

@@ -1,0 +1,60 @@
+"""`snapshot.py` is the truth: the schema and the TypeScript types are what it generates."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from tests.frontend_check import environment, is_installed
+
+ROOT = Path(__file__).parents[2]
+FRONT = ROOT / "labextension"
+SCHEMA = FRONT / "src" / "view" / "snapshot.schema.json"
+TYPES = FRONT / "src" / "view" / "snapshot.ts"
+
+
+def make_schema(target: Path) -> str:
+    subprocess.run([sys.executable, FRONT / "tools" / "make_schema.py", target], check=True)
+    return target.read_text(encoding="utf-8")
+
+
+def make_types(schema: Path, target: Path) -> str:
+    """Runs the script `types` of package.json, with its two files replaced."""
+    assert is_installed(), "labextension/node_modules is missing: run make check"
+    script: str = json.loads((FRONT / "package.json").read_text())["scripts"]["types"]
+    for path, other in ((SCHEMA, schema), (TYPES, target)):
+        written = path.relative_to(FRONT).as_posix()
+        assert written in script, f"the script no longer names {written}: {script}"
+        script = script.replace(written, str(other))
+    # Prettier takes a file elsewhere only with the settings named.
+    script = script.replace(
+        "prettier --write", f"prettier --config {FRONT}/.prettierrc.json --write"
+    )
+    found = environment()
+    path = f"{FRONT}/node_modules/.bin:{found['PATH']}"
+    done = subprocess.run(
+        script, shell=True, cwd=FRONT, env={**found, "PATH": path}, capture_output=True, text=True
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return target.read_text(encoding="utf-8")
+
+
+def test_making_the_schema_again_changes_nothing(tmp_path: Path) -> None:
+    made = make_schema(tmp_path / "snapshot.schema.json")
+    assert made == SCHEMA.read_text(encoding="utf-8"), "run make types"
+
+
+def test_making_the_types_again_changes_nothing(tmp_path: Path) -> None:
+    made = make_types(SCHEMA, tmp_path / "snapshot.ts")
+    assert made == TYPES.read_text(encoding="utf-8"), "run make types"
+
+
+def test_the_types_follow_the_schema(tmp_path: Path) -> None:
+    changed = tmp_path / "changed.schema.json"
+    schema = SCHEMA.read_text(encoding="utf-8").replace('"arrays_omitted"', '"arrays_left_out"')
+    changed.write_text(schema, encoding="utf-8")
+    made = make_types(changed, tmp_path / "snapshot.ts")
+    assert "arrays_left_out" in made
+    assert made != TYPES.read_text(encoding="utf-8")

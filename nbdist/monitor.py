@@ -98,6 +98,11 @@ class Monitor:
             return None
         return aged(heard.activity, time.monotonic() - heard.at)
 
+    def silence(self, process_id: int) -> float:
+        """Seconds since a process was heard; 0 before its first report."""
+        heard = self._heard.get(process_id)
+        return 0.0 if heard is None else time.monotonic() - heard.at
+
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now."""
         with self._lock:

@@ -205,6 +205,7 @@ class Session:
             link=running,
             hosts=self.hosts,
             monitor_activity=self._monitor.activity,
+            monitor_silence=self._monitor.silence,
             interrupt=self._interrupt,
             folder=Path(running.folder) / "output",
             grace_s=self._grace_s if grace_s is None else grace_s,

@@ -11,7 +11,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -28,7 +28,7 @@ class Exit:
 
     `code` is its exit status, or minus the signal's number; `oom` whether the out-of-memory killer of this
     host was at work since the session began. `last_lines` is the end of what it wrote to its own standard
-    error and output.
+    error and output. `because_of` names another process whose end took this one out of reach.
     """
 
     process_id: int
@@ -37,8 +37,14 @@ class Exit:
     oom: bool
     time: float
     last_lines: tuple[str, ...]
+    because_of: str | None = None
 
     def __str__(self) -> str:
+        if self.because_of is not None:
+            return f"out of reach: {self.because_of} {self._ending()}"
+        return self._ending()
+
+    def _ending(self) -> str:
         if self.code >= 0:
             return f"ended with exit code {self.code}"
         with contextlib.suppress(ValueError):
@@ -71,6 +77,7 @@ class HostProcess:
         self.pids: dict[int, int] = {}
         self.exits: dict[int, Exit] = {}
         self.failure: dict[str, Any] | None = None
+        self.ended_at: float | None = None
         # Its standard error may be needed when it fails before it can say anything.
         self._errors = (self.folder / "host.log").open("wb")
         self._process = subprocess.Popen(
@@ -122,6 +129,23 @@ class HostProcess:
         name = "controller.log" if process_id == CONTROLLER else f"process-{process_id}.log"
         return tail(self.folder / name, lines=lines)
 
+    def out_of_reach(self) -> Exit | None:
+        """The end of the controller or of this parent, with which all engines are lost; None while both run."""
+        controller = self.exits.get(CONTROLLER)
+        if controller is not None:
+            return replace(controller, because_of="ipyparallel's controller")
+        if self.ended_at is None:
+            return None
+        return Exit(
+            process_id=CONTROLLER,
+            pid=self._process.pid,
+            code=self._process.wait(),
+            oom=False,
+            time=self.ended_at,
+            last_lines=tail(self.folder / "host.log"),
+            because_of="the engines' parent process",
+        )
+
     def _order(self, order: Mapping[str, Any]) -> None:
         with self._lock, contextlib.suppress(OSError, ValueError):
             assert self._process.stdin is not None
@@ -140,7 +164,8 @@ class HostProcess:
             elif kind == "exited":
                 self._ended(event)
             self._on_event(event)
-        self._on_event({"event": "ended", "time": time.time()})
+        self.ended_at = time.time()
+        self._on_event({"event": "ended", "time": self.ended_at})
 
     def _ended(self, event: Mapping[str, Any]) -> None:
         process_id = event["process_id"]

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -66,8 +66,13 @@ class Running:
 
     @property
     def exits(self) -> dict[int, Exit]:
-        """How processes ended that have."""
-        return {p: end for p, end in self.host.exits.items() if p != CONTROLLER}
+        """How processes ended that have, or why they can no longer be reached."""
+        ends = {p: end for p, end in self.host.exits.items() if p != CONTROLLER}
+        lost = self.host.out_of_reach()
+        if lost is not None:
+            for process in self.plan.processes:
+                ends.setdefault(process.process_id, replace(lost, process_id=process.process_id))
+        return ends
 
     def stop(self) -> None:
         """Stops all that was started here, and removes the session's folder."""

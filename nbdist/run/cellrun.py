@@ -69,6 +69,7 @@ class CellRun:
       link: The way to them.
       hosts: Host names by process id.
       monitor_activity: The newest activity of a process.
+      monitor_silence: Seconds since a process was heard.
       interrupt: Sends the framework's interrupt.
       folder: Where floods of output are kept in whole.
       grace_s: How long others may stay when one has failed.
@@ -88,6 +89,7 @@ class CellRun:
         link: Link,
         hosts: Mapping[int, str],
         monitor_activity: Callable[[int], Activity | None],
+        monitor_silence: Callable[[int], float],
         interrupt: Callable[[Sequence[int]], None],
         folder: Path,
         grace_s: float,
@@ -107,6 +109,7 @@ class CellRun:
             hosts=hosts,
             output=self.output,
             activity=monitor_activity,
+            silence=monitor_silence,
         )
         self._link = link
         self._ended = ended

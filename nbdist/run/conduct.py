@@ -27,6 +27,7 @@ from nbdist.run.standing import (
     running,
     say_failure,
     say_where_all,
+    silence,
 )
 
 TICK_SECONDS = 0.05
@@ -60,7 +61,7 @@ class Conductor:
     timed_out: bool = False
     _failed_at: float | None = None
     _said: bool = False
-    _last_divergence: str | None = None
+    _last_said: str | None = None
     _left: frozenset[int] = frozenset()
 
     def until_end(self) -> dict[int, Standing]:
@@ -117,7 +118,7 @@ class Conductor:
         elif self.out_of_step:
             self._out_of_step(standings)
         else:
-            self._say_divergence(standings)
+            self._say_once(silence(standings) or divergence(standings))
 
     def _after_failure(self, cause: Standing, standings: dict[int, Standing], now: float) -> None:
         self._failed_at = self._failed_at or now
@@ -136,12 +137,11 @@ class Conductor:
         if waiting:
             self._stop(standings, "waiting for what cannot come; the session is out of step")
 
-    def _say_divergence(self, standings: dict[int, Standing]) -> None:
-        text = divergence(standings)
+    def _say_once(self, text: str | None) -> None:
         # The seconds in it grow: say it once for each new arrangement of processes.
         key = None if text is None else "".join(c for c in text if not c.isdigit() and c != ".")
-        if key != self._last_divergence:
-            self._last_divergence = key
+        if key != self._last_said:
+            self._last_said = key
             if text is not None:
                 self.execution.output.note(text)
 

@@ -66,6 +66,7 @@ class Execution:
       hosts: Host names by process id.
       output: Gets all output.
       activity: The newest report of a process's activity, or None.
+      silence: Seconds since the newest report of a process.
     """
 
     def __init__(
@@ -77,6 +78,7 @@ class Execution:
         hosts: Mapping[int, str],
         output: CellOutput,
         activity: Callable[[int], Activity | None],
+        silence: Callable[[int], float],
     ) -> None:
         self.cell = cell
         self.targets = tuple(targets)
@@ -84,6 +86,7 @@ class Execution:
         self._link = link
         self._hosts = hosts
         self._activity = activity
+        self._silence = silence
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
         self._ended: dict[int, Standing] = {}
@@ -131,6 +134,7 @@ class Execution:
             host=self._hosts[process_id],
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
+            silent_s=self._silence(process_id),
         )
 
     def _settle(self, process_id: int) -> Standing | None:

@@ -16,6 +16,9 @@ from nbdist.snapshot import Activity
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck"]
 
+SILENT_SECONDS = 5.0
+"""A process reports at least once a second; one that does not for so long is named."""
+
 WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
 
@@ -24,7 +27,8 @@ WAIT_SECONDS = 10.0
 class Standing:
     """One process in one cell.
 
-    `activity` is its newest report in this cell, None before the first. `error` is what it raised, `line`
+    `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
+    of any kind. `error` is what it raised, `line`
     and `source` where; `time` is when it ended, in Unix seconds.
     """
 
@@ -32,6 +36,7 @@ class Standing:
     host: str
     outcome: Outcome
     activity: Activity | None = None
+    silent_s: float = 0.0
     error: str | None = None
     line: int | None = None
     source: str | None = None
@@ -84,6 +89,19 @@ def say_failure(standing: Standing) -> list[str]:
     if standing.line is not None:
         lines.append(f"   line {standing.line}   {standing.source or ''}".rstrip())
     return lines
+
+
+def silence(standings: Mapping[int, Standing]) -> str | None:
+    """A sentence when processes in the cell have not been heard for `SILENT_SECONDS`."""
+    silent = [s for s in running(standings.values()) if s.silent_s >= SILENT_SECONDS]
+    if not silent:
+        return None
+    longest = max(s.silent_s for s in silent)
+    return "\n".join(
+        f"process {s.process_id} (host {s.host})   silent for {seconds_text(longest)}, last in "
+        f"{say_place(*place(s.activity))}: stopped, or its host is overloaded or cut off"
+        for s in silent
+    )
 
 
 def divergence(standings: Mapping[int, Standing]) -> str | None:

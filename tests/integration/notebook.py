@@ -143,6 +143,7 @@ class Notebook:
         self.client.stop_channels()
         if self.manager.is_alive():
             self.manager.shutdown_kernel(now=False)
+        self.manager.cleanup_resources()
 
 
 def gone(processes: list[psutil.Process], *, within_s: float) -> list[psutil.Process]:

@@ -17,7 +17,7 @@ COLLECTIVE = """
 import jax, numpy as np, time
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((jax.device_count(),), ('d',), axis_types=(jax.sharding.AxisType.Auto,))
-x = jax.make_array_from_callback((8,), NamedSharding(mesh, P('d')), lambda i: np.ones(8)[i])
+x = jax.make_array_from_callback((24,), NamedSharding(mesh, P('d')), lambda i: np.ones(24)[i])
 total = jax.jit(lambda x: x.sum())
 me = jax.process_index()
 kept = 42

@@ -1,0 +1,173 @@
+"""The tour, from top to bottom: in a kernel as JupyterLab runs it, and in a terminal."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import psutil
+import pytest
+from nbclient import NotebookClient
+
+from tests.integration.notebook import ANSI, gone
+
+ROOT = Path(__file__).parents[2]
+TOUR = ROOT / "notebooks" / "01_tour.ipynb"
+MAY_FAIL = "raises-exception"
+CELL_SECONDS = 120
+LEFT_SECONDS = 5.0
+CLOSING = r"4 processes on this machine, 8 cpu devices, jax \S+, ready in \d+\.\d s"
+SPLIT = """\
+params['hidden']['kernel']  f32[64, 256]  P(None, 'model') on mesh data=4 × model=2
+2 pieces of 64 × 128, 32 KB each, 4 copies
+[0:64, 0:128]    32 KB  cpu:0 p0, cpu:2048 p1, cpu:4096 p2, cpu:6144 p3
+[0:64, 128:256]  32 KB  cpu:1 p0, cpu:2049 p1, cpu:4097 p2, cpu:6145 p3"""
+FAILED_AND_WAITING = (
+    r"process 1 \(host \S+\)   ValueError: empty batch\n"
+    r"   line 7   x, y = next_batch\(\)\n"
+    r"processes 0, 2, 3   waiting in line \d+, .*; interrupted in"
+)
+
+
+def users_environment(**added: str) -> dict[str, str]:
+    """The environment without pytest's variables, which change what engines do."""
+    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+    return {**kept, **added}
+
+
+def text_of(cell: Any) -> str:
+    """What a cell shows as text, errors included, colours removed."""
+    parts = []
+    for output in cell.outputs:
+        parts.append(output.get("text", ""))
+        parts.append(output.get("data", {}).get("text/plain", ""))
+        parts.append("\n".join(output.get("traceback", ())))
+    return ANSI.sub("", "\n".join(part for part in parts if part))
+
+
+@pytest.fixture(scope="module")
+def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
+    folder = tmp_path_factory.mktemp("tour")
+    notebook = nbformat.read(TOUR, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env=users_environment(IPYTHONDIR=str(folder / "ipython")))
+    return {cell.id: cell for cell in notebook.cells}
+
+
+def test_the_tour_is_committed_without_outputs() -> None:
+    notebook = nbformat.read(TOUR, as_version=4)
+    nbformat.validate(notebook)
+    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
+    assert not [cell.id for cell in code if cell.outputs or cell.execution_count is not None]
+
+
+def test_only_the_tagged_cell_fails(tour: dict[str, Any]) -> None:
+    tagged = {name for name, cell in tour.items() if MAY_FAIL in cell.metadata.get("tags", ())}
+    outputs = {name: cell.get("outputs", ()) for name, cell in tour.items()}
+    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
+    assert failed == tagged == {"fail"}
+
+
+def test_the_start_ends_with_one_line_and_the_view(tour: dict[str, Any]) -> None:
+    line, *view = tour["start"].outputs
+    assert re.fullmatch(CLOSING, line.data["text/plain"])
+    kinds = {kind for output in view for kind in output.data}
+    assert {"application/vnd.jupyter.widget-view+json", "text/html", "text/plain"} <= kinds
+
+
+def test_equal_output_is_shown_once_and_differing_output_by_process(tour: dict[str, Any]) -> None:
+    shown = text_of(tour["mesh"]).splitlines()
+    assert shown[0] == "processes 0–3   8 devices in all"
+    assert [line.split()[:2] for line in shown[1:]] == [["process", str(i)] for i in range(4)]
+
+
+@pytest.mark.parametrize("training", ["dp", "tp-loop"])
+def test_training_learns_the_digits(tour: dict[str, Any], training: str) -> None:
+    shown = text_of(tour[training])
+    found = re.findall(r"test accuracy (0\.\d+)", shown)
+    assert len(found) == 1, shown
+    assert float(found[0]) > 0.9
+    assert "processes 0–3" in shown
+
+
+def test_the_loop_shows_each_epoch_once_and_nothing_else(tour: dict[str, Any]) -> None:
+    shown = re.sub(r"processes 0–3 *\n?", "", text_of(tour["tp-loop"]))
+    lines = [line.strip() for line in shown.splitlines()]
+    assert [line.partition(":")[0] for line in lines[:-1]] == [f"epoch {i}" for i in range(10)]
+
+
+def test_the_slices_of_the_split_kernel_are_shown(tour: dict[str, Any]) -> None:
+    assert text_of(tour["tp-shards"]).strip() == SPLIT
+
+
+def test_the_still_picture_shows_where_the_split_kernel_lies(tour: dict[str, Any]) -> None:
+    still = tour["tp-mesh"].outputs[-1].data
+    for text in (still["text/plain"], still["text/html"]):
+        assert "128:256" in text and "cpu:6145" in text
+
+
+def test_the_failing_cell_says_who_failed_and_where_the_others_wait(tour: dict[str, Any]) -> None:
+    shown = text_of(tour["fail"])
+    assert re.search(FAILED_AND_WAITING, shown), shown
+    assert "ValueError: empty batch" in tour["fail"].outputs[-1].traceback[-1] or (
+        "process 1 raised ValueError" in shown
+    )
+    assert "%dist_init --restart" in shown
+
+
+def test_an_array_is_pulled_whole_and_plotted(tour: dict[str, Any]) -> None:
+    assert text_of(tour["pull"]) == "(numpy.ndarray, (64, 256), dtype('float32'))"
+    pictures = [output.data["image/png"] for output in tour["plot"].outputs]
+    assert len(pictures) == 1 and len(pictures[0]) > 10_000
+
+
+def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    environment = users_environment(TMPDIR=str(tmp_path), IPYTHONDIR=str(tmp_path / "ipython"))
+    with out.open("wb") as file:
+        demo = subprocess.Popen(
+            [sys.executable, "-m", "nbdist.cli", "demo"],
+            stdin=subprocess.DEVNULL,
+            stdout=file,
+            stderr=subprocess.STDOUT,
+            env=environment,
+        )
+        seen = descendants_until_the_end(demo)
+    shown = ANSI.sub("", out.read_text(encoding="utf-8"))
+    assert demo.returncode == 0, shown
+    assert re.search(CLOSING, shown)
+    assert SPLIT in shown
+    assert "mesh data=4 × model=2\n" in shown
+    assert re.search(r"^data 3   cpu:6144  p3  .*cpu:6145  p3  ", shown, re.M), shown
+    assert re.search(FAILED_AND_WAITING, shown), shown
+    assert len(seen) > 4, "the processes were not seen at all"
+    assert gone(list(seen), within_s=LEFT_SECONDS) == []
+    assert [path.name for path in tmp_path.glob("nbdist-*")] == []
+
+
+def descendants_until_the_end(demo: subprocess.Popen[bytes]) -> set[psutil.Process]:
+    """All processes ever seen below this one while it ran."""
+    root = psutil.Process(demo.pid)
+    seen: set[psutil.Process] = set()
+    deadline = time.monotonic() + 2 * CELL_SECONDS
+    while demo.poll() is None:
+        try:
+            assert time.monotonic() < deadline, "the demo does not end"
+            seen.update(root.children(recursive=True))
+        except psutil.NoSuchProcess:
+            break
+        except AssertionError:
+            demo.kill()
+            raise
+        time.sleep(0.1)
+    demo.wait()
+    return seen

@@ -14,11 +14,10 @@ from nbdist.errors import ProcessError
 from nbdist.output import Block, CellOutput, Renderer, renderer_for
 from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
-from nbdist.run.execution import Cell, Execution, Link
+from nbdist.run.execution import Cell, Execution, Heard, Link
 from nbdist.run.facts import Facts
 from nbdist.run.failure import failure
 from nbdist.run.standing import Standing
-from nbdist.snapshot import Activity
 
 
 class CellHandle:
@@ -68,8 +67,7 @@ class CellRun:
       targets: On which processes.
       link: The way to them.
       hosts: Host names by process id.
-      monitor_activity: The newest activity of a process.
-      monitor_silence: Seconds since a process was heard.
+      heard: What the processes have said of themselves.
       interrupt: Sends the framework's interrupt.
       folder: Where floods of output are kept in whole.
       grace_s: How long others may stay when one has failed.
@@ -88,8 +86,7 @@ class CellRun:
         targets: Sequence[int],
         link: Link,
         hosts: Mapping[int, str],
-        monitor_activity: Callable[[int], Activity | None],
-        monitor_silence: Callable[[int], float],
+        heard: Heard,
         interrupt: Callable[[Sequence[int]], None],
         folder: Path,
         grace_s: float,
@@ -108,8 +105,7 @@ class CellRun:
             link=link,
             hosts=hosts,
             output=self.output,
-            activity=monitor_activity,
-            silence=monitor_silence,
+            heard=heard,
         )
         self._link = link
         self._ended = ended

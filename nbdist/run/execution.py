@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -41,6 +41,16 @@ class Link(Protocol):
         """How processes ended that have."""
 
 
+class Heard(Protocol):
+    """What the monitor has heard of processes."""
+
+    def activity(self, process_id: int) -> Activity | None:
+        """The newest activity of a process, None before its first report."""
+
+    def silence(self, process_id: int) -> float:
+        """Seconds since a process was heard."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Cell:
     """What is run: `code` stands `offset` lines below the top of the notebook's cell `number`."""
@@ -65,8 +75,7 @@ class Execution:
       link: The way to them.
       hosts: Host names by process id.
       output: Gets all output.
-      activity: The newest report of a process's activity, or None.
-      silence: Seconds since the newest report of a process.
+      heard: What the processes have said of themselves.
     """
 
     def __init__(
@@ -77,16 +86,14 @@ class Execution:
         link: Link,
         hosts: Mapping[int, str],
         output: CellOutput,
-        activity: Callable[[int], Activity | None],
-        silence: Callable[[int], float],
+        heard: Heard,
     ) -> None:
         self.cell = cell
         self.targets = tuple(targets)
         self.output = output
         self._link = link
         self._hosts = hosts
-        self._activity = activity
-        self._silence = silence
+        self._heard_of = heard
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
         self._ended: dict[int, Standing] = {}
@@ -125,7 +132,7 @@ class Execution:
         return {p: self._ended.get(p) or self._running(p) for p in self.targets}
 
     def _running(self, process_id: int) -> Standing:
-        activity = self._activity(process_id)
+        activity = self._heard_of.activity(process_id)
         if activity is not None and activity.cell != self.cell.number:
             activity = None
         marked = self._marked.get(process_id)
@@ -134,7 +141,7 @@ class Execution:
             host=self._hosts[process_id],
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
-            silent_s=self._silence(process_id),
+            silent_s=self._heard_of.silence(process_id),
         )
 
     def _settle(self, process_id: int) -> Standing | None:

@@ -1,0 +1,158 @@
+"""The processes of a session while they live: the way to them, what they say, what is known of them."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nbdist.engine.frameworks import framework
+from nbdist.launch import join, start
+from nbdist.launch.calling import Asked, ask
+from nbdist.launch.plan import Plan
+from nbdist.merge import Known, Planned
+from nbdist.monitor import Monitor
+from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.run.choice import Choice
+from nbdist.run.facts import Facts
+from nbdist.run.standing import Standing
+from nbdist.snapshot import Snapshot
+
+DEVICES_SECONDS = 5.0
+"""How long after joining is waited for all processes to report their devices."""
+
+
+class Crew:
+    """Started, connected and watched processes; stopped once and for all by `stop`.
+
+    Args:
+      plan: What to start.
+      session: The session's id, as snapshots carry it.
+      tell: Hears how far the start is.
+      publish: Hears each new snapshot, on the monitor's thread.
+
+    Raises:
+      LaunchError: They could not be started; nothing is left.
+    """
+
+    def __init__(
+        self,
+        plan: Plan,
+        *,
+        session: str,
+        tell: start.Tell,
+        publish: Callable[[Snapshot], None],
+    ) -> None:
+        started = time.monotonic()
+        self.plan = plan
+        self.facts = Facts(processes=len(plan.processes))
+        self.last_cell = 0
+        self._lock = threading.Lock()
+        self.link = start.start(plan, tell=tell)
+        try:
+            self.answers = join.join(self.link, tell=tell)
+            self.monitor = Monitor(
+                session=session,
+                planned=tuple(
+                    Planned(process_id=p.process_id, host=p.host, role=p.role)
+                    for p in plan.processes
+                ),
+                connection=self.link.connection,
+                publish=publish,
+            )
+            self.monitor.start()
+            if plan.initialize:
+                self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
+        except BaseException:
+            self.link.stop()
+            raise
+        self.link.on_event = self._host_event
+        self.choice = Choice(plan.hosts, lambda: self.facts, self.monitor.activity)
+        self.seconds_to_start = time.monotonic() - started
+
+    def describe(self) -> str:
+        """One line: processes, hosts, devices, and how long the start took."""
+        plan = self.plan
+        hosts = set(plan.hosts.values())
+        where = "this machine" if len(hosts) == 1 else count_text(len(hosts), "host")
+        answer = next(iter(self.answers.values()))
+        chosen = "" if plan.platform_chosen else " (chosen automatically)"
+        devices = (
+            f"{count_text(answer['global'], f'{plan.platform} device')}{chosen}"
+            if "global" in answer
+            else f"platform {plan.platform}{chosen}, not initialized"
+        )
+        return (
+            f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
+            f"{plan.framework} {answer['version']}, ready in {seconds_text(self.seconds_to_start)}"
+        )
+
+    def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
+        """Sends a request to one process; see `nbdist.launch.calling.ask`."""
+        where = f"process {process_id} (host {self.plan.hosts[process_id]})"
+        view = self.link.client[self.link.engines[process_id]]
+        return ask(view, name, *buffers, where=where, **arguments)
+
+    def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
+        """Asks the lowest idle process; None when none is idle or none answers in time."""
+        for process_id in sorted(self.plan.hosts):
+            activity = self.monitor.activity(process_id)
+            if process_id in self.facts.lost or (activity and activity.state != "idle"):
+                continue
+            try:
+                return self.send(process_id, name, **arguments).get(timeout_s)[0]
+            except TimeoutError:
+                return None
+        return None
+
+    def wait_until_idle(self, *, timeout_s: float | None) -> None:
+        """Waits until every process that can has finished what it was given.
+
+        Raises:
+          TimeoutError: Some are still busy after `timeout_s` seconds.
+        """
+        asked = {p: self.send(p, "complete", code="", cursor=0) for p in self.choice.targets(None)}
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        for request in asked.values():
+            while not request.ready():
+                request.wait(0.05)
+                if deadline is not None and time.monotonic() > deadline:
+                    busy = [p for p, other in asked.items() if not other.ready()]
+                    raise TimeoutError(f"{processes_text(busy)} still busy after {timeout_s:g} s.")
+
+    def interrupt(self, process_ids: Sequence[int]) -> None:
+        """Sends the framework's interrupt."""
+        self.link.signal(framework(self.plan.framework).INTERRUPT, process_ids)
+
+    def told(self, standings: Mapping[int, Standing]) -> None:
+        """Hears where the processes stand in a cell that runs."""
+        self.monitor.know(self.facts.known(standings))
+
+    def learn(self, standings: Mapping[int, Standing], cell: int) -> Facts:
+        """Learns from a cell that has ended, or from an end between cells."""
+        with self._lock:
+            self.last_cell = cell
+            self.facts = self.facts.after(standings, cell)
+            self.monitor.know(self.facts.known())
+            return self.facts
+
+    def _host_event(self, event: Mapping[str, Any]) -> None:
+        """A process has ended, also between cells; called on the host's thread."""
+        if event["event"] not in ("exited", "ended"):
+            return
+        new = {p: end for p, end in self.link.exits.items() if p not in self.facts.lost}
+        if new:
+            hosts = self.plan.hosts
+            gone = {
+                p: Standing(process_id=p, host=hosts[p], outcome="gone", error=str(end))
+                for p, end in new.items()
+            }
+            self.learn(gone, self.last_cell)
+
+    def stop(self) -> None:
+        """Stops what was started, by handle; publishes a last snapshot."""
+        self.link.on_event = None
+        self.monitor.know(Known(stopped=True))
+        self.link.stop()
+        self.monitor.stop()

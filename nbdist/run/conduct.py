@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, wait
+from concurrent.futures import wait
 from dataclasses import dataclass
 
 from nbdist.errors import CellTimeout
@@ -31,6 +31,7 @@ from nbdist.run.standing import (
 )
 
 TICK_SECONDS = 0.05
+SETTLE_SECONDS = 0.01
 SAY_SECONDS = 1.0
 """How long after a failure it is said that others are still in the cell; when all fail, nothing is said."""
 STUCK_SECONDS = 10.0
@@ -88,9 +89,12 @@ class Conductor:
         return None
 
     def _step(self, started: float) -> dict[int, Standing] | None:
-        futures = self.execution.futures()
-        if futures:
-            wait(futures, timeout=TICK_SECONDS, return_when=FIRST_COMPLETED)
+        pending = self.execution.pending()
+        if pending:
+            wait(pending, timeout=TICK_SECONDS)
+        else:
+            # A reply without an answer, as when a process has died: its end is told in a moment.
+            time.sleep(SETTLE_SECONDS)
         standings = self.execution.standings()
         still = running(standings.values())
         left = frozenset(p for p, s in standings.items() if s.outcome != "running")

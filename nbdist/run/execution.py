@@ -112,9 +112,11 @@ class Execution:
                 lambda message, process_id=process_id: self._heard(process_id, message),  # type: ignore[misc]
             )
 
-    def futures(self) -> list[Any]:
-        """What to wait on: the outputs of all requests that are not settled yet."""
-        return [self._submissions[p].output for p in self.targets if p not in self._ended]
+    def pending(self) -> list[Any]:
+        """What to wait on: replies and ends of output that have not come yet."""
+        submissions = [self._submissions[p] for p in self.targets if p not in self._ended]
+        futures = [f for s in submissions for f in (s.future, s.output)]
+        return [future for future in futures if not future.done()]
 
     def mark(self, process_ids: Iterable[int], outcome: Outcome) -> None:
         """Records that processes were interrupted, or did not come back from that."""

@@ -137,4 +137,5 @@ def test_nothing_outlives_a_kernel_that_is_killed_at_any_moment(tmp_path: Path, 
         time.sleep(moment)
         started = notebook.descendants()
         notebook.process.kill()
-        assert not gone(started, within_s=5)
+        # In the middle of an import the engines' parent notices when the import is done.
+        assert not gone(started, within_s=15)

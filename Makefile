@@ -8,11 +8,13 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo test bench check types golden screenshots clean help
+.PHONY: demo test test-faults test-scale bench check types golden screenshots clean help
 
 help:
 	@echo "make demo         the tour on 4 processes, in JupyterLab or in this terminal"
 	@echo "make test         all checks and tests"
+	@echo "make test-faults  faults at random moments, many times"
+	@echo "make test-scale   more processes than the tour has"
 	@echo "make bench        timings, each against its floor in the same run"
 	@echo "make check        formatting, types and architecture only"
 	@echo "make types        schema and TypeScript types from nbdist/snapshot.py"
@@ -35,6 +37,13 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest
+
+# Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
+test-faults: $(READY)
+	$(BIN)/python -m pytest tests/campaigns/test_faults.py
+
+test-scale: $(READY)
+	$(BIN)/python -m pytest tests/campaigns/test_scale.py
 
 check: $(READY)
 	$(BIN)/ruff check

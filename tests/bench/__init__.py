@@ -1,0 +1,1 @@
+"""Timings, each against something measured in the same run; printed by `make bench`."""

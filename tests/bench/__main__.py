@@ -1,0 +1,22 @@
+"""All benchmarks in one run: `make bench`."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.bench import noop, probe, start
+
+
+def main() -> None:
+    """Prints a line or two for each; screenshots of the large views go to `build/bench`."""
+    start.main()
+    noop.main()
+    probe.main()
+    subprocess.run(
+        [sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True
+    )
+
+
+if __name__ == "__main__":
+    main()

@@ -15,6 +15,8 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
 from nbdist.session import Session, start_session
+from nbdist.view.channel import Channel
+from nbdist.view.feed import Feed
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -48,6 +50,8 @@ class DistMagics(Magics):
     def __init__(self, shell: Any) -> None:
         super().__init__(shell)
         self.session: Session | None = None
+        self.feed = Feed()
+        self.channel = Channel(self.feed)
         self.mode = Mode()
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
@@ -68,7 +72,7 @@ class DistMagics(Magics):
                 "%dist_init --restart starts it afresh, %dist_shutdown ends it."
             )
         progress = Progress(in_notebook=self._in_notebook)
-        self.session = start_session(tell=progress, **arguments)
+        self.session = start_session(tell=progress, feed=self.feed, **arguments)
         self._started(progress)
 
     def _restart(self) -> None:
@@ -234,6 +238,8 @@ class DistMagics(Magics):
         """Ends the session, if one is running."""
         if self.session is not None:
             self.session.shutdown()
+        self.channel.close()
+        self.feed.close()
 
 
 def _say_yes(question: str) -> bool:
@@ -249,6 +255,7 @@ def load(shell: Any) -> DistMagics:
     shell.register_magics(magics)
     shell.input_transformers_cleanup.insert(0, magics.mode.transform)
     magics.completion.install()
+    magics.channel.open()
     return magics
 
 

@@ -55,10 +55,12 @@ class Session:
     Made by `nbdist.start`. All methods may be called from the thread that runs cells.
     """
 
-    def __init__(self, plan: Plan, *, grace_s: float, tell: Tell) -> None:
+    def __init__(
+        self, plan: Plan, *, grace_s: float, tell: Tell, feed: Feed | None = None
+    ) -> None:
         self.plan = plan
         self.id = uuid.uuid4().hex[:8]
-        self.feed = Feed()
+        self.feed = feed or Feed()
         self.history: list[PastCell] = []
         self._grace_s = grace_s
         self._numbers = itertools.count(1)
@@ -308,6 +310,7 @@ def start_session(
     *,
     grace_s: float = 3.0,
     tell: Tell | None = None,
+    feed: Feed | None = None,
     **options: Any,
 ) -> Session:
     """Starts processes on this machine and joins them to one cluster.
@@ -316,6 +319,7 @@ def start_session(
       processes: How many; default 2 on CPU, one a GPU.
       grace_s: Seconds others may stay in a cell in which one process has failed.
       tell: Called with (stage, done, total) while it starts.
+      feed: Gets the snapshots; default: one of the session's own.
       **options: See `nbdist.launch.choose.make_plan`.
 
     Raises:
@@ -324,4 +328,5 @@ def start_session(
     """
     if grace_s < 0:
         raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
-    return Session(make_plan(processes=processes, **options), grace_s=grace_s, tell=tell or _silent)
+    plan = make_plan(processes=processes, **options)
+    return Session(plan, grace_s=grace_s, tell=tell or _silent, feed=feed)

@@ -33,7 +33,9 @@ export class KernelSource implements IDisposable {
   private known: Known | null = null;
   private heardAt = 0;
   private askedAt = -Infinity;
-  private heard = false;
+  /** The stream heard last, and the one of a kernel that has gone. */
+  private stream: string | null = null;
+  private ended: string | null = null;
   private disposed = false;
 
   constructor(private readonly kernel: Kernel.IKernelConnection) {
@@ -72,7 +74,7 @@ export class KernelSource implements IDisposable {
    */
   ask(): void {
     const now = performance.now();
-    if (!this.heard || !this.kernel.handleComms || now - this.askedAt < ASK_MS) return;
+    if (this.stream === null || !this.kernel.handleComms || now - this.askedAt < ASK_MS) return;
     this.askedAt = now;
     this.comm ??= this.open();
     void this.comm.then(comm => {
@@ -111,7 +113,9 @@ export class KernelSource implements IDisposable {
     if (message.header.msg_type !== 'comm_msg') return;
     const { comm_id, data } = message.content as KernelMessage.ICommMsgMsg['content'];
     if (comm_id !== COMM_ID || !isFrame(data)) return;
-    this.heard = true;
+    // What the old kernel sent last may arrive after the news that it restarts.
+    if (data.stream === this.ended) return;
+    this.stream = data.stream;
     const { known, result } = takeFrame(this.known, data);
     this.known = known;
     if (result === 'new' || result === 'same') this.heardAt = performance.now() - 1000 * data.age;
@@ -122,7 +126,8 @@ export class KernelSource implements IDisposable {
   private onStatus(_: unknown, status: Kernel.Status): void {
     if (!GONE.has(status)) return;
     this.known = null;
-    this.heard = false;
+    this.ended = this.stream ?? this.ended;
+    this.stream = null;
     this.comm = null;
     this.goneSignal.emit(undefined);
   }

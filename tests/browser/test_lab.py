@@ -82,7 +82,6 @@ class LabPage:
         query = f"token={self._lab.token}{'&reset' if reset else ''}"
         self.page.goto(f"{self._lab.url}/lab/tree/{name}?{query}")
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
-        # The first page of a server asks about news in a dialog of its own, if at all.
 
     def wait_for_kernel(self) -> None:
         self.page.wait_for_function(
@@ -138,6 +137,7 @@ def lab_page(browser: Browser, lab: Lab) -> Iterator[Callable[..., LabPage]]:
 
 def moving(view: Locator) -> bool:
     """Whether the line the processes are in moves on within two seconds."""
+    expect(view.locator(".nbdist-what").first).to_be_visible()
     first = view.locator(".nbdist-what").first.inner_text()
     deadline = time.monotonic() + 2
     while time.monotonic() < deadline:
@@ -149,6 +149,7 @@ def moving(view: Locator) -> bool:
 
 def slices_shown(view: Locator) -> dict[str, str]:
     """What each device's card says it holds."""
+    expect(view.locator(".nbdist-card").first).to_be_visible()
     cards = view.locator(".nbdist-card").all()
     return {
         str(card.get_attribute("data-device")): card.locator(".nbdist-holds").inner_text()

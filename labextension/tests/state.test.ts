@@ -1,0 +1,93 @@
+import { describe, expect, it } from 'vitest';
+
+import { sceneMaker } from '../src/view/scene';
+import type { Snapshot } from '../src/view/snapshot';
+import { initialState, pickedArray, reduce, type State } from '../src/view/state';
+import { goldens } from './golden';
+
+function named(name: string): Snapshot {
+  const golden = goldens.find(g => g.name === name);
+  if (!golden) throw new Error(`no golden snapshot named ${name}`);
+  return golden.snapshot;
+}
+
+const begin = (snapshot: Snapshot, focus: string | null = null): State =>
+  reduce(initialState(focus), { type: 'snapshot', snapshot });
+
+const picked = (state: State): string | undefined =>
+  pickedArray(state.pick, state.snapshot?.arrays ?? [])?.path;
+
+const shownMesh = (state: State): string | undefined =>
+  state.snapshot ? sceneMaker()(state, state.snapshot).grid.label : undefined;
+
+describe('the picked array', () => {
+  const tour = named('tour');
+  const without = (path: string): Snapshot => ({
+    ...tour,
+    arrays: tour.arrays.filter(array => array.path !== path),
+  });
+
+  it('is at first the largest that is cut into pieces', () => {
+    expect(picked(begin(tour))).toBe('params.dense1.kernel');
+    expect(picked(begin(named('replicated')))).toBeUndefined();
+  });
+
+  it('is the one in focus, also when that comes later', () => {
+    expect(picked(begin(tour, 'batch'))).toBe('batch');
+    const early = begin(without('batch'), 'batch');
+    expect(picked(early)).toBe('params.dense1.kernel');
+    expect(picked(reduce(early, { type: 'snapshot', snapshot: tour }))).toBe('batch');
+  });
+
+  it('stays while it is there, and is chosen anew when it is gone', () => {
+    const early = begin(without('params.dense1.kernel'));
+    const later = reduce(early, { type: 'snapshot', snapshot: tour });
+    expect(picked(later)).toBe(picked(early));
+    const gone = without(picked(early) ?? '');
+    expect(picked(reduce(early, { type: 'snapshot', snapshot: gone }))).toBe(
+      'params.dense1.kernel',
+    );
+  });
+
+  it('that a person chose is never replaced by another', () => {
+    const batch = tour.arrays.find(array => array.path === 'batch') ?? null;
+    const chosen = reduce(begin(tour), { type: 'pick', array: batch });
+    expect(
+      picked(reduce(chosen, { type: 'snapshot', snapshot: without('batch') })),
+    ).toBeUndefined();
+    const none = reduce(chosen, { type: 'pick', array: null });
+    expect(picked(reduce(none, { type: 'snapshot', snapshot: without('batch') }))).toBeUndefined();
+  });
+
+  it('is one of several versions where processes differ', () => {
+    const snapshot = named('out_of_step');
+    const second = snapshot.arrays.filter(array => array.path === 'w')[1] ?? null;
+    const state = reduce(begin(snapshot), { type: 'pick', array: second });
+    expect(pickedArray(state.pick, snapshot.arrays)).toBe(second);
+  });
+});
+
+describe('the shown mesh', () => {
+  const snapshot = named('several_meshes');
+
+  it('is that of the picked array until a person chooses', () => {
+    const turned = snapshot.arrays.find(array => array.path === 'state.turned') ?? null;
+    const state = reduce(begin(snapshot), { type: 'pick', array: turned });
+    expect(shownMesh(state)).toBe('data=4 × model=2 auto');
+    const flat = snapshot.meshes[0]?.id ?? '';
+    expect(shownMesh(reduce(state, { type: 'mesh', id: flat }))).toBe('all=8');
+  });
+
+  it('is all devices by process where there is no mesh', () => {
+    expect(shownMesh(begin(named('single_device')))).toBe('all by process');
+  });
+});
+
+describe('the cursor', () => {
+  it('is kept by pinning and let go by pinning again', () => {
+    const pin = (state: State): State => reduce(state, { type: 'pin', device: '0:1' });
+    const once = pin(begin(named('tour')));
+    expect([once.cursor, once.pinned]).toEqual(['0:1', true]);
+    expect([pin(once).cursor, pin(once).pinned]).toEqual([null, false]);
+  });
+});

@@ -134,6 +134,8 @@ class Crew:
         with self._lock:
             self.last_cell = cell
             self.facts = self.facts.after(standings, cell)
+            left = ("finished", "raised", "interrupted")
+            self.monitor.rest((p for p, s in standings.items() if s.outcome in left), cell)
             self.monitor.know(self.facts.known())
             return self.facts
 

@@ -119,6 +119,14 @@ class DistMagics(Magics):
         options.plain("%sync", "Wait until all processes are idle.").parse(line)
         self._active().sync()
 
+    @property
+    def _cell_number(self) -> int:
+        """The number of the cell that runs, as the notebook shows it.
+
+        IPython counts up after a cell (8) or before (9); its history has one entry a cell in both.
+        """
+        return max(1, len(self.shell.history_manager.input_hist_raw) - 1)
+
     # -- cells -----------------------------------------------------------------------------------
 
     @line_cell_magic
@@ -138,7 +146,7 @@ class DistMagics(Magics):
             timeout_s=asked.timeout,
             grace_s=asked.grace,
             wait=not asked.no_wait,
-            cell=self.shell.execution_count,
+            cell=self._cell_number,
             offset=1,
         )
         return handle if asked.no_wait else None
@@ -156,13 +164,13 @@ class DistMagics(Magics):
         words = line.strip()
         if not words.startswith("["):
             words = f"[{words}]"
-        self._active().run(cell, on=words, cell=self.shell.execution_count, offset=1)
+        self._active().run(cell, on=words, cell=self._cell_number, offset=1)
 
     @cell_magic(CELL_MAGIC)
     @teaching
     def dist_plain(self, line: str, cell: str) -> None:
         """A plain cell while `%dist_mode` is on."""
-        self._active().run(cell, cell=self.shell.execution_count)
+        self._active().run(cell, cell=self._cell_number)
 
     @line_magic
     @teaching

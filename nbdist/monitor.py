@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from jupyter_client.session import Session as Wire
 
 from nbdist.errors import VersionError, WireError
 from nbdist.merge import Known, Merger, Planned
+from nbdist.merge.states import at_rest
 from nbdist.snapshot import Activity, Report, Snapshot
 from nbdist.wire import decode
 
@@ -82,6 +83,17 @@ class Monitor:
         with self._lock:
             self._known = known
             self._dirty = True
+
+    def rest(self, process_ids: Iterable[int], cell: int) -> None:
+        """Takes processes to be idle that have replied to a cell."""
+        ids = list(process_ids)
+        with self._lock:
+            self._merger.rest(ids, cell)
+            self._dirty = True
+        for process_id in ids:
+            heard = self._heard.get(process_id)
+            if heard is not None and heard.activity.cell == cell:
+                self._heard[process_id] = Heard(at_rest(heard.activity), heard.at)
 
     @property
     def known(self) -> Known:

@@ -55,9 +55,7 @@ class Session:
     Made by `nbdist.start`. All methods may be called from the thread that runs cells.
     """
 
-    def __init__(
-        self, plan: Plan, *, grace_s: float, tell: Tell, feed: Feed | None = None
-    ) -> None:
+    def __init__(self, plan: Plan, *, grace_s: float, tell: Tell, feed: Feed | None = None) -> None:
         self.plan = plan
         self.id = uuid.uuid4().hex[:8]
         self.feed = feed or Feed()

@@ -9,7 +9,7 @@ from nbdist.errors import VersionError
 from nbdist.merge import disagreements, notices
 from nbdist.merge.arrays import ArrayIndex, Version, is_placed
 from nbdist.merge.facts import Known, Planned
-from nbdist.merge.states import Heard, process, session_state
+from nbdist.merge.states import Heard, at_rest, process, session_state
 from nbdist.snapshot import (
     VERSION,
     Array,
@@ -104,6 +104,13 @@ class Merger:
         heard.sequence, heard.time_s, heard.host = report.sequence, time_s, report.host
         heard.activity = report.activity or heard.activity
         self._take_sections(heard, report)
+
+    def rest(self, process_ids: Iterable[int], cell: int) -> None:
+        """Takes processes to be idle that have replied to a cell; their own reports come a little later."""
+        for process_id in process_ids:
+            heard = self._heard.get(process_id)
+            if heard is not None and heard.activity is not None and heard.activity.cell == cell:
+                heard.activity = at_rest(heard.activity)
 
     def forget(self, process_id: int) -> None:
         """Drops all that a process has said, as before it is started again."""

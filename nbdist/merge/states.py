@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from nbdist.merge.facts import Failure, Known, Planned
 from nbdist.snapshot import Activity, Device, Mesh, Process, ProcessState, SessionState
@@ -86,3 +86,17 @@ def _place(activity: Activity | None, failure: Failure | None) -> _Place:
     if activity is None:
         return _Place(None, None, None, None)
     return _Place(activity.cell, activity.line, activity.source, None)
+
+
+def at_rest(activity: Activity) -> Activity:
+    """The same process, idle."""
+    return replace(
+        activity,
+        state="idle",
+        cell=None,
+        line=None,
+        source=None,
+        cell_seconds=None,
+        line_seconds=None,
+        waiting=False,
+    )

@@ -10,11 +10,11 @@ import sys
 import time
 import urllib.request
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from labpage import Lab, LabPage
 from playwright.sync_api import Browser, Page, sync_playwright
 from viewpage import ORIGIN, WIDGET, answer, chromium
 
@@ -88,15 +88,6 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = Path(named) if named else tmp_path_factory.mktemp("shots")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
-
-
-@dataclass(frozen=True, slots=True)
-class Lab:
-    """A running JupyterLab: where it answers, its notebooks, and the token to say."""
-
-    url: str
-    root: Path
-    token: str = "nbdist"
 
 
 def _free_port() -> int:
@@ -174,3 +165,18 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
 @pytest.fixture(scope="session")
 def lab(start_lab: Callable[..., Lab]) -> Lab:
     return start_lab()
+
+
+@pytest.fixture
+def lab_page(browser: Browser, lab: Lab) -> Iterator[Callable[..., LabPage]]:
+    pages: list[Page] = []
+
+    def open_(**options: Any) -> LabPage:
+        page = browser.new_page(viewport={"width": 1500, "height": 950}, **options)
+        pages.append(page)
+        return LabPage(page, lab)
+
+    yield open_
+    for page in pages:
+        page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+        page.close()

@@ -1,0 +1,115 @@
+"""A page of a real JupyterLab with one notebook open, and what its view shows."""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from playwright.sync_api import Locator, Page, expect
+
+
+@dataclass(frozen=True, slots=True)
+class Lab:
+    """A running JupyterLab: where it answers, its notebooks, and the token to say."""
+
+    url: str
+    root: Path
+    token: str = "nbdist"
+
+
+def notebook(lab: Lab, name: str, *sources: str) -> str:
+    """Writes a notebook with one code cell a source; answers its path."""
+    cells = [
+        {
+            "cell_type": "code",
+            "id": f"c{number}",
+            "metadata": {},
+            "source": source,
+            "outputs": [],
+            "execution_count": None,
+        }
+        for number, source in enumerate(sources)
+    ]
+    spec = {"name": "python3", "display_name": "Python 3"}
+    content = {
+        "cells": cells,
+        "metadata": {"kernelspec": spec},
+        "nbformat": 4,
+        "nbformat_minor": 5,
+    }
+    (lab.root / name).write_text(json.dumps(content))
+    return name
+
+
+class LabPage:
+    """One browser page with one notebook open."""
+
+    def __init__(self, page: Page, lab: Lab) -> None:
+        self.page = page
+        self._lab = lab
+
+    def open(self, name: str, *, reset: bool = True) -> None:
+        query = f"token={self._lab.token}{'&reset' if reset else ''}"
+        self.page.goto(f"{self._lab.url}/lab/tree/{name}?{query}")
+        self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+
+    def wait_for_kernel(self) -> None:
+        self.page.wait_for_function(
+            "window.jupyterapp.shell.currentWidget?.sessionContext?.session?.kernel?.status"
+            " === 'idle'",
+            timeout=60_000,
+        )
+
+    def command(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Runs a command and waits for what it answers."""
+        self.page.evaluate(
+            "([name, args]) => jupyterapp.commands.execute(name, args)", [name, arguments or {}]
+        )
+
+    def start(self, name: str, arguments: dict[str, Any] | None = None) -> None:
+        """Runs a command and does not wait."""
+        self.page.evaluate(
+            "([name, args]) => { void jupyterapp.commands.execute(name, args); }",
+            [name, arguments or {}],
+        )
+
+    def run_cells(self, count: int) -> None:
+        for _ in range(count):
+            self.command("notebook:run-cell-and-select-next")
+
+    @property
+    def output(self) -> Locator:
+        return self.page.locator(".jp-OutputArea .nbdist")
+
+    @property
+    def panel(self) -> Locator:
+        return self.page.locator("#nbdist-devices .nbdist")
+
+    def busy(self) -> bool:
+        prompt = self.page.locator(".jp-InputArea-prompt", has_text="*")
+        return prompt.count() > 0
+
+
+def moving(view: Locator) -> bool:
+    """Whether the line the processes are in moves on within two seconds."""
+    expect(view.locator(".nbdist-what").first).to_be_visible()
+    first = view.locator(".nbdist-what").first.inner_text()
+    deadline = time.monotonic() + 2
+    while time.monotonic() < deadline:
+        if view.locator(".nbdist-what").first.inner_text() != first:
+            return True
+        time.sleep(0.1)
+    return False
+
+
+def slices_shown(view: Locator) -> dict[str, str]:
+    """What each device's card says it holds."""
+    expect(view.locator(".nbdist-card").first).to_be_visible()
+    cards = view.locator(".nbdist-card").all()
+    return {
+        str(card.get_attribute("data-device")): card.locator(".nbdist-holds").inner_text()
+        for card in cards
+    }

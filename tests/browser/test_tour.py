@@ -1,0 +1,179 @@
+"""The tour in a real JupyterLab, on four real processes: seen, used, saved and reopened."""
+
+from __future__ import annotations
+
+import json
+import re
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from labpage import Lab, LabPage, moving, slices_shown
+from playwright.sync_api import Browser, expect
+
+ROOT = Path(__file__).parents[2]
+TOUR = ROOT / "notebooks" / "01_tour.ipynb"
+KERNEL_PATH = "params['hidden']['kernel']"
+
+EXPECTED = """%%dist --on 0
+import json as _json
+_map = params["hidden"]["kernel"].sharding.devices_indices_map(params["hidden"]["kernel"].shape)
+print("slices", _json.dumps({
+    f"{d.process_index}:{d.id}": str([f"{i.indices(n)[0]}:{i.indices(n)[1]}"
+                                      for i, n in zip(index, params["hidden"]["kernel"].shape)])
+    for d, index in _map.items()}))"""
+
+
+def with_more_cells() -> dict[str, Any]:
+    """The tour, and after its training cell one that asks JAX for the slices."""
+    content: dict[str, Any] = json.loads(TOUR.read_text(encoding="utf-8"))
+    at = training_cell(content) + 1
+    cell = {"cell_type": "code", "id": "asked", "metadata": {}, "outputs": []}
+    content["cells"].insert(at, {**cell, "execution_count": None, "source": EXPECTED})
+    return content
+
+
+def training_cell(content: dict[str, Any]) -> int:
+    """The number of the cell whose loop is slow enough to watch."""
+    sources = ["".join(cell["source"]) for cell in content["cells"]]
+    return next(i for i, source in enumerate(sources) if "time.sleep" in source)
+
+
+@pytest.fixture(scope="module")
+def tour(browser: Browser, lab: Lab) -> Iterator[LabPage]:
+    """The tour with all cells before the training loop run, in dark theme, the panel shown."""
+    content = with_more_cells()
+    (lab.root / "tour.ipynb").write_text(json.dumps(content))
+    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    lab_ = LabPage(page, lab)
+    lab_.open("tour.ipynb")
+    lab_.wait_for_kernel()
+    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab_.command("nbdist:show-devices")
+    lab_.run_cells(training_cell(content))
+    yield lab_
+    page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+    page.close()
+
+
+def to_slices(text: str) -> str:
+    return f"[{', '.join(json.loads(text.replace(chr(39), chr(34))))}]"
+
+
+def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
+    tour: LabPage, shots: Path
+) -> None:
+    page = tour.page
+    view = tour.output.last
+    expect(view.locator(".nbdist-path")).to_have_text(KERNEL_PATH)
+    tour.start("notebook:run-cell")
+    page.wait_for_timeout(700)
+    assert tour.busy()
+    assert moving(view), "the line the processes are in"
+    assert moving(tour.panel)
+    expect(view).to_have_attribute("data-nbdist-theme", "dark")
+    # Picked and moved by mouse and keyboard, while the cell still runs.
+    view.get_by_role("option", name=re.compile(r"^x_train,")).click()
+    expect(view.locator(".nbdist-path")).to_have_text("x_train")
+    view.locator(".nbdist-mesh").focus()
+    for key in ("ArrowDown", "ArrowRight", "Enter"):
+        page.keyboard.press(key)
+    expect(view.locator(".nbdist-detail-title")).to_contain_text("cpu 2049 kept")
+    assert tour.busy(), "the kernel was busy all the time"
+    page.screenshot(path=shots / "tour-dark.png")
+    page.wait_for_function(
+        "document.querySelectorAll('.jp-mod-active .jp-InputArea-prompt').length"
+    )
+    while tour.busy():
+        page.wait_for_timeout(200)
+
+
+def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> None:
+    view = tour.output.last
+    view.get_by_role("option", name=re.compile(r"^" + re.escape(KERNEL_PATH))).first.click()
+    tour.page.evaluate("jupyterapp.commands.execute('notebook:move-cursor-down')")
+    tour.command("notebook:run-cell-and-select-next")
+    printed = tour.page.locator(".jp-OutputArea-output", has_text="slices {").last.inner_text()
+    asked = json.loads(printed[printed.index("{") :])
+    assert slices_shown(view) == {key: to_slices(text) for key, text in asked.items()}
+
+
+def test_the_panel_is_live_within_three_seconds_of_a_reload_in_a_running_cell(
+    tour: LabPage,
+) -> None:
+    page = tour.page
+    run = "%%dist\nfor _ in range(120):\n    time.sleep(0.1)\n    marker = _"
+    page.evaluate(
+        "source => { const n = jupyterapp.shell.currentWidget.content;"
+        " n.activeCell.model.sharedModel.setSource(source); }",
+        run,
+    )
+    tour.command("docmanager:save")
+    tour.start("notebook:run-cell")
+    page.wait_for_timeout(2000)
+    page.reload()
+    page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+    page.wait_for_function(
+        "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel != null"
+    )
+    started = time.monotonic()
+    expect(tour.panel.locator(".nbdist-card")).to_have_count(8, timeout=3000)
+    assert time.monotonic() - started < 3
+    assert moving(tour.panel)
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    assert page.evaluate(f"{kernel}.status") != "idle"
+
+
+def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
+    tour: LabPage, lab: Lab, browser: Browser, shots: Path
+) -> None:
+    page = tour.page
+    kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
+    page.wait_for_function(f"{kernel}.status === 'idle'", timeout=30_000)
+    tour.command("docmanager:save")
+    page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
+    saved = json.loads((lab.root / "tour.ipynb").read_text())
+    assert "widgets" not in saved["metadata"], "saved with default settings"
+    (lab.root / "reopened.ipynb").write_text(json.dumps(saved))
+    again = LabPage(browser.new_page(viewport={"width": 1500, "height": 1000}), lab)
+    again.page.goto(f"{lab.url}/lab?token={lab.token}&reset")
+    again.page.wait_for_function("window.jupyterapp")
+    again.page.evaluate("jupyterapp.restored.then(() => true)")
+    preference = {"shouldStart": False, "canStart": False}
+    again.start("docmanager:open", {"path": "reopened.ipynb", "kernelPreference": preference})
+    still = again.page.locator(".nbdist-still").last
+    still.scroll_into_view_if_needed()
+    expect(still).to_be_visible()
+    expect(still).to_contain_text("[0:64, 128:256]")
+    shown = again.page.locator(".jp-Notebook").inner_text()
+    assert "model not found" not in shown
+    assert "Loading widget" not in shown
+    again.page.screenshot(path=shots / "tour-reopened.png")
+    again.page.close()
+
+
+SHOTS = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+@pytest.mark.parametrize("theme", SHOTS)
+def test_screenshot_of_the_view_in_the_tour(
+    theme: str, lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+) -> None:
+    content = with_more_cells()
+    at = training_cell(content)
+    content["cells"] = content["cells"][: at + 1]
+    (lab.root / f"{theme}.ipynb").write_text(json.dumps(content))
+    lab_ = lab_page()
+    lab_.open(f"{theme}.ipynb")
+    lab_.wait_for_kernel()
+    lab_.command("apputils:change-theme", {"theme": SHOTS[theme]})
+    lab_.run_cells(at)
+    lab_.start("notebook:run-cell")
+    view = lab_.output.last
+    expect(view.locator(".nbdist-card")).to_have_count(8)
+    expect(view).to_have_attribute("data-nbdist-theme", theme)
+    lab_.page.wait_for_timeout(1500)
+    view.screenshot(path=shots / f"view-{theme}.png")
+    assert (shots / f"view-{theme}.png").stat().st_size > 10_000

@@ -14,11 +14,14 @@ class Pace:
     Args:
       share: Of wall time, such as 0.005.
       least_seconds: From the start of one turn to the next, however cheap it is.
+      most_seconds: From one turn to the next, however dear it was. Python may collect all garbage in the middle
+        of a turn, which says nothing of what a turn costs, and must not silence a process for a minute.
     """
 
-    def __init__(self, *, share: float, least_seconds: float) -> None:
+    def __init__(self, *, share: float, least_seconds: float, most_seconds: float) -> None:
         self._share = share
         self._least = least_seconds
+        self._most = most_seconds
         self._next = 0.0
         self._began = 0.0
 
@@ -33,7 +36,8 @@ class Pace:
 
     def __exit__(self, *exception: object) -> None:
         cost = time.thread_time() - self._began
-        self._next += cost / self._share
+        latest = time.monotonic() + self._most
+        self._next = min(self._next + cost / self._share, latest)
 
     def turn(self) -> Pace:
         """For `with pace.turn():`, a turn of its own rather than more work for the last one."""

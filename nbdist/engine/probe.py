@@ -33,6 +33,10 @@ ACTIVITY_SHARE = 0.003
 ARRAYS_SHARE = 0.005
 """Of wall time, for looking and publishing; together under one percent."""
 
+MOST_SECONDS_SILENT = 1.0
+MOST_SECONDS_OLD = 10.0
+"""However dear a look was, the next comes after so long: at the activity, and at the arrays."""
+
 AFTER_FAILURE_SECONDS = 1.0
 
 
@@ -74,8 +78,12 @@ class Probe:
         self._activity = Activity(cell, MainThread(main_thread))
         self._observer = Observer(self._meshes, bounds or Bounds())
         self._sections = Sections()
-        self._activity_pace = Pace(share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2)
-        self._arrays_pace = Pace(share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS)
+        self._activity_pace = Pace(
+            share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_SILENT
+        )
+        self._arrays_pace = Pace(
+            share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS, most_seconds=MOST_SECONDS_OLD
+        )
         self._stopping = threading.Event()
         self._thread: threading.Thread | None = None
         self.context = ContextMesh(main_thread)
@@ -99,7 +107,11 @@ class Probe:
         while not self._stopping.wait(LOOK_SECONDS):
             for part in (self._look_at_arrays, self._look_at_activity, self._report):
                 if not self._attempt(part):
-                    self._stopping.wait(AFTER_FAILURE_SECONDS)
+                    self._stopping.wait(MOST_SECONDS_SILENT = 1.0
+MOST_SECONDS_OLD = 10.0
+"""However dear a look was, the next comes after so long: at the activity, and at the arrays."""
+
+AFTER_FAILURE_SECONDS)
 
     def _attempt(self, part: Callable[[], None]) -> bool:
         """Runs one part of a look; a failure of one keeps the others going."""

@@ -131,7 +131,7 @@ def test_a_section_that_could_not_be_published_stays_due():
 
 
 def test_work_takes_no_more_than_its_share_of_the_time():
-    pace = Pace(share=0.1, least_seconds=0.0)
+    pace = Pace(share=0.1, least_seconds=0.0, most_seconds=10.0)
     spent = turns = 0
     end = time.monotonic() + 1.5
     while time.monotonic() < end:
@@ -145,6 +145,17 @@ def test_work_takes_no_more_than_its_share_of_the_time():
         time.sleep(0.002)
     assert turns > 1
     assert spent <= 1.5 * 0.1 + 0.01
+
+
+def test_one_dear_turn_does_not_silence_a_process():
+    pace = Pace(share=0.001, least_seconds=0.0, most_seconds=0.2)
+    with pace.turn():
+        began = time.thread_time()
+        while time.thread_time() < began + 0.05:  # would be followed by 50 s of silence
+            pass
+    assert not pace.due()
+    time.sleep(0.25)
+    assert pace.due()
 
 
 def test_a_publish_that_blocks_for_ever_stops_no_cell(names):

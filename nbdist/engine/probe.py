@@ -107,11 +107,7 @@ class Probe:
         while not self._stopping.wait(LOOK_SECONDS):
             for part in (self._look_at_arrays, self._look_at_activity, self._report):
                 if not self._attempt(part):
-                    self._stopping.wait(MOST_SECONDS_SILENT = 1.0
-MOST_SECONDS_OLD = 10.0
-"""However dear a look was, the next comes after so long: at the activity, and at the arrays."""
-
-AFTER_FAILURE_SECONDS)
+                    self._stopping.wait(AFTER_FAILURE_SECONDS)
 
     def _attempt(self, part: Callable[[], None]) -> bool:
         """Runs one part of a look; a failure of one keeps the others going."""

@@ -13,9 +13,7 @@ def main() -> None:
     start.main()
     noop.main()
     probe.main()
-    subprocess.run(
-        [sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True
-    )
+    subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 
 
 if __name__ == "__main__":

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import atexit
 import itertools
+import os
 import time
 import uuid
+import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +17,7 @@ from typing import Any, Self
 import nbdist.values as move
 from nbdist.crew import Crew
 from nbdist.errors import OptionError, SessionError
-from nbdist.launch.choose import make_plan
+from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.plan import Plan
 from nbdist.launch.start import Tell
 from nbdist.run.cellrun import CellHandle, CellRun
@@ -327,4 +329,7 @@ def start_session(
     if grace_s < 0:
         raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
     plan = make_plan(processes=processes, **options)
+    proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
+    if proxies is not None:
+        warnings.warn(proxies, stacklevel=2)
     return Session(plan, grace_s=grace_s, tell=tell or _silent, feed=feed)

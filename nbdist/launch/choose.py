@@ -177,3 +177,22 @@ def free_port(host: str = LOOPBACK) -> int:
                 f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
             ) from error
         return int(probe.getsockname()[1])
+
+
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
+    """A sentence about proxy variables the processes would inherit; None when there are none.
+
+    Source: `jax.distributed.initialize` says of itself that they can make it time out.
+    """
+    found = sorted(n for n in environment if n.lower() in PROXY_VARIABLES and environment[n])
+    if not found:
+        return None
+    names = ", ".join(found)
+    empty = " ".join(f"--env {name}=" for name in found)
+    return (
+        f"{names} set on host {host}: jax.distributed.initialize may try to reach the coordinator through the "
+        f"proxy, and time out. {empty} leaves it out."
+    )

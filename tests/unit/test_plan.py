@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.errors import OptionError
 from nbdist.launch import platform
-from nbdist.launch.choose import checked_coordinator, make_plan
+from nbdist.launch.choose import checked_coordinator, make_plan, proxy_warning
 from nbdist.launch.join import arguments
 from nbdist.launch.plan import Plan, local_plan
 
@@ -133,3 +133,13 @@ def test_gpus_are_counted_without_a_framework(tmp_path: Path) -> None:
 def test_jax_platforms_of_the_environment_decides() -> None:
     assert platform.choose(environment={"JAX_PLATFORMS": "cuda,cpu"}) == "gpu"
     assert platform.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"
+
+
+def test_proxy_variables_are_named_with_the_host_and_what_to_do() -> None:
+    warning = proxy_warning(
+        {"HTTP_PROXY": "http://proxy:3128", "https_proxy": "", "PATH": "x"}, "h1"
+    )
+    assert warning is not None
+    assert "HTTP_PROXY set on host h1" in warning
+    assert "--env HTTP_PROXY= leaves it out" in warning
+    assert proxy_warning({"no_proxy": "localhost", "http_proxy": ""}, "h1") is None

@@ -19,6 +19,9 @@ from nbdist.run.facts import Facts
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
 
+LOOK_SECONDS = 0.5
+"""How long idle processes may take to say what they hold, when a person asks."""
+
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
 
@@ -105,6 +108,25 @@ class Crew:
             except TimeoutError:
                 return None
         return None
+
+    def look(self) -> None:
+        """Has idle processes report what they hold now, so that what is shown next is what is there."""
+        idle = [
+            p
+            for p in sorted(self.plan.hosts)
+            if p not in self.facts.lost
+            and p not in self.facts.stuck
+            and (activity := self.monitor.activity(p)) is not None
+            and activity.state == "idle"
+        ]
+        asked = {p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2) for p in idle}
+        deadline = time.monotonic() + LOOK_SECONDS
+        sequences = {}
+        for process_id, request in asked.items():
+            request.wait(max(0.0, deadline - time.monotonic()))
+            if request.ready():
+                sequences[process_id] = request.get()[0]["sequence"]
+        self.monitor.wait_for(sequences, timeout_s=LOOK_SECONDS)
 
     def wait_until_idle(self, *, timeout_s: float | None) -> None:
         """Waits until every process that can has finished what it was given.

@@ -5,6 +5,10 @@ Texts say what happened with the value, what was allowed, where (process and hos
 
 from __future__ import annotations
 
+import re
+
+_ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
 
 class NbdistError(Exception):
     """Base of all errors nbdist raises on purpose."""
@@ -33,13 +37,23 @@ class VersionError(LaunchError):
 class ProcessError(NbdistError, RuntimeError):
     """A cell failed on at least one process.
 
-    Attributes:
+    Args:
+      message: What happened, in one sentence.
       failures: One entry per failed process, the first cause first.
+      shown: The engine's own traceback and a line for each other process, as IPython shows it.
     """
 
-    def __init__(self, message: str, failures: tuple[object, ...] = ()) -> None:
+    def __init__(self, message: str, failures: tuple[object, ...] = (), shown: str = "") -> None:
         super().__init__(message)
         self.failures = failures
+        self.shown = shown
+        if shown:
+            # Python's own tracebacks, as in a script, print notes below the message.
+            self.add_note(_ANSI.sub("", shown))
+
+    def _render_traceback_(self) -> list[str]:
+        """IPython shows this in place of the notebook's own frames, which explain nothing."""
+        return (self.shown or f"{type(self).__name__}: {self}").splitlines()
 
 
 class CellTimeout(NbdistError, TimeoutError):

@@ -120,6 +120,16 @@ class Monitor:
         with self._lock:
             return self._merger.snapshot(self._known, time_s=time.time())
 
+    def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> bool:
+        """Waits until reports of these numbers have come; answers whether all have."""
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with self._lock:
+                if all(self._merger.sequence(p) >= n for p, n in sequences.items()):
+                    return True
+            time.sleep(0.005)
+        return False
+
     def wait_for_all(self, *, timeout_s: float) -> bool:
         """Waits until every process has told its devices; answers whether all have."""
         deadline = time.monotonic() + timeout_s

@@ -24,7 +24,6 @@ class Parser(argparse.ArgumentParser):
             description=description,
             allow_abbrev=False,
             add_help=False,
-            formatter_class=argparse.ArgumentDefaultsHelpFormatter,
         )
         self.add_argument("--help", "-h", action="store_true", help="show this and do nothing")
 

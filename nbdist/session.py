@@ -102,13 +102,19 @@ class Session:
 
     def status(self) -> str:
         """One row a process, as `%dist_status` prints it."""
+        self._look()
         return status_text(self.snapshot())
 
     def mesh(self, path: str | None = None) -> Picture:
         """The view of this session, and of where one array lies; `show()` displays it."""
+        self._look()
         picture = Picture(self.feed, self.snapshot, path=path)
         self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
         return picture
+
+    def _look(self) -> None:
+        if self._crew is not None:
+            self._crew.look()
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Called on the monitor's thread with each new snapshot."""

@@ -66,6 +66,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "initialize": initialize,
         "complete": complete,
         "inspect": inspect,
+        "look": look,
         "set_names": set_names,
         "get_value": get_value,
         "shards": shards,
@@ -116,6 +117,12 @@ def inspect(resident: Resident, buffers: Buffers, *, symbol: str, detail: int) -
     """What IPython shows for `symbol?` (detail 0) or `symbol??` (detail 1), as a mime bundle."""
     data = resident.shell.object_inspect_mime(symbol, detail_level=detail)
     return {"data": {mime: value for mime, value in data.items() if isinstance(value, str)}}, []
+
+
+def look(resident: Resident, buffers: Buffers, *, timeout_s: float) -> Answer:
+    """Has the probe report what there is now; answers the number of its newest report."""
+    probe = resident.probe
+    return {"sequence": probe.look_now(timeout_s=timeout_s) if probe else 0}, []
 
 
 def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any]]) -> Answer:

@@ -18,8 +18,9 @@ PERIOD_SECONDS = 0.2
 
 CHATTER = re.compile(
     rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
-    rb"|\[Gloo\] Rank \d+ is connected to (?P<n>\d+) peer ranks\. Expected number of connected peer "
-    rb"ranks is : (?P=n)"
+    # Threads of gloo write at once, so that the parts of two such lines may be mixed.
+    rb"|(?=.*(?:\[Gloo\]|peer ranks))"
+    rb"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. Expected number of connected peer ranks is : )+"
     rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
     re.M,
 )

@@ -85,6 +85,8 @@ class Probe:
             share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS, most_seconds=MOST_SECONDS_OLD
         )
         self._stopping = threading.Event()
+        self._asked = threading.Event()
+        self._looked = threading.Event()
         self._thread: threading.Thread | None = None
         self.context = ContextMesh(main_thread)
         cell.at_edges(self.context.note)
@@ -99,15 +101,35 @@ class Probe:
     def stop(self, *, timeout_s: float = 1.0) -> None:
         """Ends the thread, waiting for it no longer than `timeout_s`, and leaves JAX as it was."""
         self._stopping.set()
+        self._asked.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
         self.context.unhook()
 
+    def look_now(self, *, timeout_s: float) -> int:
+        """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
+
+        Returns:
+          The sequence number of the newest report: what it and earlier ones say is what there is now.
+        """
+        self._looked.clear()
+        self._arrays_pace.hurry()
+        self._activity_pace.hurry()
+        self._asked.set()
+        self._looked.wait(timeout_s)
+        return self._sequence
+
     def _run(self) -> None:
-        while not self._stopping.wait(LOOK_SECONDS):
+        while not self._stopping.is_set():
+            asked = self._asked.wait(LOOK_SECONDS)
+            self._asked.clear()
+            if self._stopping.is_set():
+                return
             for part in (self._look_at_arrays, self._look_at_activity, self._report):
                 if not self._attempt(part):
                     self._stopping.wait(AFTER_FAILURE_SECONDS)
+            if asked:
+                self._looked.set()
 
     def _attempt(self, part: Callable[[], None]) -> bool:
         """Runs one part of a look; a failure of one keeps the others going."""

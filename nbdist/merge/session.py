@@ -112,6 +112,11 @@ class Merger:
             if heard is not None and heard.activity is not None and heard.activity.cell == cell:
                 heard.activity = at_rest(heard.activity)
 
+    def sequence(self, process_id: int) -> int:
+        """The number of the newest report of a process; -1 before the first."""
+        heard = self._heard.get(process_id)
+        return -1 if heard is None else heard.sequence
+
     def forget(self, process_id: int) -> None:
         """Drops all that a process has said, as before it is started again."""
         if self._heard.pop(process_id, None) is not None:

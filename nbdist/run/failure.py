@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections import defaultdict
 from collections.abc import Mapping
 
@@ -10,23 +9,7 @@ from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text
 from nbdist.run.standing import Standing, first_cause, place, say_failure, say_place
 
-_ANSI = re.compile(r"\x1b\[[0-9;]*m")
-
 RESTART = "%dist_init --restart starts afresh on the same plan."
-
-
-class CellFailed(ProcessError):
-    """A cell failed on at least one process; shows the engine's own traceback."""
-
-    def __init__(self, message: str, failures: tuple[Standing, ...], shown: str) -> None:
-        super().__init__(message, failures)
-        self.shown = shown
-        # Python's own tracebacks, as in a script, print notes below the message.
-        self.add_note(_ANSI.sub("", shown))
-
-    def _render_traceback_(self) -> list[str]:
-        """IPython shows this in place of the notebook's own frames, which explain nothing."""
-        return self.shown.splitlines()
 
 
 def failure(
@@ -35,7 +18,7 @@ def failure(
     last_lines: Mapping[int, tuple[str, ...]],
     *,
     out_of_step: bool,
-) -> CellFailed | None:
+) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
 
     Args:
@@ -62,7 +45,7 @@ def failure(
     if lines := last_lines.get(cause.process_id):
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(standings, set(same))
-    return CellFailed(
+    return ProcessError(
         summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary])
     )
 

@@ -133,6 +133,15 @@ def test_shards_say_where_each_piece_lies(session: Session) -> None:
         session.shards("whole")
 
 
+def test_what_is_shown_is_what_is_there_right_after_a_cell(session: Session) -> None:
+    for spec, text in (("P()", "whole on each of 4"), ("P('data')", "2 pieces of 4 × 4")):
+        session.run(f"moved = put(whole, {spec})")
+        assert text in session.mesh("moved").text()
+    session.run("del moved")
+    with pytest.raises(ArrayError, match="no process has an array 'moved'"):
+        session.mesh("moved").text()
+
+
 def test_unknown_targets_are_refused(session: Session) -> None:
     with pytest.raises(TargetError, match="processes 0 to 1"):
         session.pull("both", on="9")

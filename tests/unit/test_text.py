@@ -136,9 +136,17 @@ def test_each_version_of_an_array_has_its_own_picture():
 
 def test_nothing_known_yet_is_said():
     empty = snapshot("empty")
-    assert mesh_text(empty) == "no mesh yet"
+    assert mesh_text(empty) == "no devices known yet"
     assert arrays_text(empty) == "no arrays yet"
     assert status_text(empty).startswith("starting   4 processes on 2 hosts\n")
+
+
+def test_before_any_mesh_the_devices_are_listed_by_process():
+    bare = replace(snapshot("tour"), meshes=(), arrays=())
+    lines = mesh_text(bare).splitlines()
+    assert lines[0] == "no mesh yet; devices by process"
+    assert lines[2] == "process 1  cpu:2048  cpu:2049"
+    assert len(lines) == 5
 
 
 def test_an_unknown_array_is_refused_with_names_that_look_alike():

@@ -7,10 +7,10 @@ from collections.abc import Sequence
 
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
-from nbdist.quantities import array_type_text, processes_text
+from nbdist.quantities import array_type_text, count_text, processes_text
 from nbdist.snapshot import Array, Mesh, Snapshot
 from nbdist.view.grid import Block, Cell, Grid, Row, grids
-from nbdist.view.text.table import ROWS, WIDTH, columns
+from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 
 GAP = 6
 """Spaces between two devices of a row."""
@@ -35,8 +35,23 @@ def mesh_text(
     """
     shown = grids(snapshot, path=path, mesh=mesh)
     if not shown:
-        return "no mesh yet"
+        return "\n".join(_devices_by_process(snapshot, width))
     return "\n\n".join("\n".join(_grid_lines(snapshot, grid, width)) for grid in shown)
+
+
+def _devices_by_process(snapshot: Snapshot, width: int) -> list[str]:
+    """What there is before any mesh: one row of devices a process."""
+    if not snapshot.devices:
+        return ["no devices known yet"]
+    rows: dict[int, list[str]] = {}
+    for device in snapshot.devices:
+        rows.setdefault(device.process_id, []).append(f"{device.platform}:{device.id}")
+    label = max(len(f"process {p}") for p in rows)
+    lines = [f"{f'process {p}':{label}}  {'  '.join(names)}" for p, names in sorted(rows.items())]
+    left_out = len(lines) - ROWS
+    more = [f"… and {count_text(left_out, 'more process')}"] if left_out > 0 else []
+    shown = [cut(line, width) for line in lines[:ROWS]]
+    return ["no mesh yet; devices by process", *shown, *more]
 
 
 def _grid_lines(snapshot: Snapshot, grid: Grid, width: int) -> list[str]:

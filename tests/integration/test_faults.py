@@ -184,7 +184,7 @@ def test_the_status_of_a_busy_process_says_line_and_cell(notebook: Notebook) -> 
 
 
 def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path) -> None:
-    folder = notebook.good("import nbdist\nprint(nbdist.current()._running.folder)").text.strip()
+    folder = notebook.good("import nbdist\nprint(nbdist.current()._crew.link.folder)").text.strip()
     notebook.good("%%dist --no-wait\nfor i in range(40):\n    time.sleep(0.1)")
     listen = (
         "import json, time, zmq\n"

@@ -33,7 +33,7 @@ class Activity:
         busy_share = self._main_thread.busy_share()
         if running is None:
             return self._section("idle", context_mesh)
-        stands = place(self._main_thread.frame(), running)
+        stands = place(self._main_thread.stack(), running)
         now = time.monotonic()
         at = (running.number, running.started, stands.line)
         if at != self._at:

@@ -1,19 +1,33 @@
-"""What the operating system says of one thread: its processor time, and what it is blocked in."""
+"""One thread, seen from others: its stack, its processor time, and what it is blocked in."""
 
 from __future__ import annotations
 
 import contextlib
+import faulthandler
 import os
 import platform
+import re
 import sys
+import tempfile
 import threading
 import time
-from collections.abc import Mapping
+import weakref
+from collections.abc import Callable
 from pathlib import Path
-from types import FrameType
+
+from nbdist.engine.stack import Line, Stack
 
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
+
+FRAME_OBJECTS_SINCE = (3, 11, 5)
+"""Before, a frame object made for a running function may be read after it was freed, which ends the process
+(https://github.com/python/cpython/issues/106092). Python code runs without frame objects until somebody
+asks for them, so looking at another thread is what brings the fault into the user's code."""
+
+DUMPED_LINE = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
+DUMPED_CHARACTER = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+"""What `faulthandler` writes. Source: `dump_frame` and `_Py_DumpASCII` in CPython's traceback.c."""
 
 
 class MainThread:
@@ -28,11 +42,11 @@ class MainThread:
         self._clock = _clock_of(ident)
         self._system_call = _system_call_file(ident)
         self._looked = (0.0, 0.0)
+        self._read_stack = stack_reader(sys.version_info[:3])
 
-    def frame(self) -> FrameType | None:
-        """Its innermost Python frame. The caller must not keep it."""
-        current: Mapping[int, FrameType] = sys._current_frames()
-        return current.get(self.ident)
+    def stack(self) -> Stack:
+        """Its Python stack, innermost first; empty where it is not known. From one thread at a time."""
+        return self._read_stack(self.ident)
 
     def busy_share(self) -> float | None:
         """Processor time over wall time since the last call; None where the system does not say."""
@@ -55,6 +69,71 @@ class MainThread:
         except (OSError, IndexError):
             return None
         return blocked_in == str(number)
+
+
+def stack_reader(version: tuple[int, ...]) -> Callable[[int], Stack]:
+    """What reads the stack of a thread, by its ident, without harm in this version of Python."""
+    return stack_of_frames if version >= FRAME_OBJECTS_SINCE else StackDump().read
+
+
+def stack_of_frames(ident: int) -> Stack:
+    """The stack of a thread from its frame objects, whole; none is kept. Empty when there is no such thread."""
+    lines = []
+    frame = sys._current_frames().get(ident)
+    while frame is not None:
+        code = frame.f_code
+        lines.append(Line(code.co_filename, code.co_name, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)
+
+
+class StackDump:
+    """Stacks as `faulthandler` writes them, which makes no frame objects.
+
+    Its limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were
+    started last. A cell that is further out than 100 entries is not found. A name with a backslash before
+    what looks like an escape reads as the character it would stand for.
+    """
+
+    def __init__(self) -> None:
+        self._file = _private_file()
+        # Not at exit: a probe may still look, and the number may be another file's by then.
+        weakref.finalize(self, os.close, self._file).atexit = False
+
+    def read(self, ident: int) -> Stack:
+        """The stack of a thread; empty when there is no such thread, or it is not among those written."""
+        os.ftruncate(self._file, 0)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        faulthandler.dump_traceback(self._file, all_threads=True)
+        size = os.lseek(self._file, 0, os.SEEK_CUR)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        return dumped_stack(os.read(self._file, size).decode("ascii"), ident)
+
+
+def dumped_stack(dump: str, ident: int) -> Stack:
+    """The stack of one thread out of what `faulthandler` wrote; empty where it is not in there."""
+    header = rf"^(?:Current thread|Thread) 0x0*{ident:x} .*\n((?:  .*\n)*)"
+    section = re.search(header, dump, re.MULTILINE)
+    if section is None:
+        return ()
+    return tuple(
+        Line(_undumped(filename), _undumped(function), int(line) if line.isdigit() else None)
+        for filename, line, function in DUMPED_LINE.findall(section[1])
+    )
+
+
+def _undumped(name: str) -> str:
+    return DUMPED_CHARACTER.sub(lambda escape: chr(int(escape[0][2:], 16)), name)
+
+
+def _private_file() -> int:
+    # In memory where the system can.
+    create = getattr(os, "memfd_create", None)
+    if create is not None:
+        with contextlib.suppress(OSError):
+            return int(create("nbdist-stack"))
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
 
 
 def _clock_of(ident: int) -> int | None:

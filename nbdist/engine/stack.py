@@ -1,7 +1,7 @@
 """Where the main thread stands: the line of the user's cell, and what it does there.
 
-All of this reads frames of another thread. A frame object keeps its local variables alive, so nothing
-here keeps one, and none is asked for its `f_locals`, which would copy references to the user's arrays.
+A stack is plain data here. A frame object keeps its local variables alive, so nothing here keeps one, and
+none is asked for its `f_locals`, which would copy references to the user's arrays.
 """
 
 from __future__ import annotations
@@ -11,11 +11,11 @@ import linecache
 import os
 import re
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from operator import attrgetter
 from pathlib import PurePath
-from types import CodeType, FrameType
-from typing import Any
+from typing import Any, NamedTuple
 
 from nbdist.engine.cell import RunningCell
 
@@ -41,6 +41,28 @@ COMPILING_FUNCTIONS = {
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
 
+SUSPENDED = {
+    kind: attrgetter(f"{kind}_code.co_filename", f"{kind}_code.co_name", f"{kind}_frame.f_lineno")
+    for kind in ("cr", "gi", "ag")
+}
+"""File name, function and line of what is suspended, by the prefix of its attributes.
+
+Read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here.
+"""
+
+
+class Line(NamedTuple):
+    """One entry of a stack; `line` is 1-based, None where no line belongs to the instruction."""
+
+    filename: str
+    function: str
+    line: int | None
+
+
+Stack = tuple[Line, ...]
+"""Innermost first."""
+
+
 @dataclass(frozen=True, slots=True)
 class Place:
     """Where the main thread stands; holds no frame.
@@ -61,48 +83,40 @@ def is_cell_file(filename: str) -> bool:
     return CELL_FILE.search(filename) is not None
 
 
-def place(frame: FrameType | None, cell: RunningCell) -> Place:
+def place(stack: Stack, cell: RunningCell) -> Place:
     """Where a thread stands.
 
     Args:
-      frame: Its innermost frame, as `sys._current_frames()` gives it.
+      stack: Its stack, as `MainThread.stack` gives it; empty where it is not known.
       cell: The cell it runs.
     """
-    inside = side(frame.f_code.co_filename) if frame is not None else "library"
-    compiling = is_compiling(frame)
-    found = line_of_cell(frames(frame)) or line_of_cell(awaiting_frames(cell.loop))
+    inside = side(stack[0].filename) if stack else "library"
+    compiling = is_compiling(stack)
+    found = line_of_cell(stack) or line_of_cell(awaiting_lines(cell.loop))
     if found is None:
         return Place(None, None, compiling, inside)
     filename, line = found
     return Place(line, source_line(filename, line, cell), compiling, inside)
 
 
-def frames(frame: FrameType | None) -> Iterator[tuple[CodeType, int | None]]:
-    """Code and line of a stack, innermost first."""
-    while frame is not None:
-        yield frame.f_code, frame.f_lineno
-        frame = frame.f_back
-
-
-def line_of_cell(stack: Iterator[tuple[CodeType, int | None]]) -> tuple[str, int] | None:
+def line_of_cell(stack: Iterable[Line]) -> tuple[str, int] | None:
     """File name and line of the cell that runs.
 
-    The outermost frame that was compiled from a cell is the cell that runs; functions of earlier cells,
-    called from it, have files of their own. Of its frames the innermost tells the line.
+    The outermost entry that was compiled from a cell is the cell that runs; functions of earlier cells,
+    called from it, have files of their own. Of its entries the innermost tells the line.
     """
     innermost: dict[str, int] = {}
     outermost = None
-    for code, line in stack:
-        if line is not None and is_cell_file(code.co_filename):
-            outermost = code.co_filename
+    for filename, _, line in stack:
+        # Before its first statement the code of a cell is at line 0.
+        if line and is_cell_file(filename):
+            outermost = filename
             innermost.setdefault(outermost, line)
     return (outermost, innermost[outermost]) if outermost is not None else None
 
 
-def awaiting_frames(
-    loop: asyncio.AbstractEventLoop | None,
-) -> Iterator[tuple[CodeType, int | None]]:
-    """Code and line of the coroutines that wait in a loop, innermost first.
+def awaiting_lines(loop: asyncio.AbstractEventLoop | None) -> Iterator[Line]:
+    """Entries of the coroutines that wait in a loop, innermost first.
 
     A cell that awaits is on no thread's stack. Another thread may change the loop's tasks meanwhile;
     then nothing is found this time.
@@ -114,18 +128,20 @@ def awaiting_frames(
     except RuntimeError:
         return
     for task in tasks:
-        yield from reversed(list(coroutine_frames(task.get_coro())))
+        yield from reversed(list(coroutine_lines(task.get_coro())))
 
 
-def coroutine_frames(waiting: Any) -> Iterator[tuple[CodeType, int | None]]:
-    """Code and line of a chain of awaits, outermost first."""
+def coroutine_lines(waiting: Any) -> Iterator[Line]:
+    """Entries of a chain of awaits, outermost first."""
     while waiting is not None:
-        kind = next((k for k in ("cr", "gi", "ag") if hasattr(waiting, f"{k}_frame")), None)
+        kind = next((kind for kind in SUSPENDED if hasattr(waiting, f"{kind}_code")), None)
         if kind is None:
             return
-        frame = getattr(waiting, f"{kind}_frame")
-        if frame is not None:
-            yield frame.f_code, frame.f_lineno
+        try:
+            yield Line(*SUSPENDED[kind](waiting))
+        except AttributeError:
+            # It has ended, and has no frame any more.
+            return
         waiting = getattr(waiting, "gi_yieldfrom" if kind == "gi" else f"{kind}_await")
 
 
@@ -136,19 +152,17 @@ def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
     return linecache.getline(filename, line).strip() or None
 
 
-def is_compiling(frame: FrameType | None) -> bool:
+def is_compiling(stack: Stack) -> bool:
     """Whether a stack passes through JAX's tracing, lowering or XLA's compilation."""
     folders = framework_folders("jax")
     if not folders:
         return False
     source = f"{folders[0]}_src{os.sep}"
-    while frame is not None:
-        code = frame.f_code
-        if code.co_filename.startswith(source):
-            tail = code.co_filename[len(source) :].replace(os.sep, "/")
-            if tail in COMPILING_FILES or code.co_name in COMPILING_FUNCTIONS.get(tail, ()):
+    for filename, function, _ in stack:
+        if filename.startswith(source):
+            tail = filename[len(source) :].replace(os.sep, "/")
+            if tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ()):
                 return True
-        frame = frame.f_back
     return False
 
 

@@ -54,7 +54,7 @@ def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
     activity = Activity(cell, MainThread(threading.get_ident()))
     line = [1]
     monkeypatch.setattr(
-        "nbdist.engine.activity.place", lambda frame, cell: Place(line[0], "x", False, "user")
+        "nbdist.engine.activity.place", lambda stack, cell: Place(line[0], "x", False, "user")
     )
     cell.started(4, "x\ny")
     began = cell.running.started

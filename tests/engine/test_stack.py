@@ -2,7 +2,6 @@
 
 import asyncio
 import contextlib
-import sys
 import threading
 
 import jax
@@ -10,7 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from nbdist.engine.cell import CurrentCell
-from nbdist.engine.stack import is_cell_file, place, side
+from nbdist.engine.main_thread import StackDump, stack_of_frames
+from nbdist.engine.stack import Line, is_cell_file, place, side
 
 CELL = "/tmp/ipykernel_17/482.py"
 EARLIER = "/tmp/ipykernel_17/993.py"
@@ -19,7 +19,8 @@ EARLIER = "/tmp/ipykernel_17/993.py"
 class Stage:
     """Runs code as a cell and looks at it from another thread, wherever `look()` is called."""
 
-    def __init__(self):
+    def __init__(self, read):
+        self.read = read
         self.cell = CurrentCell()
         self.places = []
         self.names = {"look": self.look}
@@ -27,9 +28,7 @@ class Stage:
     def look(self):
         thread = threading.get_ident()
         observer = threading.Thread(
-            target=lambda: self.places.append(
-                place(sys._current_frames()[thread], self.cell.running)
-            )
+            target=lambda: self.places.append(place(self.read(thread), self.cell.running))
         )
         observer.start()
         observer.join()
@@ -46,9 +45,16 @@ class Stage:
         return self.places
 
 
+@pytest.fixture(
+    params=[stack_of_frames, lambda ident: StackDump().read(ident)], ids=["frames", "dump"]
+)
+def read(request):
+    return request.param
+
+
 @pytest.fixture
-def stage():
-    return Stage()
+def stage(read):
+    return Stage(read)
 
 
 @pytest.mark.parametrize(
@@ -94,7 +100,7 @@ def test_lines_of_the_magic_above_the_code_count(stage):
     assert (stage.places[0].line, stage.places[0].source) == (3, "look()")
 
 
-def test_a_cell_that_awaits_is_on_no_stack_and_still_told_by_its_line():
+def test_a_cell_that_awaits_is_on_no_stack_and_still_told_by_its_line(read):
     cell = CurrentCell()
     source = "import asyncio\nasync def rest():\n    await asyncio.sleep(0.2)\nawait rest()\n"
     code = compile(source, CELL, "exec", flags=__import__("ast").PyCF_ALLOW_TOP_LEVEL_AWAIT)
@@ -103,9 +109,7 @@ def test_a_cell_that_awaits_is_on_no_stack_and_still_told_by_its_line():
     async def run():
         thread = threading.get_ident()
         cell.started(3, source)
-        observer = threading.Timer(
-            0.1, lambda: places.append(place(sys._current_frames()[thread], cell.running))
-        )
+        observer = threading.Timer(0.1, lambda: places.append(place(read(thread), cell.running)))
         observer.start()
         await eval(code, {})
         observer.join()
@@ -171,3 +175,10 @@ def test_frames_belong_to_the_framework_a_library_or_the_user():
     assert side(CELL) == "user"
     assert side("/home/me/jax/train.py") == "user"
     assert side("<frozen importlib._bootstrap>") == "library"
+
+
+def test_a_cell_before_its_first_statement_has_no_line(stage):
+    stage.cell.started(1, "x")
+    entry = Line(CELL, "<module>", 0)
+    assert place((entry,), stage.cell.running).line is None
+    assert place((entry,), stage.cell.running).inside == "user"

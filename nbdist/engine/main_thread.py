@@ -102,7 +102,7 @@ class StackDump:
 
     def read(self, ident: int) -> Stack:
         """The stack of a thread; empty when there is no such thread, or it is not among those written."""
-        os.ftruncate(self._file, 0)
+        # What a longer dump has left behind the end of this one is not read.
         os.lseek(self._file, 0, os.SEEK_SET)
         faulthandler.dump_traceback(self._file, all_threads=True)
         size = os.lseek(self._file, 0, os.SEEK_CUR)

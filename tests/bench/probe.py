@@ -86,6 +86,8 @@ def measure(*, blocks: int = 15) -> dict[str, list[float]]:
         )
         if on:
             probe.start()
+        # Time for its first look, which describes everything anew and comes once in an engine's life.
+        time.sleep(0.5)
         cell.started(1, TRAINING)
         exec(code, user)
         cell.finished()

@@ -193,8 +193,13 @@ class DistMagics(Magics):
     @teaching
     def dist_mesh(self, line: str) -> None:
         """Show hosts, devices and meshes, and where an array lies, live."""
-        asked = options.dist_mesh().parse(line)
-        self._active().mesh(asked.path).show(in_notebook=self._in_notebook)
+        # A path such as params['w'] holds quotes that a shell would take away.
+        path = line.strip()
+        if path.startswith("-"):
+            options.dist_mesh().parse(line)
+        if len(path) > 1 and path[0] == path[-1] and path[0] in "'\"":
+            path = path[1:-1]
+        self._active().mesh(path or None).show(in_notebook=self._in_notebook)
 
     @line_magic
     @teaching

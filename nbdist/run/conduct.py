@@ -34,6 +34,9 @@ TICK_SECONDS = 0.05
 SETTLE_SECONDS = 0.01
 SAY_SECONDS = 1.0
 """How long after a failure it is said that others are still in the cell; when all fail, nothing is said."""
+DEATH_GRACE_SECONDS = 1.5
+"""The grace period after a death: nobody can wait for that process with success."""
+
 STUCK_SECONDS = 10.0
 
 
@@ -127,13 +130,15 @@ class Conductor:
     def _after_failure(self, cause: Standing, standings: dict[int, Standing], now: float) -> None:
         self._failed_at = self._failed_at or now
         since = now - self._failed_at
-        if not self._said and since >= min(SAY_SECONDS, self.grace_s):
+        died = cause.outcome == "gone"
+        grace_s = min(self.grace_s, DEATH_GRACE_SECONDS) if died else self.grace_s
+        if not self._said and since >= min(SAY_SECONDS, grace_s):
             self._said = True
-            left = max(0.0, self.grace_s - since)
+            left = max(0.0, grace_s - since)
             ending = f"; interrupted in {seconds_text(left)}" if left >= 0.5 else ""
             lines = [*say_failure(cause), *say_where_all(standings.values(), ending=ending)]
             self.execution.output.note("\n".join(lines))
-        if since >= self.grace_s:
+        if since >= grace_s:
             self._stop(standings, None)
 
     def _out_of_step(self, standings: dict[int, Standing]) -> None:

@@ -181,3 +181,17 @@ def test_a_flood_is_cut_and_kept_in_whole(notebook: Notebook) -> None:
     assert path, output.text[:2000]
     kept = notebook.good(f"print(open('{path.group(1)}').read().count('flood'))").text
     assert "40000" in kept
+
+
+def test_a_mesh_is_named_with_or_without_quotes(notebook: Notebook) -> None:
+    notebook.good("%%dist\nimport jax.numpy as jnp\ntree = {'w': jnp.ones((2, 3))}")
+    for line in ("tree['w']", "\"tree['w']\""):
+        assert "tree['w']" in notebook.good(f"%dist_mesh {line}").text
+    assert "Did you mean" in notebook.bad("%dist_mesh tree['v']").traceback
+    assert "has no option" in notebook.bad("%dist_mesh --colour").traceback
+
+
+def test_unknown_names_are_not_pushed(notebook: Notebook) -> None:
+    error = notebook.bad("known = 1\n%dist_push known nowhere").traceback
+    assert "no name 'nowhere'; nothing was sent" in error
+    assert "NameError" in notebook.bad("%%dist\nknown").traceback

@@ -148,7 +148,7 @@ def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: in
 
 def test_a_death_in_a_cell_ends_it_within_three_seconds(notebook: Notebook) -> None:
     pid = engine_pid(notebook, 1)
-    request = notebook.send("%%dist --grace 0.5\nprint('in it', flush=True)\ntime.sleep(50)")
+    request = notebook.send("%%dist\nprint('in it', flush=True)\ntime.sleep(50)")
     before = notebook.collect(request, until="in it").seconds
     psutil.Process(pid).kill()
     after = notebook.collect(request)

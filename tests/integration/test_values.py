@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from nbdist import Session
-from nbdist.errors import ArrayError, TargetError
+from nbdist.errors import ArrayError, ProcessError, TargetError
 
 MAKE = """
 import jax, jax.numpy as jnp, numpy as np
@@ -145,3 +145,14 @@ def test_what_is_shown_is_what_is_there_right_after_a_cell(session: Session) -> 
 def test_unknown_targets_are_refused(session: Session) -> None:
     with pytest.raises(TargetError, match="processes 0 to 1"):
         session.pull("both", on="9")
+
+
+def test_the_history_of_cells_is_kept_with_how_they_ended(session: Session) -> None:
+    session.run("first = 1")
+    with pytest.raises(ProcessError):
+        session.run("1 / 0", on="0")
+    first, failed = session.history[-2:]
+    assert (first.code, first.targets, first.outcome) == ("first = 1", (0, 1), "finished")
+    assert (failed.code, failed.targets, failed.outcome) == ("1 / 0", (0,), "raised")
+    assert failed.number == first.number + 1
+    assert 0 <= failed.seconds < 30

@@ -6,8 +6,16 @@ Texts say what happened with the value, what was allowed, where (process and hos
 from __future__ import annotations
 
 import re
+import sys
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
+
+
+def _in_color() -> bool:
+    """Whether IPython shows colors here; engines send tracebacks with them."""
+    ipython = sys.modules.get("IPython")
+    shell = ipython.get_ipython() if ipython is not None else None
+    return str(getattr(shell, "colors", "")).lower() != "nocolor"
 
 
 class NbdistError(Exception):
@@ -53,7 +61,8 @@ class ProcessError(NbdistError, RuntimeError):
 
     def _render_traceback_(self) -> list[str]:
         """IPython shows this in place of the notebook's own frames, which explain nothing."""
-        return (self.shown or f"{type(self).__name__}: {self}").splitlines()
+        shown = self.shown or f"{type(self).__name__}: {self}"
+        return (shown if _in_color() else _ANSI.sub("", shown)).splitlines()
 
 
 class CellTimeout(NbdistError, TimeoutError):

@@ -152,9 +152,15 @@ def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
             env=environment,
         )
         seen = descendants_until_the_end(demo)
-    shown = ANSI.sub("", out.read_text(encoding="utf-8"))
+    shown = out.read_text(encoding="utf-8")
     assert demo.returncode == 0, shown
+    assert not ANSI.search(shown), "no colors in a file"
     assert re.search(CLOSING, shown)
+    # Asked for right after the cell that moved the parameters: what is there, not what was.
+    moved = (
+        r"^params\['hidden'\]\['kernel'\]  f32\[64, 256\]  P\(None, 'model'\)\n2 pieces of 64 × 128"
+    )
+    assert re.search(moved, shown, re.M), shown
     assert SPLIT in shown
     assert "mesh data=4 × model=2\n" in shown
     assert re.search(r"^data 3   cpu:6144  p3  .*cpu:6145  p3  ", shown, re.M), shown

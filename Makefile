@@ -36,7 +36,7 @@ demo: $(READY)
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest
+	$(BIN)/python -m pytest -n 2 --dist loadfile
 
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
 test-faults: $(READY)

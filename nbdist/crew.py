@@ -55,20 +55,24 @@ class Crew:
         self.link = start.start(plan, tell=tell)
         try:
             self.answers = join.join(self.link, tell=tell)
-            self.monitor = Monitor(
-                session=session,
-                planned=tuple(
-                    Planned(process_id=p.process_id, host=p.host, role=p.role)
-                    for p in plan.processes
-                ),
-                connection=self.link.connection,
-                publish=publish,
-            )
-            self.monitor.start()
+        except BaseException:
+            self.link.stop()
+            raise
+        self.monitor = Monitor(
+            session=session,
+            planned=tuple(
+                Planned(process_id=p.process_id, host=p.host, role=p.role) for p in plan.processes
+            ),
+            connection=self.link.connection,
+            publish=publish,
+        )
+        self.monitor.start()
+        try:
             if plan.initialize:
                 self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
         except BaseException:
             self.link.stop()
+            self.monitor.stop()
             raise
         self.link.on_event = self._host_event
         self.choice = Choice(plan.hosts, lambda: self.facts, self.monitor.activity)

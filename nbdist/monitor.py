@@ -95,11 +95,6 @@ class Monitor:
             if heard is not None and heard.activity.cell == cell:
                 self._heard[process_id] = Heard(at_rest(heard.activity), heard.at)
 
-    @property
-    def known(self) -> Known:
-        """What the kernel knows of the processes beside their reports."""
-        return self._known
-
     def activity(self, process_id: int) -> Activity | None:
         """The newest activity of a process, None before its first report.
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-VERSION = 1
+VERSION = 2
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -159,6 +159,115 @@ class Array:
     processes: tuple[int, ...] = ()
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LayoutRule:
+    """One rule of a layout map: variables whose path `pattern` matches wholly get these axes.
+
+    `axes` has one entry per dimension of the variable; None leaves that dimension whole.
+    """
+
+    pattern: str
+    axes: tuple[str | None, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Distribution:
+    """What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
+
+    `kind` is the name of its class. `mesh` is the id of its mesh; `batch_axis` the axis that splits
+    batches. `auto_shard` tells whether data sets are split by the framework; None where there is no such
+    choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
+    step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+    `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
+    what it says, as with a back end that does not shard. `processes` are those that have exactly this
+    set, and empty when all have; in a report it is always empty.
+    """
+
+    framework: Literal["keras", "tensorflow"]
+    kind: str
+    mesh: str | None
+    batch_axis: str | None
+    auto_shard: bool | None
+    rules: tuple[LayoutRule, ...] = ()
+    replicas: int | None = None
+    global_batch: int | None = None
+    replica_batches: tuple[int, ...] = ()
+    problem: str | None = None
+    processes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Variable:
+    """One variable of a model.
+
+    `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against;
+    `array` the path under which it is listed among the arrays, None where it is not. `rule` is the pattern
+    that matched it and `axes` the layout it asked for; both None where no rule did. `spec` is what really
+    holds, one entry per dimension, None where it is not spread over a mesh. `device_bytes` is what each of
+    its devices holds. `missed` marks large ones, whole on every device, that no rule matched although there
+    are rules.
+    """
+
+    path: str
+    array: str | None
+    group: Literal["trainable", "non-trainable", "optimizer"]
+    shape: tuple[int, ...]
+    dtype: str
+    nbytes: int
+    rule: str | None
+    axes: tuple[str | None, ...] | None
+    spec: tuple[tuple[str, ...], ...] | None
+    device_bytes: int
+    missed: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class DeviceBytes:
+    """What each of some devices holds, in bytes."""
+
+    devices: tuple[DeviceKey, ...]
+    nbytes: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Model:
+    """A model of the users' namespaces, its optimizer's slots included.
+
+    `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the
+    patterns of rules that matched none of its variables. `totals` groups devices by the bytes of its
+    variables they hold, the fullest first; in a report, as far as that process sees. `processes` are those
+    that have exactly this, and empty when all have; in a report it is always empty.
+    """
+
+    path: str
+    kind: str
+    variables: tuple[Variable, ...]
+    variables_omitted: int
+    unmatched: tuple[str, ...]
+    totals: tuple[DeviceBytes, ...]
+    processes: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Metric:
+    """One named number, such as a loss."""
+
+    name: str
+    value: float
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Progress:
+    """How far training or evaluation is, as the framework last told at the end of an epoch or evaluation.
+
+    `what` reads like `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`. A number that is not finite
+    is left out of `metrics`.
+    """
+
+    what: str
+    metrics: tuple[Metric, ...]
+
+
 ProcessState = Literal[
     "starting",  # not heard from yet
     "idle",
@@ -209,6 +318,11 @@ class Report:
     arrays: tuple[Array, ...] | None = None
     arrays_omitted: int | None = None
     """Named arrays beyond the probe's bounds that are not in `arrays`; goes with `arrays`."""
+    distributions: tuple[Distribution, ...] | None = None
+    """The one that is set now; none where none is."""
+    models: tuple[Model, ...] | None = None
+    progress: tuple[Progress, ...] | None = None
+    """The last of this process; none before the first."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -234,6 +348,9 @@ class Process:
     context_mesh: str | None
     error: str | None
     heard_seconds: float | None
+    task: str | None = None
+    """What the framework calls it where it differs, such as `"evaluator 0"`."""
+    progress: Progress | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -285,5 +402,7 @@ class Snapshot:
     meshes: tuple[Mesh, ...] = ()
     arrays: tuple[Array, ...] = ()
     arrays_omitted: int = 0
+    distributions: tuple[Distribution, ...] = ()
+    models: tuple[Model, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     notices: tuple[Notice, ...] = field(default=())

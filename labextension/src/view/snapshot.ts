@@ -21,6 +21,8 @@ export interface Snapshot {
   meshes: Mesh[];
   arrays: Array[];
   arrays_omitted: number;
+  distributions: Distribution[];
+  models: Model[];
   disagreements: Disagreement[];
   notices: Notice[];
 }
@@ -46,6 +48,25 @@ export interface Process {
   context_mesh: string | null;
   error: string | null;
   heard_seconds: number | null;
+  task: string | null;
+  progress: Progress | null;
+}
+/**
+ * How far training or evaluation is, as the framework last told at the end of an epoch or evaluation.
+ *
+ * `what` reads like `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`. A number that is not finite
+ * is left out of `metrics`.
+ */
+export interface Progress {
+  what: string;
+  metrics: Metric[];
+}
+/**
+ * One named number, such as a loss.
+ */
+export interface Metric {
+  name: string;
+  value: number;
 }
 /**
  * One accelerator, reported by the process it belongs to.
@@ -157,6 +178,86 @@ export interface Indexed {
 export interface Piece {
   slices: [number, number][];
   devices: string[];
+}
+/**
+ * What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
+ *
+ * `kind` is the name of its class. `mesh` is the id of its mesh; `batch_axis` the axis that splits
+ * batches. `auto_shard` tells whether data sets are split by the framework; None where there is no such
+ * choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
+ * step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+ * `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
+ * what it says, as with a back end that does not shard. `processes` are those that have exactly this
+ * set, and empty when all have; in a report it is always empty.
+ */
+export interface Distribution {
+  framework: 'keras' | 'tensorflow';
+  kind: string;
+  mesh: string | null;
+  batch_axis: string | null;
+  auto_shard: boolean | null;
+  rules: LayoutRule[];
+  replicas: number | null;
+  global_batch: number | null;
+  replica_batches: number[];
+  problem: string | null;
+  processes: number[];
+}
+/**
+ * One rule of a layout map: variables whose path `pattern` matches wholly get these axes.
+ *
+ * `axes` has one entry per dimension of the variable; None leaves that dimension whole.
+ */
+export interface LayoutRule {
+  pattern: string;
+  axes: (string | null)[];
+}
+/**
+ * A model of the users' namespaces, its optimizer's slots included.
+ *
+ * `path` is the Python expression that reaches it; `kind` the name of its class. `unmatched` are the
+ * patterns of rules that matched none of its variables. `totals` groups devices by the bytes of its
+ * variables they hold, the fullest first; in a report, as far as that process sees. `processes` are those
+ * that have exactly this, and empty when all have; in a report it is always empty.
+ */
+export interface Model {
+  path: string;
+  kind: string;
+  variables: Variable[];
+  variables_omitted: number;
+  unmatched: string[];
+  totals: DeviceBytes[];
+  processes: number[];
+}
+/**
+ * One variable of a model.
+ *
+ * `path` is the framework's own, such as `"sequential/dense/kernel"`, which rules are matched against;
+ * `array` the path under which it is listed among the arrays, None where it is not. `rule` is the pattern
+ * that matched it and `axes` the layout it asked for; both None where no rule did. `spec` is what really
+ * holds, one entry per dimension, None where it is not spread over a mesh. `device_bytes` is what each of
+ * its devices holds. `missed` marks large ones, whole on every device, that no rule matched although there
+ * are rules.
+ */
+export interface Variable {
+  path: string;
+  array: string | null;
+  group: 'trainable' | 'non-trainable' | 'optimizer';
+  shape: number[];
+  dtype: string;
+  nbytes: number;
+  rule: string | null;
+  axes: (string | null)[] | null;
+  spec: string[][] | null;
+  device_bytes: number;
+  missed: boolean;
+}
+/**
+ * What each of some devices holds, in bytes.
+ */
+export interface DeviceBytes {
+  devices: string[];
+  nbytes: number;
 }
 /**
  * Something that should be the same on all processes and is not.

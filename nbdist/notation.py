@@ -37,6 +37,16 @@ def spec_text(array: Array) -> str:
     ]
 
 
+def entries_text(spec: tuple[tuple[str, ...], ...]) -> str:
+    """`P(None, 'model')` for the spec of an array or variable."""
+    return f"P({', '.join(map(_entry_text, spec))})"
+
+
+def axes_text(axes: tuple[str | None, ...]) -> str:
+    """`(None, 'model')`: the axes a rule of a layout map gives, as Keras writes them."""
+    return repr(axes)
+
+
 def _entry_text(axes: tuple[str, ...]) -> str:
     if not axes:
         return "None"

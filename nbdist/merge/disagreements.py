@@ -17,6 +17,9 @@ from nbdist.snapshot import Version as Held
 
 MISSING = "missing"
 
+STEPPING = frozenset({"worker", "chief"})
+"""Roles that run the same program; an evaluator follows at its own pace with arrays of its own."""
+
 
 class Settling:
     """Holds back differences that last less than `settle_seconds`."""
@@ -33,9 +36,11 @@ class Settling:
 
 
 def comparable(processes: Iterable[Process]) -> tuple[frozenset[int], ...]:
-    """Groups of two or more processes that stand at the same place, the largest first."""
+    """Groups of two or more workers that stand at the same place, the largest first."""
     places: dict[tuple[int | None, int | None] | None, set[int]] = {}
     for process in processes:
+        if process.role not in STEPPING:
+            continue
         if process.state == "idle":
             places.setdefault(None, set()).add(process.process_id)
         elif process.state in ("running", "compiling"):
@@ -55,8 +60,8 @@ def context_meshes(
         held: dict[str | None, list[int]] = {}
         for process_id in sorted(group):
             held.setdefault(of[process_id], []).append(process_id)
-        texts = _told_apart([_mesh_text(mesh, meshes) for mesh in held])
-        return (_disagreement("mesh in context", zip(held.values(), texts, strict=True)),)
+        texts = _told_apart([mesh_text(mesh, meshes) for mesh in held])
+        return (disagreement("mesh in context", zip(held.values(), texts, strict=True)),)
     return ()
 
 
@@ -91,7 +96,7 @@ def array_difference(
             # What lies within each process need not be laid out alike, nor be on each of them.
             versions = _by_type(held)
         if len(versions) > 1:
-            return _disagreement(f"array {known[0].array.path}", versions)
+            return disagreement(f"array {known[0].array.path}", versions)
     return None
 
 
@@ -118,11 +123,12 @@ def _place_text(array: Array, meshes: Mapping[str, Mesh]) -> str:
     sharding = array.sharding
     memory = f" in {sharding.memory_kind} memory" if sharding.memory_kind else ""
     if sharding.kind == "named":
-        return f" on mesh {_mesh_text(sharding.mesh, meshes)}{memory}"
+        return f" on mesh {mesh_text(sharding.mesh, meshes)}{memory}"
     return memory
 
 
-def _mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
+def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
+    """`data=4 × model=2`, the id of one that is not known yet, `none`."""
     if mesh is None:
         return "none"
     return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
@@ -139,7 +145,8 @@ def _told_apart(texts: list[str]) -> list[str]:
     return told
 
 
-def _disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:
+def disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:
+    """One entry, the version of the most processes first."""
     ordered = sorted(versions, key=lambda version: (-len(version[0]), min(version[0])))
     return Disagreement(
         about=about,

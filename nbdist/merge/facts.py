@@ -10,11 +10,15 @@ from nbdist.snapshot import Notice
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Planned:
-    """A process of the launch plan; `role` is such as `"worker"`."""
+    """A process of the launch plan; `role` is such as `"worker"`.
+
+    `task` is what the framework calls it where it differs, such as `"evaluator 0"`.
+    """
 
     process_id: int
     host: str
     role: str
+    task: str | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

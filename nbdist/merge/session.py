@@ -6,9 +6,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from nbdist.errors import VersionError
-from nbdist.merge import disagreements, notices
+from nbdist.merge import disagreements, framework_differences, framework_notices, notices
 from nbdist.merge.arrays import ArrayIndex, Version, is_placed
 from nbdist.merge.facts import Known, Planned
+from nbdist.merge.frameworks import FrameworkIndex, Merged
 from nbdist.merge.states import Heard, at_rest, process, session_state
 from nbdist.snapshot import (
     VERSION,
@@ -27,9 +28,10 @@ SHOWN_DISAGREEMENTS = 20
 
 @dataclass(frozen=True, slots=True)
 class _Arrays:
-    """What is computed from the arrays and meshes alone."""
+    """What is computed from arrays, meshes, distributions and models alone."""
 
     source: Mapping[str, tuple[Version, ...]]
+    merged: Merged
     meshes: Mapping[str, Mesh]
     arrays: tuple[Array, ...]
     hidden: int
@@ -39,7 +41,7 @@ class _Arrays:
 
 @dataclass(frozen=True, slots=True)
 class _Differences:
-    """The arrays that differ between the processes of these groups."""
+    """What differs between the processes of these groups."""
 
     computed: _Arrays
     groups: tuple[frozenset[int], ...]
@@ -69,6 +71,7 @@ class Merger:
         self._settling = disagreements.Settling(settle_seconds)
         self._heard: dict[int, Heard] = {}
         self._index = ArrayIndex()
+        self._frameworks = FrameworkIndex()
         self._meshes: dict[str, Mesh] | None = None
         self._computed: _Arrays | None = None
         self._differences: _Differences | None = None
@@ -121,6 +124,7 @@ class Merger:
         """Drops all that a process has said, as before it is started again."""
         if self._heard.pop(process_id, None) is not None:
             self._index.forget(process_id)
+            self._frameworks.forget(process_id)
             self._meshes = None
 
     def snapshot(self, known: Known, *, time_s: float) -> Snapshot:
@@ -153,6 +157,8 @@ class Merger:
             arrays=computed.arrays,
             arrays_omitted=computed.hidden
             + max((heard.arrays_omitted for heard in self._heard.values()), default=0),
+            distributions=computed.merged.distributions,
+            models=computed.merged.models,
             disagreements=differing[:SHOWN_DISAGREEMENTS],
             notices=(
                 *known.notices,
@@ -171,6 +177,9 @@ class Merger:
         if report.arrays is not None:
             heard.arrays_omitted = report.arrays_omitted or 0
             self._index.update(report.process_id, report.arrays)
+        if report.progress is not None:
+            heard.progress = report.progress[-1] if report.progress else None
+        self._frameworks.update(report.process_id, report.distributions, report.models)
 
     def _drop_lost(self, known: Known) -> None:
         """A lost process holds no arrays; its devices and meshes stay in the picture."""
@@ -178,12 +187,16 @@ class Merger:
         if self._heard.keys() - known.lost.keys():
             for process_id in known.lost:
                 self._index.forget(process_id)
+                self._frameworks.forget(process_id)
 
     def _compute(self) -> _Arrays:
         versions = self._index.versions()
         meshes = self._known_meshes()
+        merged = self._frameworks.merged()
         kept = self._computed
-        if kept is None or kept.source is not versions or kept.meshes is not meshes:
+        if kept is None or not (
+            kept.source is versions and kept.meshes is meshes and kept.merged is merged
+        ):
             heard = len(self._index.processes)
             arrays = tuple(
                 version.as_array(heard) for known in versions.values() for version in known
@@ -192,11 +205,15 @@ class Merger:
             shown = tuple(array for array in arrays if is_placed(array, meshes))
             kept = self._computed = _Arrays(
                 source=versions,
+                merged=merged,
                 meshes=meshes,
                 arrays=shown,
                 hidden=len(arrays) - len(shown),
                 suspects=disagreements.suspects(versions, heard, meshes),
-                notices=notices.whole_array(shown, meshes),
+                notices=(
+                    *framework_notices.of(merged),
+                    *notices.whole_array(framework_notices.beside_models(shown, merged), meshes),
+                ),
             )
         return kept
 
@@ -212,24 +229,34 @@ class Merger:
         self, processes: tuple[Process, ...], computed: _Arrays, time_s: float
     ) -> tuple[Disagreement, ...]:
         groups = disagreements.comparable(processes)
-        heard = self._index.processes
-        with_arrays = tuple(group & heard for group in groups if len(group & heard) > 1)
         found = (
             *disagreements.context_meshes(processes, groups, computed.meshes),
-            *self._array_differences(computed, with_arrays),
+            *self._content_differences(computed, groups),
         )
         return self._settling.settled(found, time_s=time_s)
 
-    def _array_differences(
+    def _content_differences(
         self, computed: _Arrays, groups: tuple[frozenset[int], ...]
     ) -> tuple[Disagreement, ...]:
         # Most snapshots differ from the last one in activity alone.
         kept = self._differences
         if kept is None or kept.computed is not computed or kept.groups != groups:
-            differences = (
-                disagreements.array_difference(computed.source[path], groups, computed.meshes)
-                for path in computed.suspects
+            merged, meshes = computed.merged, computed.meshes
+            found = (
+                *framework_differences.distribution_differences(merged, groups, meshes),
+                *framework_differences.model_differences(merged, groups),
+                *self._array_differences(computed, groups),
             )
-            found = tuple(one for one in differences if one is not None)
             kept = self._differences = _Differences(computed, groups, found)
         return kept.found
+
+    def _array_differences(
+        self, computed: _Arrays, groups: tuple[frozenset[int], ...]
+    ) -> Iterable[Disagreement]:
+        heard = self._index.processes
+        with_arrays = tuple(group & heard for group in groups if len(group & heard) > 1)
+        for path in computed.suspects:
+            known = computed.source[path]
+            one = disagreements.array_difference(known, with_arrays, computed.meshes)
+            if one is not None:
+                yield one

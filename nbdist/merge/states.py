@@ -5,12 +5,23 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from nbdist.merge.facts import Failure, Known, Planned
-from nbdist.snapshot import Activity, Device, Mesh, Process, ProcessState, SessionState
+from nbdist.snapshot import (
+    Activity,
+    Device,
+    Mesh,
+    Process,
+    ProcessState,
+    Progress,
+    SessionState,
+)
 
 
 @dataclass(slots=True)
 class Heard:
-    """The newest of everything one process has said; its arrays are in the `ArrayIndex`."""
+    """The newest of everything one process has said.
+
+    Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`.
+    """
 
     host: str
     pid: int
@@ -20,6 +31,7 @@ class Heard:
     devices: tuple[Device, ...] = ()
     meshes: tuple[Mesh, ...] = ()
     arrays_omitted: int = 0
+    progress: Progress | None = None
 
 
 def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: float) -> Process:
@@ -44,6 +56,8 @@ def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: floa
         context_mesh=activity.context_mesh if activity else None,
         error=error,
         heard_seconds=max(time_s - heard.time_s, 0.0) if heard else None,
+        task=planned.task,
+        progress=heard.progress if heard else None,
     )
 
 

@@ -6,6 +6,7 @@ from dataclasses import replace
 
 from nbdist.merge import Known, Merger, Planned
 from nbdist.snapshot import (
+    VERSION,
     Activity,
     Array,
     Axis,
@@ -73,7 +74,7 @@ def device(process, local):
 
 def report(process, *arrays, sequence=1, activity=IDLE, meshes=MESHES, **changes):
     return Report(
-        version=1,
+        version=VERSION,
         process_id=process,
         sequence=sequence,
         host=f"h{process // 2 + 1}",

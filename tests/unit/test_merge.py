@@ -19,7 +19,7 @@ from sample_reports import (
 
 from nbdist.errors import VersionError
 from nbdist.merge import Known, Merger, Planned
-from nbdist.snapshot import PerProcess, Report, SingleDevice
+from nbdist.snapshot import VERSION, PerProcess, Report, SingleDevice
 
 
 def test_processes_not_heard_from_come_from_the_plan():
@@ -99,7 +99,7 @@ def test_an_array_whose_mesh_is_not_known_yet_is_counted_not_shown():
 
 def test_sections_that_are_none_leave_what_is_known():
     session = Session(report(0, named()))
-    late = Report(version=1, process_id=0, sequence=2, host="h1", pid=100, activity=RUNNING)
+    late = Report(version=VERSION, process_id=0, sequence=2, host="h1", pid=100, activity=RUNNING)
     session.take(late)
     snapshot = session.settled()
     assert snapshot.arrays == (named(),)
@@ -134,9 +134,11 @@ def test_reports_of_processes_outside_the_plan_are_ignored():
 
 
 def test_another_version_of_the_contract_is_refused_with_the_host():
-    text = r"process 3 \(host h2\) sends reports of version 2, this kernel reads version 1"
+    text = (
+        rf"process 3 \(host h2\) sends reports of version 99, this kernel reads version {VERSION}"
+    )
     with pytest.raises(VersionError, match=text):
-        Session(replace(report(3), version=2))
+        Session(replace(report(3), version=99))
 
 
 def test_arrays_are_merged_again_only_after_a_change():

@@ -12,6 +12,7 @@ import pytest
 
 from nbdist.errors import WireError
 from nbdist.snapshot import (
+    VERSION,
     Activity,
     Array,
     Axis,
@@ -50,7 +51,7 @@ ACTIVITY = Activity(
     context_mesh=None,
 )
 REPORT = Report(
-    version=1,
+    version=VERSION,
     process_id=3,
     sequence=7,
     host="h2",

@@ -3,7 +3,7 @@
 import type { Snapshot } from './snapshot';
 
 /** The snapshot version this view was made for; `VERSION` in `nbdist/snapshot.py`. */
-export const VERSION = 1;
+export const VERSION = 2;
 
 /**
  * What the kernel sends: the changed top-level sections of a snapshot.

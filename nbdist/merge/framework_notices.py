@@ -1,0 +1,80 @@
+"""What a person should read about distributions and models: what does not do what it seems to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from nbdist.merge.frameworks import Merged
+from nbdist.quantities import bytes_text, count_text
+from nbdist.snapshot import Array, Distribution, Model, Notice
+
+SHOWN = 3
+"""Rules named one by one."""
+
+
+def of(merged: Merged) -> tuple[Notice, ...]:
+    """All notices about what is set and the models there are, each said once."""
+    found = (
+        *(_problem(one) for one in merged.distributions if one.problem),
+        *(_uneven(one) for one in merged.distributions if len(set(one.replica_batches)) > 1),
+        *_unmatched(merged.models),
+        *(_missed(one) for one in merged.models if any(v.missed for v in one.variables)),
+    )
+    return tuple(dict.fromkeys(found))
+
+
+def beside_models(arrays: Iterable[Array], merged: Merged) -> tuple[Array, ...]:
+    """The arrays that are no variables of models, whose layout is told with the model."""
+    variables = {
+        variable.array
+        for model in merged.models
+        for variable in model.variables
+        if variable.array is not None
+    }
+    return tuple(array for array in arrays if array.path not in variables)
+
+
+def _problem(one: Distribution) -> Notice:
+    return Notice(level="warn", title=f"{one.kind}:", text=one.problem or "")
+
+
+def _uneven(one: Distribution) -> Notice:
+    """Fewer examples on one replica: it waits for the others, and plain means weigh them more."""
+    each = ", ".join(map(str, one.replica_batches))
+    total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
+    count = len(one.replica_batches)
+    text = f"global batch {total} on {count_text(count, 'replica')}: {each}"
+    return Notice(level="warn", title="The batch is divided unevenly:", text=text)
+
+
+def _unmatched(models: tuple[Model, ...]) -> tuple[Notice, ...]:
+    """Rules that match no variable of any model; one for another model is none too many."""
+    if not models:
+        return ()
+    others = [set(model.unmatched) for model in models]
+    patterns = [one for one in models[0].unmatched if all(one in other for other in others)]
+    if not patterns:
+        return ()
+    named = ", ".join(f"'{pattern}'" for pattern in patterns[:SHOWN])
+    more = f" and {len(patterns) - SHOWN} more" if len(patterns) > SHOWN else ""
+    several = len(patterns) > 1
+    paths = {model.path for model in models}
+    whose = f"no variable of {models[0].path}" if len(paths) == 1 else "no variable of any model"
+    return (
+        Notice(
+            level="warn",
+            title=f"Rule{'s' * several} {named}{more}",
+            text=f"of the layout map match{'es' * (not several)} {whose}",
+        ),
+    )
+
+
+def _missed(model: Model) -> Notice:
+    """The largest of the large variables that no rule matched."""
+    missed = [one for one in model.variables if one.missed]
+    largest = max(missed, key=lambda one: one.nbytes)
+    devices = sum(len(total.devices) for total in model.totals)
+    on = f"all {devices} devices" if devices > 1 else "every device"
+    more = f", nor {count_text(len(missed) - 1, 'other large variable')}" if len(missed) > 1 else ""
+    text = f"is whole on {on} ({bytes_text(largest.nbytes)} each): no rule of the layout map matched it"
+    return Notice(level="warn", title=largest.path, text=f"{text}{more}")

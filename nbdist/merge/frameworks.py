@@ -1,0 +1,138 @@
+"""Distributions and models of all processes: what is set, and how variables lie.
+
+Both are merged again only after a process has reported a change; a repeated section costs a
+comparison.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import TypeVar
+
+from nbdist.snapshot import (
+    DeviceBytes,
+    DeviceKey,
+    Distribution,
+    Model,
+)
+
+T = TypeVar("T", Distribution, Model)
+By = Mapping[T, tuple[int, ...]]
+"""Each version and the processes that have exactly it, that of the lowest process first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Merged:
+    """What is computed from the distributions and models alone; one object until a change."""
+
+    distributions: tuple[Distribution, ...]
+    models: tuple[Model, ...]
+    distribution_of: Mapping[int, Distribution | None]
+    versions_of: Mapping[str, By[Model]]
+    """By path; the models without their totals, which each process knows of its own devices."""
+
+
+@dataclass(slots=True)
+class _Told:
+    distributions: tuple[Distribution, ...] | None = None
+    models: tuple[Model, ...] | None = None
+    described: tuple[Model, ...] = field(default=())
+    """The models without their totals."""
+
+
+class FrameworkIndex:
+    """Who has which distribution set and which models."""
+
+    def __init__(self) -> None:
+        self._told: dict[int, _Told] = {}
+        self._merged: Merged | None = None
+
+    def update(
+        self,
+        process_id: int,
+        distributions: tuple[Distribution, ...] | None,
+        models: tuple[Model, ...] | None,
+    ) -> None:
+        """Replaces what is known of a process; a section that is None stays as it was."""
+        if distributions is None and models is None:
+            return
+        told = self._told.setdefault(process_id, _Told())
+        if distributions is not None and told.distributions != distributions:
+            told.distributions = distributions
+            self._merged = None
+        if models is not None and told.models != models:
+            told.models = models
+            told.described = tuple(replace(model, totals=()) for model in models)
+            self._merged = None
+
+    def forget(self, process_id: int) -> None:
+        """Drops what is known of a process."""
+        if self._told.pop(process_id, None) is not None:
+            self._merged = None
+
+    def merged(self) -> Merged:
+        """All versions of everything; the same object until something changes."""
+        if self._merged is None:
+            self._merged = self._merge()
+        return self._merged
+
+    def _merge(self) -> Merged:
+        told = sorted(self._told.items())
+        of = {
+            process_id: one.distributions[0] if one.distributions else None
+            for process_id, one in told
+            if one.distributions is not None
+        }
+        set_by = _by((one, process_id) for process_id, one in of.items() if one is not None)
+        heard = sum(one.models is not None for _, one in told)
+        described: dict[str, dict[Model, tuple[int, ...]]] = {}
+        for model, ids in _by((m, process_id) for process_id, one in told for m in one.described):
+            described.setdefault(model.path, {})[model] = ids
+        return Merged(
+            distributions=tuple(
+                replace(one, processes=_unless_all(ids, len(of))) for one, ids in set_by
+            ),
+            models=tuple(
+                replace(
+                    model, processes=_unless_all(ids, heard), totals=self._totals(model.path, ids)
+                )
+                for versions in described.values()
+                for model, ids in versions.items()
+            ),
+            distribution_of=of,
+            versions_of=described,
+        )
+
+    def _totals(self, path: str, process_ids: tuple[int, ...]) -> tuple[DeviceBytes, ...]:
+        """Each process sees its own devices; together they see all."""
+        nbytes: dict[DeviceKey, int] = {}
+        for process_id in process_ids:
+            for model in self._told[process_id].models or ():
+                if model.path == path:
+                    for total in model.totals:
+                        for key in total.devices:
+                            nbytes[key] = max(nbytes.get(key, 0), total.nbytes)
+        groups: dict[int, list[DeviceKey]] = {}
+        for key, count in nbytes.items():
+            groups.setdefault(count, []).append(key)
+        return tuple(
+            DeviceBytes(devices=tuple(sorted(groups[count], key=_place)), nbytes=count)
+            for count in sorted(groups, reverse=True)
+        )
+
+
+def _by(pairs: Iterable[tuple[T, int]]) -> list[tuple[T, tuple[int, ...]]]:
+    held: dict[T, list[int]] = {}
+    for value, process_id in pairs:
+        held.setdefault(value, []).append(process_id)
+    return [(value, tuple(ids)) for value, ids in held.items()]
+
+
+def _unless_all(ids: tuple[int, ...], heard: int) -> tuple[int, ...]:
+    return () if len(ids) == heard else ids
+
+
+def _place(key: DeviceKey) -> tuple[int, int]:
+    process, _, device = key.partition(":")
+    return int(process), int(device)

@@ -65,7 +65,12 @@ def dist_init() -> Parser:
     add("-n", "--processes", type=int, help="number of processes (default: 2, or one a GPU)")
     add("--devices-per-process", type=int, metavar="K", help="cpu or gpu devices of each process")
     add("--platform", choices=("cpu", "gpu", "tpu"), help="default: tpu, gpu or cpu, as found")
-    add("--framework", choices=("jax",), default="jax", help="what the processes compute with")
+    add(
+        "--framework",
+        choices=("jax", "keras", "tensorflow"),
+        default="jax",
+        help="what the processes compute with",
+    )
     add(
         "--env",
         action="append",
@@ -87,11 +92,24 @@ def dist_init() -> Parser:
     add(
         "--no-initialize",
         action="store_true",
-        help="leave jax.distributed.initialize to your cells",
+        help="set the environment only; leave the framework's initialize to your cells",
     )
     add("--start-timeout", type=float, default=120.0, metavar="S", help="seconds to connect all")
     add(
         "--start-method", choices=("fork", "spawn"), help="default: fork where the system allows it"
+    )
+    keras = parser.add_argument_group("--framework keras")
+    keras.add_argument("--backend", choices=("jax", "tensorflow", "torch"), help="default: jax")
+    keras.add_argument(
+        "--job-addresses",
+        metavar="HOST:PORT,…",
+        help="the coordinator's address, or one for each process",
+    )
+    tensorflow = parser.add_argument_group(
+        "--framework tensorflow (its server listens on every interface)"
+    )
+    tensorflow.add_argument(
+        "--evaluators", type=int, default=0, metavar="N", help="processes beside the workers"
     )
     jax = parser.add_argument_group("jax.distributed.initialize")
     jax.add_argument("--coordinator", metavar="HOST[:PORT]", help="coordinator_address")
@@ -205,6 +223,9 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "devices_per_process": options.devices_per_process,
         "platform": options.platform,
         "framework": options.framework,
+        "backend": options.backend,
+        "job_addresses": options.job_addresses,
+        "evaluators": options.evaluators,
         "environment": environment(options.env or ()),
         "grace_s": options.grace,
         "initialize": not options.no_initialize,

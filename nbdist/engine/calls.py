@@ -92,7 +92,7 @@ def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> An
 
 def initialize(resident: Resident, buffers: Buffers, *, framework: str, **options: Any) -> Answer:
     """Joins the framework's cluster; blocks until all processes have."""
-    return framework_named(framework).initialize(**options), []
+    return framework_named(framework).initialize(resident, **options), []
 
 
 def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:

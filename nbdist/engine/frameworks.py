@@ -9,7 +9,11 @@ from __future__ import annotations
 import importlib
 from types import ModuleType
 
-FRAMEWORKS = {"jax": "nbdist.engine.jax.start"}
+FRAMEWORKS = {
+    "jax": "nbdist.engine.jax.start",
+    "keras": "nbdist.engine.keras.start",
+    "tensorflow": "nbdist.engine.tensorflow.start",
+}
 
 
 def framework(name: str) -> ModuleType:

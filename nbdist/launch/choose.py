@@ -6,18 +6,19 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import closing
-from typing import Any, Literal, cast
+from typing import Any, Literal, cast, get_args
 
 from nbdist.errors import OptionError
 from nbdist.launch import platform as platforms
-from nbdist.launch.plan import Plan, Platform, local_plan
+from nbdist.launch.framework import jax as jax_plan
+from nbdist.launch.framework import keras as keras_plan
+from nbdist.launch.framework import tensorflow as tensorflow_plan
+from nbdist.launch.meeting import checked_coordinator
+from nbdist.launch.plan import Framework, Plan, Platform, local_plan
 
-LOOPBACK = "127.0.0.1"
 DEFAULT_PROCESSES = 2
 PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
-JAX_PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
-DETECTION_METHODS = ("deactivate", "mpi4py", "ompi", "slurm", "k8s", "tpu")
+FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 
 
 def make_plan(
@@ -26,6 +27,9 @@ def make_plan(
     devices_per_process: int | None = None,
     platform: str | None = None,
     framework: str = "jax",
+    backend: str | None = None,
+    job_addresses: str | None = None,
+    evaluators: int = 0,
     environment: Mapping[str, str] | None = None,
     initialize: bool = True,
     start_timeout_s: float = 120.0,
@@ -41,34 +45,104 @@ def make_plan(
       OptionError: Anything that cannot be, before anything is started.
     """
     environment = dict(environment or {})
-    if framework != "jax":
-        raise OptionError(f"framework {framework!r}: known is 'jax'.")
+    given = {**os.environ, **environment}
+    if framework not in FRAMEWORKS:
+        raise OptionError(f"framework {framework!r}: known are {', '.join(FRAMEWORKS)}.")
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
+    _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
     chosen: Platform | None = platform
-    found = chosen or platforms.choose(environment={**os.environ, **environment})
+    found = chosen or platforms.choose(environment=given)
     accelerators = platforms.accelerators(found)
     if found == "gpu" and chosen == "gpu" and not accelerators and local_device_ids is None:
         raise OptionError("--platform gpu: no GPU was found on this machine.")
-    given = {**os.environ, **environment}
     if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
         _refuse_two_counts(devices_per_process)
+    count = _count(processes, found, accelerators)
+    shared = _of_framework(framework, backend, job_addresses, evaluators, given, max(count, 1))
+    if framework == "tensorflow":
+        tensorflow_plan.refuse(
+            platform=found,
+            processes=count,
+            devices_per_process=devices_per_process,
+            local_device_ids=local_device_ids,
+        )
     return local_plan(
         host=socket.gethostname(),
-        processes=_count(processes, found, accelerators),
+        processes=count,
         devices_per_process=devices_per_process,
         platform=found,
         accelerators=accelerators,
         local_device_ids=local_device_ids,
         partition_index=partition_index,
+        evaluators=evaluators,
         platform_chosen=chosen is not None,
+        framework=framework,
         initialize=initialize,
         coordinator=checked_coordinator(coordinator),
-        environment=_environment(found, environment),
-        jax=_jax_arguments(jax),
+        backend=shared["backend"],
+        addresses=shared["addresses"],
+        environment=_environment(found, {**shared["environment"], **environment}),
+        jax=jax_plan.asked_arguments(jax),
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,
     )
+
+
+def _refuse_foreign(
+    framework: str,
+    backend: str | None,
+    job_addresses: str | None,
+    evaluators: int,
+    coordinator: str | None,
+) -> None:
+    """Refuses options of one framework with another."""
+    if evaluators < 0:
+        raise OptionError(f"--evaluators {evaluators}: must be 0 or more.")
+    if evaluators and framework != "tensorflow":
+        raise OptionError(
+            f"--evaluators {evaluators} with --framework {framework}: only TensorFlow has evaluators. "
+            "Use --framework tensorflow, or evaluate in a cell with --on."
+        )
+    for option, value in (("--backend", backend), ("--job-addresses", job_addresses)):
+        if value is not None and framework != "keras":
+            raise OptionError(
+                f"{option} {value} with --framework {framework}: this is for --framework keras."
+            )
+    if coordinator is not None and (framework == "tensorflow" or job_addresses is not None):
+        other = "--job-addresses" if job_addresses is not None else "--framework tensorflow"
+        raise OptionError(f"--coordinator {coordinator} with {other}: give one of them.")
+
+
+def _of_framework(
+    framework: str,
+    backend: str | None,
+    job_addresses: str | None,
+    evaluators: int,
+    given: Mapping[str, str],
+    processes: int,
+) -> dict[str, Any]:
+    """What the plan holds for this framework; variables that are already set are respected or refused."""
+    if framework == "keras":
+        name = keras_plan.chosen_backend(backend, given)
+        addresses = keras_plan.chosen_addresses(job_addresses, given, processes=processes)
+        return {"backend": name, "addresses": addresses, "environment": {"KERAS_BACKEND": name}}
+    if framework == "tensorflow":
+        existing = given.get("KERAS_BACKEND", "tensorflow")
+        if existing != "tensorflow":
+            raise OptionError(
+                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
+                f"--framework keras --backend {existing}."
+            )
+        addresses = tensorflow_plan.chosen_addresses(
+            given, workers=processes, evaluators=evaluators
+        )
+        return {
+            "backend": None,
+            "addresses": addresses,
+            "environment": {"KERAS_BACKEND": "tensorflow"},
+        }
+    return {"backend": None, "addresses": (), "environment": {}}
 
 
 def _count(processes: int | None, platform: Platform, accelerators: int) -> int:
@@ -100,83 +174,12 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
 def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
     """What engines get beyond the kernel's environment; what was asked for wins."""
     own = {
-        "JAX_PLATFORMS": JAX_PLATFORMS[platform],
+        "JAX_PLATFORMS": jax_plan.PLATFORMS[platform],
         # A process that dies must not take the others along after JAX's heartbeat timeout.
         "JAX_ENABLE_RECOVERABILITY": "true",
     }
     kept = {name: value for name, value in own.items() if name not in os.environ}
     return {**kept, **asked}
-
-
-_ARGUMENTS = {
-    "cluster_detection_method": "cluster_detection_method",
-    "initialization_timeout_s": "initialization_timeout",
-    "heartbeat_timeout_s": "heartbeat_timeout_seconds",
-    "shutdown_timeout_s": "shutdown_timeout_seconds",
-    "coordinator_bind_address": "coordinator_bind_address",
-}
-
-
-def _jax_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
-    unknown = sorted(set(asked) - set(_ARGUMENTS))
-    if unknown:
-        raise OptionError(f"nbdist.start() has no argument {unknown[0]!r}.")
-    found = {_ARGUMENTS[name]: value for name, value in asked.items() if value is not None}
-    for name, value in found.items():
-        if name.endswith(("timeout", "seconds")) and value <= 0:
-            raise OptionError(f"{name}={value}: must be more than 0 seconds.")
-    method = found.get("cluster_detection_method")
-    if method is not None and method not in DETECTION_METHODS:
-        raise OptionError(
-            f"--cluster-detection-method {method!r}: known are {', '.join(DETECTION_METHODS)}."
-        )
-    return found
-
-
-def checked_coordinator(text: str | None) -> str | None:
-    """`HOST[:PORT]` made complete, with a free port where none is named.
-
-    Raises:
-      OptionError: The port is in use, or cannot be read.
-    """
-    if text is None:
-        return None
-    host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
-    if not port:
-        return f"{host}:{free_port(host)}"
-    if not port.isdigit() or not 0 < int(port) < 65536:
-        raise OptionError(f"--coordinator {text!r}: expected HOST or HOST:PORT.")
-    _try_port(host, int(port), text)
-    return text
-
-
-def _try_port(host: str, port: int, text: str) -> None:
-    with closing(socket.socket()) as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((host, port))
-        except OSError as error:
-            raise OptionError(
-                f"--coordinator {text}: port {port} cannot be used on this machine "
-                f"({error.strerror}). A new job that meets an old coordinator there joins and "
-                "breaks it; leave the port out, and a free one is chosen."
-            ) from error
-
-
-def free_port(host: str = LOOPBACK) -> int:
-    """A TCP port that is free on `host` at this moment.
-
-    Raises:
-      OptionError: `host` is no address of this machine.
-    """
-    with closing(socket.socket()) as probe:
-        try:
-            probe.bind((host, 0))
-        except OSError as error:
-            raise OptionError(
-                f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
-            ) from error
-        return int(probe.getsockname()[1])
 
 
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Mapping
 from typing import Any
 
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.calling import Asked, ask
-from nbdist.launch.choose import LOOPBACK, free_port
-from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.launch.framework import framework_plan
+from nbdist.launch.plan import Plan
 from nbdist.launch.start import POLL_SECONDS, Running, Tell
 from nbdist.quantities import processes_text
 
@@ -25,50 +24,42 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
     """Has all processes join one cluster and start their back ends.
 
     Returns:
-      What each process answered (see `nbdist.engine.jax.start.initialize`), by process id.
+      What each process answered last (see `initialize` of its framework's module), by process id.
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.
     """
     plan = running.plan
-    coordinator = plan.coordinator or f"{LOOPBACK}:{free_port()}"
+    framework = framework_plan(plan.framework)
+    stages = {p.process_id: framework.stages(plan, p, running.meeting) for p in plan.processes}
+    answers: dict[int, dict[str, Any]] = {}
+    for step in range(max(map(len, stages.values()))):
+        options = {process_id: calls[step] for process_id, calls in stages.items()}
+        last = broadcast(running, options, tell=tell)
+        answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
+        framework.check(plan, answers)
+    return answers
+
+
+def broadcast(
+    running: Running, options: Mapping[int, Mapping[str, Any]], *, tell: Tell
+) -> dict[int, dict[str, Any]]:
+    """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
+
+    Raises:
+      LaunchError: As for `join`.
+    """
     asked = {
-        process.process_id: ask(
-            running.client[running.engines[process.process_id]],
+        process_id: ask(
+            running.client[running.engines[process_id]],
             "initialize",
-            framework=plan.framework,
-            devices=process.devices if _devices_by_config(plan) else None,
-            arguments=arguments(plan, process, coordinator) if plan.initialize else None,
-            loopback=coordinator.startswith(LOOPBACK),
+            where=f"process {process_id} (host {running.plan.hosts[process_id]})",
+            framework=running.plan.framework,
+            **arguments,
         )
-        for process in plan.processes
+        for process_id, arguments in options.items()
     }
     return _collect(running, asked, tell)
-
-
-def _devices_by_config(plan: Plan) -> bool:
-    flags = plan.environment.get("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
-    return "xla_force_host_platform_device_count" not in flags
-
-
-def arguments(plan: Plan, process: PlannedProcess, coordinator: str) -> dict[str, Any]:
-    """The keyword arguments of `jax.distributed.initialize` for one process.
-
-    All are given, and detection is switched off: JAX detects a cluster whenever `local_device_ids` is
-    unset, even with all else given, and stray SLURM_* or OMPI_* variables would mislead it.
-    """
-    found: dict[str, Any] = {
-        "coordinator_address": coordinator,
-        "num_processes": len(plan.processes),
-        "process_id": process.process_id,
-        "cluster_detection_method": "deactivate",
-        "coordinator_bind_address": coordinator,
-    }
-    if process.local_device_ids is not None:
-        found["local_device_ids"] = list(process.local_device_ids)
-    if process.partition_index is not None:
-        found["partition_index"] = process.partition_index
-    return {**found, **plan.jax}
 
 
 def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:

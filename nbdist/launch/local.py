@@ -7,7 +7,7 @@ They take the place of ipyparallel's `LocalControllerLauncher` and `LocalEngineS
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
@@ -105,12 +105,17 @@ def controller_arguments(folder: str, cluster_id: str) -> list[str]:
     return [f"--profile-dir={folder}", f"--cluster-id={cluster_id}", *CONTROLLER_ARGUMENTS]
 
 
-def planned(processes: Sequence[PlannedProcess], folder: str) -> list[dict[str, Any]]:
-    """What the parent needs to know of each planned process."""
+def planned(
+    processes: Sequence[PlannedProcess],
+    folder: str,
+    environment: Callable[[PlannedProcess], Mapping[str, str]],
+) -> list[dict[str, Any]]:
+    """What the parent needs to know of each planned process, the framework's `environment` included."""
     return [
         {
             "process_id": process.process_id,
             "environment": {
+                **environment(process),
                 "NBDIST_PROCESS_ID": str(process.process_id),
                 "NBDIST_LOG": f"{folder}/process-{process.process_id}.log",
             },

@@ -13,21 +13,25 @@ from typing import Any, Literal
 from nbdist.errors import OptionError
 
 Platform = Literal["cpu", "gpu", "tpu"]
-Framework = Literal["jax"]
+Framework = Literal["jax", "keras", "tensorflow"]
+Role = Literal["worker", "evaluator"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class PlannedProcess:
     """One process to start.
 
-    `devices` is how many virtual CPU devices it has (None: what the platform gives);
-    `local_device_ids` the accelerators of its host it may see (None: all).
+    `role` and `task_index` are what TensorFlow calls it: `worker` 0 is the chief, and indices count from 0
+    in each role. Cells go to workers unless evaluators are named. `devices` is how many virtual CPU devices
+    it has (None: what the platform gives); `local_device_ids` the accelerators of its host it may see (None:
+    all).
     """
 
     process_id: int
     host: str
     slot: int
-    role: str = "worker"
+    role: Role = "worker"
+    task_index: int = 0
     devices: int | None = None
     local_device_ids: tuple[int, ...] | None = None
     partition_index: int | None = None
@@ -37,8 +41,11 @@ class PlannedProcess:
 class Plan:
     """All that is to be started, with the options every process shares.
 
-    `jax` holds the keyword arguments of `jax.distributed.initialize` that were asked for by name;
-    `environment` is in place in each process before its framework is imported.
+    `backend` is what Keras computes with, None where Keras is not asked for. `jax` holds the keyword
+    arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
+    `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
+    process, empty where they are to be chosen. `environment` is in place in each process before its framework
+    is imported.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -46,7 +53,9 @@ class Plan:
     platform_chosen: bool = True
     framework: Framework = "jax"
     initialize: bool = True
+    backend: str | None = None
     coordinator: str | None = None
+    addresses: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
     jax: Mapping[str, Any] = field(default_factory=dict)
     start_method: Literal["fork", "spawn"] = "fork"
@@ -56,6 +65,23 @@ class Plan:
     def hosts(self) -> dict[int, str]:
         """Host name by process id."""
         return {process.process_id: process.host for process in self.processes}
+
+    @property
+    def roles(self) -> dict[int, Role]:
+        """Role by process id."""
+        return {process.process_id: process.role for process in self.processes}
+
+    @property
+    def workers(self) -> tuple[PlannedProcess, ...]:
+        """The processes that compute in step."""
+        return tuple(process for process in self.processes if process.role == "worker")
+
+    def task(self, process: PlannedProcess) -> str | None:
+        """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
+        if self.framework != "tensorflow":
+            return None
+        chief = ", chief" if process.role == "worker" and process.task_index == 0 else ""
+        return f"{process.role} {process.task_index}{chief}"
 
 
 def local_plan(
@@ -67,19 +93,22 @@ def local_plan(
     accelerators: int,
     local_device_ids: Sequence[Sequence[int]] | None = None,
     partition_index: Sequence[int] | None = None,
+    evaluators: int = 0,
     **shared: Any,
 ) -> Plan:
     """A plan for one machine.
 
     Args:
       host: This machine's name, as shown.
-      processes: Number of processes, 1 or more.
+      processes: Number of processes, 1 or more, evaluators not counted.
       devices_per_process: On CPU, virtual devices of each process (default 1); on GPU, how many
         each gets (default: all, divided evenly).
       platform: What the processes compute on.
       accelerators: GPUs or TPU chips of this machine; not read for CPU.
       local_device_ids: One list of device ids for each process.
       partition_index: One index for each process; all processes or none.
+      evaluators: Processes beside those, with the highest ids; they compute on the CPU where accelerators
+        are divided, so that they take none from the others.
       **shared: The remaining fields of `Plan`.
 
     Raises:
@@ -97,21 +126,31 @@ def local_plan(
             f"--partition-index gives {len(partition_index)} indices for {processes} processes. "
             "JAX wants one for each process, or none at all."
         )
-    return Plan(
-        processes=tuple(
-            PlannedProcess(
-                process_id=i,
-                host=host,
-                slot=i,
-                devices=(devices_per_process or 1) if platform == "cpu" else None,
-                local_device_ids=given[i],
-                partition_index=partition_index[i] if partition_index is not None else None,
-            )
-            for i in range(processes)
-        ),
-        platform=platform,
-        **shared,
+    workers = tuple(
+        PlannedProcess(
+            process_id=i,
+            host=host,
+            slot=i,
+            task_index=i,
+            devices=(devices_per_process or 1) if platform == "cpu" else None,
+            local_device_ids=given[i],
+            partition_index=partition_index[i] if partition_index is not None else None,
+        )
+        for i in range(processes)
     )
+    beside = tuple(
+        PlannedProcess(
+            process_id=processes + i,
+            host=host,
+            slot=processes + i,
+            role="evaluator",
+            task_index=i,
+            devices=(devices_per_process or 1) if platform == "cpu" else None,
+            local_device_ids=None if platform == "cpu" else (),
+        )
+        for i in range(evaluators)
+    )
+    return Plan(processes=workers + beside, platform=platform, **shared)
 
 
 MAX_CPU_DEVICES = 2048

@@ -18,6 +18,7 @@ from nbdist.engine.calls import PROTOCOL
 from nbdist.engine.host import CONTROLLER, Assignment, read_whole
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.calling import ask
+from nbdist.launch.framework import framework_plan
 from nbdist.launch.hostprocess import Exit, HostProcess
 from nbdist.launch.local import (
     LocalController,
@@ -26,7 +27,9 @@ from nbdist.launch.local import (
     controller_arguments,
     planned,
 )
-from nbdist.launch.plan import Plan
+from nbdist.launch.meeting import Meeting, meet
+from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.quantities import processes_text
 from nbdist.version import __version__
 
 Tell = Callable[[str, int, int], None]
@@ -48,11 +51,21 @@ class Running:
     folder: str
     host: HostProcess
     cluster: Any
+    meeting: Meeting
     client: Any = None
     engines: dict[int, int] = field(default_factory=dict)
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     on_event: Callable[[dict[str, Any]], None] | None = None
+
+    def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
+        """What the host's parent needs in order to start these."""
+        framework = framework_plan(self.plan.framework)
+        return planned(
+            processes,
+            self.folder,
+            lambda process: framework.environment(self.plan, process, self.meeting),
+        )
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to processes."""
@@ -106,7 +119,7 @@ def _spawn(plan: Plan) -> Running:
     assignment = Assignment(
         folder=folder,
         cluster_id=CLUSTER_ID,
-        preload=[plan.framework],
+        preload=framework_plan(plan.framework).preload(plan),
         fork=plan.start_method == "fork",
         controller_arguments=controller_arguments(folder, CLUSTER_ID),
     )
@@ -130,10 +143,10 @@ def _spawn(plan: Plan) -> Running:
         parent=None,
         log_level=40,
     )
-    running = Running(plan=plan, folder=folder, host=host, cluster=cluster)
+    running = Running(plan=plan, folder=folder, host=host, cluster=cluster, meeting=meet(plan))
     try:
         cluster.start_controller_sync(host=host)
-        processes = planned(plan.processes, folder)
+        processes = running.planned(plan.processes)
         cluster.start_engines_sync(n=len(processes), host=host, processes=processes)
     except BaseException:
         running.stop()
@@ -166,9 +179,9 @@ def _check(running: Running, deadline: float) -> None:
     host, plan = running.host, running.plan
     if host.failure is not None:
         raise LaunchError(
-            f"The engines cannot import {host.failure['module']} on this machine "
-            f"({plan.processes[0].host}): {host.failure['error']}\n"
-            "Install it in the environment of this notebook's kernel, or check --env PYTHONPATH.\n"
+            f"{processes_text(plan.hosts)} (host {plan.processes[0].host}) cannot import "
+            f"{host.failure['module']}: {host.failure['error']}\n"
+            f"{install_text(host.failure['module'])}, or check --env PYTHONPATH.\n"
             f"{host.failure['trace'].rstrip()}"
         )
     if host.exits:
@@ -183,6 +196,13 @@ def _check(running: Running, deadline: float) -> None:
             f"{plan.start_timeout_s:g} s on {plan.processes[0].host}; all were stopped again. "
             "Give them longer with --start-timeout."
         )
+
+
+def install_text(module: str) -> str:
+    """What to type when the processes lack a package."""
+    extra = module if module in ("keras", "tensorflow") else None
+    what = f"'nbdist[{extra}]'" if extra else module
+    return f"In the environment of this notebook's kernel run: pip install {what}"
 
 
 def _ended(running: Running, end: Exit) -> str:

@@ -9,8 +9,9 @@ import pytest
 
 from nbdist.errors import OptionError
 from nbdist.launch import platform
-from nbdist.launch.choose import checked_coordinator, make_plan, proxy_warning
-from nbdist.launch.join import arguments
+from nbdist.launch.choose import make_plan, proxy_warning
+from nbdist.launch.framework.jax import arguments
+from nbdist.launch.meeting import Meeting, checked_coordinator
 from nbdist.launch.plan import Plan, local_plan
 
 
@@ -109,7 +110,7 @@ def test_every_argument_of_initialize_can_be_given_and_detection_is_off() -> Non
         shutdown_timeout_s=10,
         coordinator_bind_address="127.0.0.1:1234",
     )
-    assert arguments(plan, plan.processes[1], "127.0.0.1:999") == {
+    assert arguments(plan, plan.processes[1], Meeting(coordinator="127.0.0.1:999", tasks={})) == {
         "coordinator_address": "127.0.0.1:999",
         "num_processes": 2,
         "process_id": 1,

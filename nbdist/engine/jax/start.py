@@ -5,11 +5,15 @@ from __future__ import annotations
 import functools
 import signal
 from collections.abc import Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.jax.arrays import check_array, offer_array
 from nbdist.engine.jax.observe import describe
+from nbdist.engine.once import explain_second_call
 from nbdist.errors import ArrayError
+
+if TYPE_CHECKING:
+    from nbdist.engine.resident import Resident
 
 __all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array"]
 
@@ -21,11 +25,16 @@ LOOPBACK = "127.0.0.1"
 
 
 def initialize(
-    *, devices: int | None, arguments: Mapping[str, Any] | None, loopback: bool
+    resident: Resident,
+    *,
+    devices: int | None,
+    arguments: Mapping[str, Any] | None,
+    loopback: bool,
 ) -> dict[str, Any]:
     """Joins the cluster, and starts the back end, so that the devices are known.
 
     Args:
+      resident: This engine.
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: Keyword arguments of `jax.distributed.initialize`; None: leave it to the user, and start
         nothing.
@@ -46,6 +55,7 @@ def initialize(
     if arguments is None:
         return {"version": jax.__version__}
     jax.distributed.initialize(**arguments)
+    explain_second_call(jax.distributed)
     devices_now = jax.devices()
     return {
         "process_id": jax.process_index(),

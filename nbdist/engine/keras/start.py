@@ -1,0 +1,144 @@
+"""Keras' answers to the questions every framework is asked; arrays are those of its back end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nbdist.engine.jax.start import INTERRUPT, LOOPBACK, explain, keep_gloo_on, offer_array
+from nbdist.engine.once import explain_second_call
+from nbdist.errors import SessionError
+
+if TYPE_CHECKING:
+    from nbdist.engine.resident import Resident
+
+__all__ = ["INTERRUPT", "explain", "initialize", "offer_array"]
+
+
+def initialize(
+    resident: Resident,
+    *,
+    backend: str,
+    devices: int | None,
+    arguments: Mapping[str, Any] | None,
+    jax: Mapping[str, Any],
+    loopback: bool,
+) -> dict[str, Any]:
+    """Joins the cluster by `keras.distribution.initialize`.
+
+    Args:
+      resident: This engine.
+      backend: What Keras must compute with.
+      devices: Virtual CPU devices of this process; None: what the platform gives.
+      arguments: Those of `keras.distribution.initialize`; None: leave it to the user, and start nothing.
+      jax: What `jax.distributed.initialize` gets beyond what Keras gives it.
+      loopback: Keep gloo's listeners on the loopback address as well.
+
+    Returns:
+      As `nbdist.engine.jax.start.initialize`.
+
+    Raises:
+      SessionError: Keras has another back end already, or none that joins processes.
+      RuntimeError: The framework's own, as when a back end is already up.
+    """
+    keras = imported(backend, resident.process_id, resident.host)
+    if backend == "jax":
+        _prepare_jax(devices, loopback)
+    answer: dict[str, Any] = {"version": version_text(keras)}
+    if arguments is None:
+        return answer
+    if arguments["num_processes"] == 1 and not joins(backend):
+        return {**answer, "process_id": 0}
+    if not joins(backend):
+        raise SessionError(
+            f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
+            f"{arguments['num_processes']} processes would each train alone. Use --backend jax, "
+            "--framework tensorflow for tf.distribute, or --no-initialize for processes that are not joined."
+        )
+    with added_to_jax(jax if backend == "jax" else {}):
+        keras.distribution.initialize(**arguments)
+    explain_second_call(keras.distribution)
+    names = keras.distribution.list_devices()
+    return {
+        **answer,
+        "process_id": arguments["process_id"],
+        "global": len(names),
+        "platform": names[0].partition(":")[0],
+    }
+
+
+def imported(backend: str, process_id: int, host: str) -> ModuleType:
+    """Keras, with the back end that was asked for.
+
+    Raises:
+      SessionError: It has been imported with another one, or is not installed.
+    """
+    try:
+        keras = importlib.import_module("keras")
+    except ImportError as error:
+        raise SessionError(
+            f"process {process_id} (host {host}) cannot import keras on the {backend} back end: {error}. "
+            f"On {host} run: pip install 'nbdist[keras]'"
+        ) from error
+    found = keras.backend.backend()
+    if found != backend:
+        raise SessionError(
+            f"On process {process_id} (host {host}) Keras was imported with the {found} back end, "
+            f"and {backend} is asked for (KERAS_BACKEND={os.environ.get('KERAS_BACKEND', '')}). Something "
+            "imports Keras while Python starts, such as a sitecustomize module or an IPython startup file: "
+            f"take that away, or use --backend {found}."
+        )
+    return keras
+
+
+def joins(backend: str) -> bool:
+    """Whether the installed Keras can join processes on a back end.
+
+    Private API: each back end's `distribution_lib`, in which `keras.distribution.initialize` looks for its
+    `initialize`; there is no public way to ask. Where it has moved the answer is that of Keras 3.15: JAX only.
+    """
+    try:
+        library = importlib.import_module(f"keras.src.backend.{backend}.distribution_lib")
+    except ImportError:
+        return backend == "jax"
+    return hasattr(library, "initialize")
+
+
+def version_text(keras: ModuleType) -> str:
+    """`3.15.1 on jax 0.10.2`."""
+    backend = keras.backend.backend()
+    return f"{keras.__version__} on {backend} {importlib.import_module(backend).__version__}"
+
+
+def _prepare_jax(devices: int | None, loopback: bool) -> None:
+    import jax
+
+    if loopback:
+        keep_gloo_on(LOOPBACK)
+    if devices is not None:
+        jax.config.update("jax_num_cpu_devices", devices)
+
+
+@contextlib.contextmanager
+def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, `jax.distributed.initialize` gets these arguments beside those of its caller.
+
+    Keras passes on three arguments only; without the others JAX would look for a Slurm or MPI cluster in
+    stray variables, and heartbeat and timeout could not be chosen.
+    """
+    import jax
+
+    original = jax.distributed.initialize
+
+    def initialize(*args: Any, **given: Any) -> None:
+        original(*args, **{**given, **arguments})
+
+    jax.distributed.initialize = initialize
+    try:
+        yield
+    finally:
+        jax.distributed.initialize = original

@@ -1,0 +1,31 @@
+"""A framework's `initialize` may be called once; its own error says so, and not that it has been."""
+
+from __future__ import annotations
+
+import functools
+from types import ModuleType
+from typing import Any
+
+
+def explain_second_call(module: ModuleType, magic: str = "%dist_init") -> None:
+    """Has the error of a further `module.initialize(…)` say that `magic` has already made the call.
+
+    Args:
+      module: Has an `initialize` that raises when it is called again.
+      magic: What called it first.
+    """
+    original = module.initialize
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return original(*args, **options)
+        except Exception as error:
+            error.add_note(
+                f"{magic} has already called {module.__name__}.initialize with this process's id; leave "
+                "this line out, or start with --no-initialize to call it yourself."
+            )
+            raise
+
+    module.initialize = initialize  # type: ignore[attr-defined]

@@ -40,6 +40,7 @@ CASES = {
         "pieces_256",
     ),
     "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
+    "frameworks": ("keras_model", "keras_disagree", "tensorflow"),
 }
 
 
@@ -61,13 +62,14 @@ def main() -> None:
     folder = Path(sys.argv[1]) if len(sys.argv) > 1 else Path(__file__).parent
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", DEVICES)
-    # Both modules build meshes, so they may only be imported once the devices are there.
+    # The modules build meshes, so they may only be imported once the devices are there.
+    import frameworks
     import layouts
     import sessions
 
     from nbdist.wire import encode
 
-    for module in (layouts, sessions):
+    for module in (layouts, sessions, frameworks):
         for name in CASES[module.__name__]:
             case = getattr(module, name)()
             content = {"snapshot": encode(case["snapshot"]), "expected": case["expected"]}

@@ -10,7 +10,9 @@ from typing import Any
 from nbdist.engine.frameworks import framework
 from nbdist.launch import join, start
 from nbdist.launch.calling import Asked, ask
+from nbdist.launch.framework import framework_plan
 from nbdist.launch.plan import Plan
+from nbdist.launch.running import Tell
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text
@@ -18,6 +20,10 @@ from nbdist.run.choice import Choice
 from nbdist.run.facts import Facts
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
+
+RESTART = "%dist_init --restart starts afresh on the same plan."
+WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your variables."}
+"""By framework, where there is a way on without a restart."""
 
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
@@ -44,12 +50,15 @@ class Crew:
         plan: Plan,
         *,
         session: str,
-        tell: start.Tell,
+        tell: Tell,
         publish: Callable[[Snapshot], None],
     ) -> None:
         started = time.monotonic()
         self.plan = plan
-        self.facts = Facts(processes=len(plan.processes))
+        self.facts = Facts(
+            workers=frozenset(worker.process_id for worker in plan.workers),
+            way_on=WAY_ON.get(plan.framework, RESTART),
+        )
         self.last_cell = 0
         self._lock = threading.Lock()
         self.link = start.start(plan, tell=tell)
@@ -61,7 +70,8 @@ class Crew:
         self.monitor = Monitor(
             session=session,
             planned=tuple(
-                Planned(process_id=p.process_id, host=p.host, role=p.role) for p in plan.processes
+                Planned(process_id=p.process_id, host=p.host, role=p.role, task=plan.task(p))
+                for p in plan.processes
             ),
             connection=self.link.connection,
             publish=publish,
@@ -75,7 +85,13 @@ class Crew:
             self.monitor.stop()
             raise
         self.link.on_event = self._host_event
-        self.choice = Choice(plan.hosts, lambda: self.facts, self.monitor.activity)
+        self.choice = Choice(
+            plan.hosts,
+            named=plan.named,
+            workers=self.facts.workers,
+            facts=lambda: self.facts,
+            activity=self.monitor.activity,
+        )
         self.seconds_to_start = time.monotonic() - started
 
     def describe(self) -> str:
@@ -83,17 +99,23 @@ class Crew:
         plan = self.plan
         hosts = set(plan.hosts.values())
         where = "this machine" if len(hosts) == 1 else count_text(len(hosts), "host")
-        answer = next(iter(self.answers.values()))
         chosen = "" if plan.platform_chosen else " (chosen automatically)"
+        computes = framework_plan(plan.framework).summary(plan, self.answers)
         devices = (
-            f"{count_text(answer['global'], f'{plan.platform} device')}{chosen}"
-            if "global" in answer
+            f"{computes}{chosen}"
+            if computes is not None
             else f"platform {plan.platform}{chosen}, not initialized"
         )
+        version = next(iter(self.answers.values()))["version"]
         return (
             f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
-            f"{plan.framework} {answer['version']}, ready in {seconds_text(self.seconds_to_start)}"
+            f"{plan.framework} {version}, ready in {seconds_text(self.seconds_to_start)}"
         )
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a person must know of this start, each sentence once."""
+        return framework_plan(self.plan.framework).remarks(self.plan, self.answers)
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
         """Sends a request to one process; see `nbdist.launch.calling.ask`."""
@@ -138,7 +160,7 @@ class Crew:
         Raises:
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
-        asked = {p: self.send(p, "complete", code="", cursor=0) for p in self.choice.targets(None)}
+        asked = {p: self.send(p, "complete", code="", cursor=0) for p in self.choice.able()}
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
         for request in asked.values():
             while not request.ready():
@@ -164,6 +186,12 @@ class Crew:
             self.monitor.rest((p for p, s in standings.items() if s.outcome in left), cell)
             self.monitor.know(self.facts.known())
             return self.facts
+
+    def recovered(self) -> None:
+        """All processes are there again and in step."""
+        with self._lock:
+            self.facts = self.facts.recovered()
+            self.monitor.know(self.facts.known())
 
     def _host_event(self, event: Mapping[str, Any]) -> None:
         """A process has ended, also between cells; called on the host's thread."""

@@ -83,8 +83,16 @@ class DistMagics(Magics):
 
     def _started(self, progress: Progress) -> None:
         session = self._active()
-        progress.close(session.describe())
+        progress.close("\n".join([session.describe(), *session.remarks]))
         session.mesh().show(in_notebook=self._in_notebook)
+
+    @line_magic
+    @teaching
+    def dist_recover(self, line: str) -> None:
+        """Replace lost processes and make TensorFlow's strategy anew."""
+        options.dist_recover().parse(line)
+        progress = Progress(in_notebook=self._in_notebook)
+        progress.close(self._active().recover(tell=progress))
 
     @property
     def _in_notebook(self) -> bool:

@@ -125,6 +125,14 @@ def dist_init() -> Parser:
     return parser
 
 
+def dist_recover() -> Parser:
+    """`%dist_recover`."""
+    return Parser(
+        "%dist_recover",
+        "Start lost processes again and make TensorFlow's strategy anew; the others keep their variables.",
+    )
+
+
 def dist() -> Parser:
     """`%%dist`."""
     parser = Parser("%%dist", "Run this cell on the processes.")

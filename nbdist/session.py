@@ -19,7 +19,8 @@ from nbdist.crew import Crew
 from nbdist.errors import OptionError, SessionError
 from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.plan import Plan
-from nbdist.launch.start import Tell
+from nbdist.launch.running import Tell
+from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
 from nbdist.run.choice import Targets
 from nbdist.run.execution import Cell
@@ -126,6 +127,11 @@ class Session:
         """One line: processes, hosts, devices, and how long the start took."""
         return self._described
 
+    @property
+    def remarks(self) -> list[str]:
+        """What a person must know of this start, a sentence each."""
+        return self._alive().remarks
+
     # -- cells -----------------------------------------------------------------------------------
 
     def run(
@@ -174,7 +180,7 @@ class Session:
             folder=Path(crew.link.folder) / "output",
             grace_s=self._grace_s if grace_s is None else grace_s,
             timeout_s=timeout_s,
-            out_of_step=crew.facts.out_of_step,
+            out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
             remarks=crew.choice.remarks(on, chosen),
             told=crew.told,
             ended=self._ended,
@@ -273,6 +279,18 @@ class Session:
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         self._alive().wait_until_idle(timeout_s=timeout_s)
+
+    def recover(self, *, tell: Tell | None = None) -> str:
+        """Replaces lost processes and makes TensorFlow's strategy anew; variables of the others stay.
+
+        Returns:
+          One line that says what was done.
+
+        Raises:
+          SessionError: Another framework, or a process is in the middle of a cell.
+          LaunchError: It did not succeed.
+        """
+        return recover(self._alive(), tell=tell or _silent)
 
     def restart(self, *, tell: Tell | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost."""

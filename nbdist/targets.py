@@ -1,13 +1,14 @@
 """Targets: how a person names the processes a cell runs on.
 
-`0,2:4` counts as Python does (4 is left out); `host=h1` names all processes of a host; `-1` is the last.
+`0,2:4` counts as Python does (4 is left out); `host=h1` names all processes of a host; `-1` is the last;
+`evaluator` and `chief` name TensorFlow's roles.
 In brackets, `[0,1-2]`, both ends count: the form known from other notebook tools.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 from nbdist.errors import TargetError
 
@@ -15,12 +16,15 @@ _BRACKETED = re.compile(r"\d+(-\d+)?")
 _COUNTED = re.compile(r"(-?\d+)|(-?\d*):(-?\d*)(?::(-?\d+))?")
 
 
-def parse(text: str, hosts: Mapping[int, str]) -> tuple[int, ...]:
+def parse(
+    text: str, hosts: Mapping[int, str], named: Mapping[str, Collection[int]] | None = None
+) -> tuple[int, ...]:
     """The process ids that `text` names, ascending, each once.
 
     Args:
-      text: `0,2:4`, `[0,1-2]`, `host=h1`, or `all`.
+      text: `0,2:4`, `[0,1-2]`, `host=h1`, `evaluator`, or `all`.
       hosts: Host name of each process of the session, by process id.
+      named: The processes that have a name together, such as those of one role.
 
     Raises:
       TargetError: A part that cannot be read, or that names no process.
@@ -35,8 +39,27 @@ def parse(text: str, hosts: Mapping[int, str]) -> tuple[int, ...]:
         read = _counted
     found: set[int] = set()
     for part in (part.strip() for part in text.split(",")):
-        found.update(_on_host(part, hosts) if part.startswith("host=") else read(part, hosts))
+        if part.startswith("host="):
+            found.update(_on_host(part, hosts))
+        elif part.isalpha():
+            found.update(_of_name(part, hosts, named or {}))
+        else:
+            found.update(read(part, hosts))
     return tuple(sorted(found))
+
+
+def _of_name(
+    part: str, hosts: Mapping[int, str], named: Mapping[str, Collection[int]]
+) -> list[int]:
+    ids = named.get(part, ()) or named.get(part.removesuffix("s"), ())
+    if not ids:
+        names = (
+            f" Its roles are {', '.join(name for name, ids in named.items() if ids)}."
+            if named
+            else ""
+        )
+        raise TargetError(f"Cannot read target {part!r}. {_allowed(hosts)}{names}")
+    return list(ids)
 
 
 def _allowed(hosts: Mapping[int, str]) -> str:

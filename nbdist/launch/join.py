@@ -10,7 +10,7 @@ from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.plan import Plan
-from nbdist.launch.start import POLL_SECONDS, Running, Tell
+from nbdist.launch.running import POLL_SECONDS, Running, Tell
 from nbdist.quantities import processes_text
 
 MARGIN_SECONDS = 15.0
@@ -33,9 +33,10 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
     framework = framework_plan(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, running.meeting) for p in plan.processes}
     answers: dict[int, dict[str, Any]] = {}
-    for step in range(max(map(len, stages.values()))):
+    last_step = max(map(len, stages.values())) - 1
+    for step in range(last_step + 1):
         options = {process_id: calls[step] for process_id, calls in stages.items()}
-        last = broadcast(running, options, tell=tell)
+        last = broadcast(running, options, tell=tell if step == last_step else _silent)
         answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
@@ -60,6 +61,10 @@ def broadcast(
         for process_id, arguments in options.items()
     }
     return _collect(running, asked, tell)
+
+
+def _silent(stage: str, done: int, total: int) -> None:
+    """Reports no progress."""
 
 
 def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:

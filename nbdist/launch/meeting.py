@@ -30,11 +30,20 @@ class Meeting:
         return self.coordinator.startswith(LOOPBACK)
 
 
-def meet(plan: Plan) -> Meeting:
-    """The addresses of a plan, with free ports where none were asked for."""
+def meet(plan: Plan, *, again: bool = False) -> Meeting:
+    """The addresses of a plan, with free ports where none were asked for.
+
+    Args:
+      plan: What is to be started.
+      again: The ports of the first time are still in use; hosts stay, other ports are chosen.
+    """
     ids = [process.process_id for process in plan.processes]
     if plan.framework == "tensorflow":
-        addresses = plan.addresses or [f"{LOOPBACK}:{port}" for port in free_ports(len(ids))]
+        addresses = list(plan.addresses)
+        if again or not addresses:
+            hosts = [address.rpartition(":")[0] for address in addresses] or [LOOPBACK] * len(ids)
+            ports = free_ports(len(ids))
+            addresses = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
         tasks = dict(zip(ids, addresses, strict=True))
         return Meeting(coordinator=tasks[ids[0]], tasks=tasks)
     asked = plan.addresses[0] if plan.addresses else plan.coordinator

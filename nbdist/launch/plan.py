@@ -76,6 +76,15 @@ class Plan:
         """The processes that compute in step."""
         return tuple(process for process in self.processes if process.role == "worker")
 
+    @property
+    def named(self) -> dict[str, tuple[int, ...]]:
+        """Process ids by role, where the framework has roles."""
+        if self.framework != "tensorflow":
+            return {}
+        workers = tuple(process.process_id for process in self.workers)
+        evaluators = tuple(sorted(self.hosts.keys() - set(workers)))
+        return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
+
     def task(self, process: PlannedProcess) -> str | None:
         """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
         if self.framework != "tensorflow":

@@ -35,7 +35,7 @@ def trouble(processes: Iterable[Process], known: Known) -> tuple[Notice, ...]:
             Notice(
                 level="bad",
                 title="The collectives are out of step.",
-                text="Collectives may hang or mix up values. Run %dist_init --restart.",
+                text=f"Collectives may hang or mix up values. {known.way_on}".rstrip(),
             )
         )
     return tuple(notices)

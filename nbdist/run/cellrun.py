@@ -168,7 +168,7 @@ class CellRun:
             standings,
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
-            out_of_step=facts.out_of_step,
+            way_on=facts.way_on if facts.out_of_step else None,
         )
 
     def _refresh(self) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from nbdist.errors import SessionError, TargetError
 from nbdist.quantities import processes_text
 from nbdist.run.facts import Facts
-from nbdist.run.failure import RESTART
 from nbdist.snapshot import Activity
 from nbdist.targets import parse
 
@@ -19,6 +18,8 @@ class Choice:
 
     Args:
       hosts: Host names by process id.
+      named: The processes that have a name together, such as `"evaluator"`.
+      workers: Those that compute in step; a cell runs on them when nothing else is said.
       facts: Answers what is known of the processes now.
       activity: The newest activity of a process.
     """
@@ -26,46 +27,55 @@ class Choice:
     def __init__(
         self,
         hosts: Mapping[int, str],
+        named: Mapping[str, Collection[int]],
+        workers: Collection[int],
         facts: Callable[[], Facts],
         activity: Callable[[int], Activity | None],
     ) -> None:
         self._hosts = hosts
+        self._named = named
+        self._workers = frozenset(workers)
         self._facts = facts
         self._activity = activity
         self._warned_subset = False
 
     def targets(self, on: Targets) -> tuple[int, ...]:
-        """The processes that `on` names; by default all that can take a cell.
+        """The processes that `on` names; by default all workers that can take a cell.
 
         Raises:
           TargetError: No such process, or one that is gone or stuck.
           SessionError: None is left.
         """
         if on is None:
-            facts = self._facts()
-            chosen = tuple(
-                p for p in sorted(self._hosts) if p not in facts.lost and p not in facts.stuck
-            )
+            chosen = tuple(p for p in self.able() if p in self._workers)
             if not chosen:
-                raise SessionError(f"All processes are gone or stuck. {RESTART}")
+                raise SessionError(f"All processes are gone or stuck. {self._facts().way_on}")
             return chosen
-        chosen = parse(on if isinstance(on, str) else ",".join(map(str, on)), self._hosts)
+        words = on if isinstance(on, str) else ",".join(map(str, on))
+        chosen = parse(words, self._hosts, self._named)
         for process_id in chosen:
             self._refuse_unable(process_id)
         return chosen
 
+    def able(self) -> tuple[int, ...]:
+        """All processes that can take a cell, of every role."""
+        facts = self._facts()
+        return tuple(p for p in sorted(self._hosts) if p not in facts.lost and p not in facts.stuck)
+
     def remarks(self, on: Targets, chosen: Sequence[int]) -> list[str]:
         """Lines to show above a cell's output."""
         facts = self._facts()
-        away = [p for p in sorted(self._hosts) if p not in chosen]
+        if self._workers.isdisjoint(chosen):
+            return []  # nobody waits for an evaluator
+        away = [p for p in sorted(self._workers) if p not in chosen]
         if facts.out_of_step:
             without = f", without {processes_text(away)}" if on is None and away else ""
             return [
-                f"out of step since cell {facts.since}{without}: collectives may wait. {RESTART}"
+                f"out of step since cell {facts.since}{without}: collectives may wait. {facts.way_on}"
             ]
         if away and not self._warned_subset:
             self._warned_subset = True
-            every = f"a collective waits for all {len(self._hosts)} processes and would hang"
+            every = f"a collective waits for all {len(self._workers)} processes and would hang"
             return [f"on {processes_text(chosen)} only: {every} (said once)"]
         return []
 
@@ -73,10 +83,10 @@ class Choice:
         facts = self._facts()
         where = f"process {process_id} (host {self._hosts[process_id]})"
         if process_id in facts.lost:
-            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {RESTART}")
+            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.way_on}")
         if process_id in facts.stuck:
             activity = self._activity(process_id)
             if activity is not None and activity.state == "idle":
                 return
             at = f" in cell {activity.cell}, line {activity.line}" if activity else ""
-            raise TargetError(f"{where} is stuck{at} and takes no new cell. {RESTART}")
+            raise TargetError(f"{where} is stuck{at} and takes no new cell. {facts.way_on}")

@@ -13,12 +13,14 @@ from nbdist.run.standing import Standing
 class Facts:
     """Kept between cells, replaced as a whole.
 
-    `processes` is how many the session has; one alone has nobody to be out of step with. `lost` says how
-    processes ended, `stuck` which did not come back from an interrupt, `since` the cell after which the
-    session was out of step (None: it is in step).
+    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
+    is the sentence that says how to go on when they no longer can. `lost` says how processes ended, `stuck`
+    which did not come back from an interrupt, `since` the cell after which the session was out of step (None:
+    it is in step).
     """
 
-    processes: int
+    workers: frozenset[int]
+    way_on: str
     lost: Mapping[int, str] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
     since: int | None = None
@@ -32,15 +34,23 @@ class Facts:
         """These facts and what a cell has taught."""
         lost = {p: s.error or "gone" for p, s in standings.items() if s.outcome == "gone"}
         stuck = {p for p, s in standings.items() if s.outcome == "stuck"}
-        interrupted = any(s.outcome in ("interrupted", "stuck", "gone") for s in standings.values())
+        interrupted = any(
+            s.outcome in ("interrupted", "stuck", "gone")
+            for p, s in standings.items()
+            if p in self.workers
+        )
         back = {p for p, s in standings.items() if s.outcome in ("finished", "raised")}
-        since = cell if interrupted and self.processes > 1 and self.since is None else self.since
+        since = cell if interrupted and len(self.workers) > 1 and self.since is None else self.since
         return replace(
             self,
             lost={**self.lost, **lost},
             stuck=(self.stuck | stuck) - back,
             since=since,
         )
+
+    def recovered(self) -> Facts:
+        """These facts when all processes are there again and in step."""
+        return replace(self, lost={}, stuck=frozenset(), since=None)
 
     def known(self, standings: Mapping[int, Standing] | None = None) -> Known:
         """For the live view; `standings` of a cell that runs."""
@@ -56,4 +66,5 @@ class Facts:
             stuck=self.stuck,
             lost={**self.lost, **gone},
             out_of_step=self.out_of_step,
+            way_on=self.way_on,
         )

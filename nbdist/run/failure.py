@@ -9,15 +9,13 @@ from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text
 from nbdist.run.standing import Standing, first_cause, place, say_failure, say_place
 
-RESTART = "%dist_init --restart starts afresh on the same plan."
-
 
 def failure(
     standings: Mapping[int, Standing],
     tracebacks: Mapping[int, str],
     last_lines: Mapping[int, tuple[str, ...]],
     *,
-    out_of_step: bool,
+    way_on: str | None,
 ) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
 
@@ -25,7 +23,7 @@ def failure(
       standings: Where each process ended.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: What processes that are gone wrote last.
-      out_of_step: Whether collectives no longer match.
+      way_on: How to go on, where collectives no longer match; else None.
     """
     failed = [s for s in standings.values() if s.outcome not in ("finished", "running")]
     if not failed:
@@ -33,8 +31,8 @@ def failure(
     cause = first_cause(standings.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     summary = f"ProcessError: {_headline(cause, same)}"
-    if out_of_step:
-        summary += f"; the session is out of step. {RESTART}"
+    if way_on is not None:
+        summary += f"; the session is out of step. {way_on}"
     body: list[str] = []
     if cause.process_id in tracebacks:
         body += [f"{processes_text(same)} (host {cause.host})", tracebacks[cause.process_id]]

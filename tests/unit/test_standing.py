@@ -84,7 +84,7 @@ def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:
 
 
 def test_a_cell_that_went_well_raises_nothing() -> None:
-    assert failure(by_id(standing(0, "finished")), {}, {}, out_of_step=False) is None
+    assert failure(by_id(standing(0, "finished")), {}, {}, way_on=None) is None
 
 
 def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
@@ -96,7 +96,7 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
         ),
         {1: "Traceback of 1"},
         {},
-        out_of_step=True,
+        way_on="%dist_init --restart starts afresh on the same plan.",
     )
     assert error is not None
     shown = "\n".join(error._render_traceback_())
@@ -108,7 +108,12 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
 
 def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     gone = standing(1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0)
-    error = failure(by_id(standing(0, "finished"), gone), {}, {1: ("last word",)}, out_of_step=True)
+    error = failure(
+        by_id(standing(0, "finished"), gone),
+        {},
+        {1: ("last word",)},
+        way_on="%dist_init --restart starts afresh on the same plan.",
+    )
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
     assert "last word" in error.shown

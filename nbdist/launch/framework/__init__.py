@@ -32,6 +32,12 @@ class FrameworkPlan(Protocol):
     def check(self, plan: Plan, answers: Answers) -> None:
         """Raises `LaunchError` when the processes cannot go on to the next stage together."""
 
+    def summary(self, plan: Plan, answers: Answers) -> str | None:
+        """What the processes compute on, such as `"8 cpu devices"`; None when not initialized."""
+
+    def remarks(self, plan: Plan, answers: Answers) -> list[str]:
+        """Sentences a person must read once after the start."""
+
 
 def framework_plan(name: str) -> FrameworkPlan:
     """The module for a framework."""

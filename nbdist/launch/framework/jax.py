@@ -10,6 +10,7 @@ from nbdist.errors import OptionError
 from nbdist.launch.framework import Answers
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.quantities import count_text
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 DETECTION_METHODS = ("deactivate", "mpi4py", "ompi", "slurm", "k8s", "tpu")
@@ -46,6 +47,17 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[s
 
 def check(plan: Plan, answers: Answers) -> None:
     """JAX has compared the processes itself."""
+
+
+def summary(plan: Plan, answers: Answers) -> str | None:
+    """The number of global devices."""
+    first = next(iter(answers.values()))
+    return count_text(first["global"], f"{plan.platform} device") if "global" in first else None
+
+
+def remarks(plan: Plan, answers: Answers) -> list[str]:
+    """None."""
+    return []
 
 
 def devices_by_config(plan: Plan) -> bool:

@@ -68,6 +68,16 @@ def check(plan: Plan, answers: Answers) -> None:
     """The back end has compared the processes itself."""
 
 
+def summary(plan: Plan, answers: Answers) -> str | None:
+    """The number of global devices."""
+    return jax.summary(plan, answers)
+
+
+def remarks(plan: Plan, answers: Answers) -> list[str]:
+    """Where the back end does not do what `keras.distribution` promises."""
+    return list(dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said")))
+
+
 def _addresses(plan: Plan, meeting: Meeting) -> str:
     return ",".join(plan.addresses) or meeting.coordinator
 

@@ -88,6 +88,22 @@ def check(plan: Plan, answers: Answers) -> None:
         )
 
 
+def summary(plan: Plan, answers: Answers) -> str | None:
+    """The strategy, its replicas, and the evaluators."""
+    first = answers[plan.workers[0].process_id]
+    if "strategy" not in first:
+        return None
+    evaluators = len(plan.processes) - len(plan.workers)
+    beside = f" and {count_text(evaluators, 'evaluator')}" if evaluators else ""
+    return f"{first['strategy']} with {count_text(first['replicas'], f'{plan.platform} replica')}{beside}"
+
+
+def remarks(plan: Plan, answers: Answers) -> list[str]:
+    """What was adapted, and whom TensorFlow's server listens to."""
+    said = list(dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said")))
+    return [*said, SERVER_SAYS] if len(plan.processes) > 1 else said
+
+
 def refuse(
     *,
     platform: str,

@@ -1,0 +1,84 @@
+"""Engines that run: the handles on them, and who is who."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.host import CONTROLLER
+from nbdist.launch.framework import framework_plan
+from nbdist.launch.hostprocess import Exit, HostProcess
+from nbdist.launch.local import planned
+from nbdist.launch.meeting import Meeting
+from nbdist.launch.plan import Plan, PlannedProcess
+
+Tell = Callable[[str, int, int], None]
+"""Called with a stage's words, how many processes have reached it, and how many there are."""
+
+POLL_SECONDS = 0.01
+
+
+@dataclass
+class Running:
+    """Started and connected engines.
+
+    `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
+    nothing else; `idents` to the names their messages are routed by.
+    """
+
+    plan: Plan
+    folder: str
+    host: HostProcess
+    cluster: Any
+    meeting: Meeting
+    client: Any = None
+    engines: dict[int, int] = field(default_factory=dict)
+    idents: dict[int, bytes] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    on_event: Callable[[dict[str, Any]], None] | None = None
+
+    def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
+        """What the host's parent needs in order to start these."""
+        framework = framework_plan(self.plan.framework)
+        return planned(
+            processes,
+            self.folder,
+            lambda process: framework.environment(self.plan, process, self.meeting),
+        )
+
+    def forget(self, process_ids: Collection[int]) -> None:
+        """Drops what is known of processes that are about to be started again."""
+        for process_id in process_ids:
+            for known in (self.engines, self.idents, self.pids, self.host.exits):
+                known.pop(process_id, None)
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to processes."""
+        self.host.signal(number, process_ids)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """ipyparallel's connection info for clients."""
+        path = self.cluster.controller.connection_files["client"]
+        return json.loads(Path(path).read_text())  # type: ignore[no-any-return]
+
+    @property
+    def exits(self) -> dict[int, Exit]:
+        """How processes ended that have, or why they can no longer be reached."""
+        ends = {p: end for p, end in self.host.exits.items() if p != CONTROLLER}
+        lost = self.host.out_of_reach()
+        if lost is not None:
+            for process in self.plan.processes:
+                ends.setdefault(process.process_id, replace(lost, process_id=process.process_id))
+        return ends
+
+    def stop(self) -> None:
+        """Stops all that was started here, and removes the session's folder."""
+        if self.client is not None:
+            self.client.close()
+        self.host.stop()
+        shutil.rmtree(self.folder, ignore_errors=True)

@@ -1,0 +1,84 @@
+"""Going on after a failure: lost processes are replaced, the others keep their variables."""
+
+from __future__ import annotations
+
+import time
+
+from nbdist.crew import Crew
+from nbdist.errors import SessionError
+from nbdist.launch.replace import end, meet_again, rebuild_strategy, replace
+from nbdist.launch.running import Tell
+from nbdist.quantities import count_text, processes_text, seconds_text
+
+BACK_SECONDS = 5.0
+"""What a stuck process may take to come back from one more interrupt."""
+
+
+def recover(crew: Crew, *, tell: Tell) -> str:
+    """Replaces lost workers and makes TensorFlow's strategy anew on all.
+
+    Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
+
+    Returns:
+      One line: who was started again, who kept their variables, how long it took.
+
+    Raises:
+      SessionError: Another framework, or a process is in the middle of a cell.
+      LaunchError: It did not succeed; the session stays out of step.
+    """
+    framework = crew.plan.framework
+    if framework != "tensorflow":
+        raise SessionError(
+            f"%dist_recover makes TensorFlow's strategy anew, and this session has {framework}. "
+            "%dist_init --restart starts it afresh."
+        )
+    if not crew.plan.initialize:
+        raise SessionError(
+            "This session was started with --no-initialize: its strategy is your own."
+        )
+    started = time.monotonic()
+    hopeless = _not_back(crew)
+    _refuse_busy(crew, hopeless)
+    if hopeless:
+        end(crew.link, hopeless)
+    gone = hopeless | set(crew.facts.lost)
+    meet_again(crew.link)
+    if gone:
+        replace(crew.link, gone, tell=tell)
+    rebuild_strategy(crew.link, gone, tell=tell)
+    crew.recovered()
+    kept = sorted(crew.plan.hosts.keys() - gone)
+    parts = [f"strategy made anew on {count_text(len(crew.plan.workers), 'worker')}"]
+    if gone:
+        parts.append(f"{processes_text(gone)} started again, their variables are lost")
+    if kept:
+        parts.append(f"{processes_text(kept)} kept their variables")
+    return f"{'; '.join(parts)}; {seconds_text(time.monotonic() - started)}"
+
+
+def _not_back(crew: Crew) -> set[int]:
+    """The stuck processes that do not come back from one more interrupt."""
+    stuck = {p for p in crew.facts.stuck if p not in crew.facts.lost and not _idle(crew, p)}
+    if stuck:
+        crew.interrupt(sorted(stuck))
+    deadline = time.monotonic() + BACK_SECONDS
+    while stuck and time.monotonic() < deadline:
+        stuck = {p for p in stuck if not _idle(crew, p)}
+        time.sleep(0.05)
+    return stuck
+
+
+def _refuse_busy(crew: Crew, hopeless: set[int]) -> None:
+    others = crew.facts.workers - set(crew.facts.lost) - hopeless
+    busy = sorted(p for p in others if not _idle(crew, p))
+    if busy:
+        activity = crew.monitor.activity(busy[0])
+        cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
+        raise SessionError(
+            f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with %sync."
+        )
+
+
+def _idle(crew: Crew, process_id: int) -> bool:
+    activity = crew.monitor.activity(process_id)
+    return activity is None or activity.state == "idle"

@@ -5,6 +5,7 @@ import { element, setAttributes, setShown, setText } from './element';
 import { findArrays } from './find';
 import { countText } from './format';
 import { listForm, type ListForm } from './list_form';
+import { rowAfter } from './list_keys';
 import { remember } from './memo';
 import type { Scene } from './scene';
 import { changeOf, type Dispatch, type Section } from './section';
@@ -211,17 +212,8 @@ export class ArrayList implements Section {
   private press(event: KeyboardEvent): void {
     const array = this.shown[this.active];
     const at = this.active < 0 ? this.pickedRow() : this.active;
-    const page = Math.max(1, Math.floor(this.box.clientHeight / 32) - 1);
-    const targets: Readonly<Record<string, number>> = {
-      ArrowDown: at + 1,
-      ArrowUp: at - 1,
-      PageDown: at + page,
-      PageUp: at - page,
-      Home: 0,
-      End: this.shown.length - 1,
-    };
-    const target = targets[event.key];
-    if (target !== undefined) this.moveTo(target);
+    const target = rowAfter(event.key, at, this.shown.length, this.box.clientHeight);
+    if (target !== null) this.moveTo(target);
     else if ((event.key === 'Enter' || event.key === ' ') && array) this.choose(array);
     else return;
     event.preventDefault();

@@ -34,11 +34,9 @@ const text = (value: string): SpecPart => ({ text: value, kind: 'text' });
 const axis = (value: string): SpecPart => ({ text: value, kind: 'axis' });
 
 /** `(data, ·)` with axes in boxes; several axes of a dimension are joined by ×. */
-function specParts(array: NamedArray): SpecPart[] {
-  const { sharding } = array;
-  if (sharding.kind !== 'named') return [text(shardingText(array))];
+export function entryParts(spec: readonly (readonly string[])[]): SpecPart[] {
   const parts: SpecPart[] = [text('(')];
-  sharding.spec.forEach((names, d) => {
+  spec.forEach((names, d) => {
     if (d) parts.push(text(', '));
     if (names.length === 0) parts.push(text('·'));
     names.forEach((name, i) => {
@@ -46,7 +44,13 @@ function specParts(array: NamedArray): SpecPart[] {
       parts.push(axis(name));
     });
   });
-  parts.push(text(')'));
+  return [...parts, text(')')];
+}
+
+function specParts(array: NamedArray): SpecPart[] {
+  const { sharding } = array;
+  if (sharding.kind !== 'named') return [text(shardingText(array))];
+  const parts = entryParts(sharding.spec);
   if (sharding.unreduced.length) {
     parts.push(text(' sum over '));
     sharding.unreduced.forEach((name, i) => {
@@ -127,10 +131,16 @@ export interface RowState {
 }
 
 /** Lengths of the parts of a row that a line may break between, in characters. */
-export function wordLengths(texts: ArrayTexts): number[] {
-  const words = [texts.type.length];
+export const wordLengths = (texts: ArrayTexts): number[] => [
+  texts.type.length,
+  ...specWords(texts.spec),
+];
+
+/** The same of a spec alone. */
+export function specWords(spec: readonly SpecPart[]): number[] {
+  const words: number[] = [];
   let word = 0;
-  for (const part of texts.spec) {
+  for (const part of spec) {
     word += part.text.length + (part.kind === 'text' ? 0 : BOX);
     if (!breaksAfter(part)) continue;
     words.push(word);
@@ -142,7 +152,7 @@ export function wordLengths(texts: ArrayTexts): number[] {
 /** A spec may be broken after a comma, a space, or the sign between axes of one dimension. */
 const breaksAfter = (part: SpecPart): boolean => part.kind === 'text' && /[ ×]$/.test(part.text);
 
-const specNode = (spec: readonly SpecPart[]): HTMLElement =>
+export const specNode = (spec: readonly SpecPart[]): HTMLElement =>
   element(
     'span',
     'nbdist-spec',

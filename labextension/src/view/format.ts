@@ -26,7 +26,7 @@ const SHORT_DTYPES: Readonly<Record<string, string>> = {
 export const dtypeText = (dtype: string): string => SHORT_DTYPES[dtype] ?? dtype;
 
 /** `f32[512, 256]`. */
-export const typeText = (array: NamedArray): string =>
+export const typeText = (array: Pick<NamedArray, 'dtype' | 'shape'>): string =>
   `${dtypeText(array.dtype)}[${array.shape.join(', ')}]`;
 
 /** `[0:128, 128:256]`; `[]` for a scalar. */
@@ -98,6 +98,10 @@ function entryText(names: readonly string[]): string {
   const quoted = names.map(name => `'${name}'`).join(', ');
   return names.length === 1 ? quoted : `(${quoted})`;
 }
+
+/** A loss or another measure with three significant digits: `0.312`, `1534`, `1.2e-5`. */
+export const metricText = (value: number): string =>
+  Math.abs(value) >= 100 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
 
 /** `P('data', None)`, with unreduced axes as JAX prints them. */
 export function specText(sharding: NamedSharding): string {

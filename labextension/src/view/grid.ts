@@ -89,7 +89,7 @@ function contextMesh(processes: readonly Process[]): string | null {
 
 /**
  * The grid to show: the person's choice, else the picked array's mesh, else the mesh in context,
- * else the one with most devices.
+ * else that of the distribution that is set, else the one with most devices.
  */
 export function chooseGrid(
   grids: readonly Grid[],
@@ -98,7 +98,12 @@ export function chooseGrid(
   arrayMesh: string | null,
 ): Grid {
   const byId = new Map(grids.map(grid => [grid.id, grid]));
-  for (const id of [chosen, arrayMesh, contextMesh(snapshot.processes)]) {
+  for (const id of [
+    chosen,
+    arrayMesh,
+    contextMesh(snapshot.processes),
+    snapshot.distributions[0]?.mesh ?? null,
+  ]) {
     const grid = id === null ? undefined : byId.get(id);
     if (grid) return grid;
   }

@@ -25,7 +25,7 @@ export interface ListForm {
 const longest = (values: readonly number[]): number => values.reduce((a, b) => Math.max(a, b), 0);
 
 /** Lines that words of the given lengths take at `perLine` characters a line. */
-function linesFor(words: readonly number[], perLine: number): number {
+export function linesFor(words: readonly number[], perLine: number): number {
   let [lines, used] = [1, 0];
   for (const word of words) {
     const needed = used ? used + 1 + word : word;

@@ -1,7 +1,7 @@
 /** What a process is doing, in a few words. */
 
-import { secondsText } from './format';
-import type { Process } from './snapshot';
+import { metricText, secondsText } from './format';
+import type { Process, Progress } from './snapshot';
 
 /** A sign for each state, so that it never depends on colour. */
 export const SIGNS: Readonly<Record<Process['state'], string>> = {
@@ -58,3 +58,11 @@ export function activityParts(process: Process): readonly string[] {
   const age = silent ? [`heard ${secondsText(heard)} ago`] : [];
   return [...activity(process), ...age];
 }
+
+/** What the framework calls it, else its role where that is not the usual one. */
+export const taskText = (process: Process): string =>
+  process.task ?? (process.role === 'worker' ? '' : process.role);
+
+/** `loss 0.312  accuracy 0.911`. */
+export const metricsText = ({ metrics }: Progress): string =>
+  metrics.map(({ name, value }) => `${name} ${metricText(value)}`).join('  ');

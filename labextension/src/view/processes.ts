@@ -2,7 +2,7 @@
 
 import { element, KeyedChildren, setAttributes, setShown, setText } from './element';
 import { countText, processesText, rangesText } from './format';
-import { activityParts, SIGNS, TROUBLE } from './process_text';
+import { activityParts, metricsText, SIGNS, taskText, TROUBLE } from './process_text';
 import type { Scene } from './scene';
 import { changeOf, type Section } from './section';
 import type { Process } from './snapshot';
@@ -24,7 +24,10 @@ interface HostRow {
   readonly chips: readonly Chip[];
 }
 
-/** Where some processes are: a line of code. */
+/** Progress of more than so many kinds is counted. */
+const MOST_PROGRESS = 6;
+
+/** Where some processes are: a line of code; or how far they are. */
 interface Line {
   readonly key: string;
   readonly label: string;
@@ -82,6 +85,24 @@ function linesOf(processes: readonly Process[]): Line[] {
   }));
 }
 
+/** How far processes are, those that are equally far together; kept after the cell has ended. */
+function progressOf(processes: readonly Process[]): Line[] {
+  const lines = new Map<string, { label: string; source: string; ids: number[] }>();
+  for (const { process_id, progress } of processes) {
+    if (!progress) continue;
+    const source = metricsText(progress);
+    const key = `${progress.what} ${source}`;
+    const line = lines.get(key);
+    if (line) line.ids.push(process_id);
+    else lines.set(key, { label: progress.what, source, ids: [process_id] });
+  }
+  const all = [...lines].map(([key, line]) => ({ key, ...line }));
+  const rest = all.slice(MOST_PROGRESS);
+  if (rest.length === 0) return all;
+  const ids = rest.flatMap(line => line.ids);
+  return [...all.slice(0, MOST_PROGRESS), { key: 'rest', label: 'and others', source: '', ids }];
+}
+
 /** The oldest of a group stands for it. */
 function slowest(chip: Chip): Process | undefined {
   return [...chip.processes].sort((a, b) => (b.line_seconds ?? 0) - (a.line_seconds ?? 0))[0];
@@ -90,7 +111,7 @@ function slowest(chip: Chip): Process | undefined {
 const allWait = (chip: Chip): boolean => chip.processes.every(process => process.waiting);
 
 function makeChip(): HTMLElement {
-  const parts = ['sign', 'ids', 'what'].map(name => element('span', `nbdist-${name}`));
+  const parts = ['sign', 'ids', 'task', 'what'].map(name => element('span', `nbdist-${name}`));
   return element('li', 'nbdist-process', {}, ...parts);
 }
 
@@ -108,18 +129,22 @@ function writeParts(node: Element, parts: readonly string[]): void {
 function updateChip(node: HTMLElement, chip: Chip): void {
   const process = slowest(chip);
   if (!process) return;
-  const [sign, who, what] = [...node.children];
+  const [sign, who, called, what] = [...node.children];
   const ids = chip.processes.map(p => p.process_id);
   const hosts = new Set(chip.processes.map(p => p.host)).size;
   if (sign) setText(sign, SIGNS[process.state]);
   if (who) setText(who, rangesText(ids));
   const many = ids.length > 1 ? [countText(hosts, 'host')] : [];
   const parts = [...many, ...activityParts({ ...process, waiting: allWait(chip) })];
+  const tasks = [...new Set(chip.processes.map(taskText))];
+  const task = tasks.length === 1 ? (tasks[0] ?? '') : process.role;
+  if (called) setText(called, task);
+  if (called instanceof HTMLElement) setShown(called, task !== '');
   if (what) writeParts(what, parts);
   setAttributes(node, {
     'data-state': process.state,
     'data-trouble': TROUBLE.has(process.state),
-    'aria-label': `${processesText(ids)}, ${process.state}: ${parts.join(', ')}`,
+    'aria-label': `${[processesText(ids), task, process.state].filter(Boolean).join(', ')}: ${parts.join(', ')}`,
   });
 }
 
@@ -161,12 +186,14 @@ const makeLine = (): HTMLElement =>
 export class Processes implements Section {
   private readonly hostArea = element('div', 'nbdist-hosts');
   private readonly lineArea = element('div', 'nbdist-lines');
+  private readonly progressArea = element('div', 'nbdist-lines nbdist-progress');
   readonly node = element(
     'section',
     'nbdist-processes-section',
     { 'aria-label': 'Processes' },
     this.hostArea,
     this.lineArea,
+    this.progressArea,
   );
   private readonly hostNodes = new Map<HTMLElement, HostNode>();
   private readonly changed = changeOf();
@@ -176,6 +203,7 @@ export class Processes implements Section {
     (node, row) => this.hostNodes.get(node)?.draw(row),
   );
   private readonly lines = new KeyedChildren<Line>(this.lineArea, makeLine, updateLine);
+  private readonly progress = new KeyedChildren<Line>(this.progressArea, makeLine, updateLine);
 
   draw(scene: Scene): void {
     if (!this.changed(scene.snapshot.processes)) return;
@@ -183,6 +211,9 @@ export class Processes implements Section {
     const lines = linesOf(scene.snapshot.processes);
     this.lines.draw(lines, line => line.key);
     setShown(this.lineArea, lines.length > 0);
+    const progress = progressOf(scene.snapshot.processes);
+    this.progress.draw(progress, line => line.key);
+    setShown(this.progressArea, progress.length > 0);
     setShown(this.node, scene.snapshot.processes.length > 0);
   }
 

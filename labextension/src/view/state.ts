@@ -28,6 +28,8 @@ export interface State {
   /** The device under the pointer. */
   readonly hover: string | null;
   readonly query: string;
+  /** The model whose layout is shown, as `keyOfModel` names it; null for the first. */
+  readonly model: string | null;
 }
 
 export type Action =
@@ -37,7 +39,8 @@ export type Action =
   | { readonly type: 'cursor'; readonly device: string | null }
   | { readonly type: 'pin'; readonly device: string }
   | { readonly type: 'hover'; readonly device: string | null }
-  | { readonly type: 'find'; readonly query: string };
+  | { readonly type: 'find'; readonly query: string }
+  | { readonly type: 'model'; readonly key: string };
 
 export const initialState = (focus: string | null): State => ({
   snapshot: null,
@@ -48,6 +51,7 @@ export const initialState = (focus: string | null): State => ({
   pinned: false,
   hover: null,
   query: '',
+  model: null,
 });
 
 /** The array that `pick` means among `arrays`, by path and processes, else by path alone. */
@@ -109,5 +113,7 @@ export function reduce(state: State, action: Action): State {
       return { ...state, hover: action.device };
     case 'find':
       return { ...state, query: action.query };
+    case 'model':
+      return { ...state, model: action.key };
   }
 }

@@ -4,10 +4,12 @@ import { ArrayDetail } from './array_detail';
 import { ArrayList } from './array_list';
 import { DeviceDetail } from './device_detail';
 import { DeviceTable } from './device_table';
+import { Distributions } from './distributions';
 import { element, setAttributes, setShown, setText } from './element';
 import { Footer } from './footer';
 import { isFrame, takeFrame, type Frame, type Known } from './frame';
 import { Header } from './header';
+import { LayoutSection } from './layout_section';
 import { Legend } from './legend';
 import { LiveRegion } from './live_region';
 import { MeshSection } from './mesh_section';
@@ -47,11 +49,14 @@ class Page {
     this.list = new ArrayList(dispatch, prefix, this.live.say);
     const [legend, array, table] = [new Legend(), new ArrayDetail(), new DeviceTable()];
     const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
-    const left = element('div', 'nbdist-left');
+    const distributions = new Distributions(dispatch);
+    const layout = new LayoutSection(dispatch, prefix, this.live.say);
+    const left = element('div', 'nbdist-left', {}, distributions.node);
     left.append(this.mesh.node, legend.node, array.node, this.detail.node, table.node);
     const right = element('div', 'nbdist-right', {}, this.list.node);
     const body = element('div', 'nbdist-body', {}, left, right);
-    this.content.append(this.header.node, processes.node, notices.node, body, footer.node);
+    this.content.append(this.header.node, processes.node, notices.node);
+    this.content.append(body, layout.node, footer.node);
     const frame = element('div', 'nbdist-frame', {}, this.waiting, this.content, this.live.node);
     // Lumino, under JupyterLab, then leaves the keys typed here to the view.
     setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
@@ -60,12 +65,14 @@ class Page {
       this.header,
       processes,
       notices,
+      distributions,
       this.mesh,
       legend,
       array,
       this.detail,
       table,
       this.list,
+      layout,
       footer,
     ];
   }

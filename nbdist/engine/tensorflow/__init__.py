@@ -1,0 +1,1 @@
+"""What nbdist knows of TensorFlow."""

@@ -1,0 +1,125 @@
+"""Plain TensorFlow processes without nbdist between them: `TF_CONFIG` by hand, on ports of this machine."""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import os
+import socket
+import traceback
+from multiprocessing.connection import Connection
+from typing import Any, Self
+
+CONTEXT = multiprocessing.get_context("forkserver")
+CONTEXT.set_forkserver_preload(["tests.tensorflow.tasks"])
+"""TensorFlow is imported once; the import starts nothing that a fork would break."""
+
+
+class Workers:
+    """Processes that each run one function of `tests.tensorflow.tasks`; ended with the `with` block.
+
+    Args:
+      task: The function's name; it gets `talk`, a connection to the test, and `options`.
+      number: How many. One alone gets no `TF_CONFIG`.
+      options: Keyword arguments, the same for all.
+    """
+
+    def __init__(self, task: str, number: int, **options: Any) -> None:
+        self.task, self.options = task, options
+        self.talks: list[Connection] = []
+        self.processes: list[Any] = []
+        self.addresses = free_addresses(number)
+        for index in range(number):
+            config = tf_config(self.addresses, index) if number > 1 else None
+            talk, process = self.start(index, config)
+            self.talks.append(talk)
+            self.processes.append(process)
+
+    def start(self, index: int, config: str | None) -> tuple[Connection, Any]:
+        """One more process."""
+        ours, theirs = CONTEXT.Pipe()
+        arguments = (os.getpid(), self.task, index, config, theirs, self.options)
+        process = CONTEXT.Process(target=_run, args=arguments, daemon=True)
+        process.start()
+        theirs.close()
+        return ours, process
+
+    def hear(self, index: int, *, timeout_s: float = 90.0) -> Any:
+        """The next thing one process says; its exception fails the test."""
+        assert self.talks[index].poll(timeout_s), f"worker {index} is silent"
+        kind, said = self.talks[index].recv()
+        assert kind == "said", f"worker {index} raised:\n{said}"
+        return said
+
+    def all(self, *, timeout_s: float = 90.0) -> list[Any]:
+        """The next thing each says."""
+        return [self.hear(index, timeout_s=timeout_s) for index in range(len(self.talks))]
+
+    def tell(self, index: int, what: Any) -> None:
+        """Sends a process something."""
+        self.talks[index].send(what)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        for process in self.processes:
+            process.kill()
+            process.join()
+
+
+def outcome(task: str, number: int, **options: Any) -> list[Any]:
+    """What each of some processes answers."""
+    with Workers(task, number, **options) as workers:
+        return workers.all()
+
+
+def free_addresses(number: int) -> list[str]:
+    """Ports that were free a moment ago."""
+    found = [socket.socket() for _ in range(number)]
+    for one in found:
+        one.bind(("127.0.0.1", 0))
+    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in found]
+    for one in found:
+        one.close()
+    return addresses
+
+
+def tf_config(addresses: list[str], index: int) -> str:
+    """`TF_CONFIG` of one worker."""
+    return json.dumps(
+        {"cluster": {"worker": addresses}, "task": {"type": "worker", "index": index}}
+    )
+
+
+def _run(
+    parent: int,
+    task: str,
+    index: int,
+    config: str | None,
+    talk: Connection,
+    options: dict[str, Any],
+) -> None:
+    from tests.tensorflow import tasks
+
+    if config is not None:
+        os.environ["TF_CONFIG"] = config
+    try:
+        said = getattr(tasks, task)(talk=Talk(talk), index=index, **options)
+        talk.send(("said", said))
+    except BaseException:
+        talk.send(("raised", traceback.format_exc()))
+        raise
+
+
+class Talk:
+    """A task's side of its connection."""
+
+    def __init__(self, connection: Connection) -> None:
+        self._connection = connection
+
+    def say(self, what: Any) -> None:
+        self._connection.send(("said", what))
+
+    def hear(self) -> Any:
+        return self._connection.recv()

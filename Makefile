@@ -3,6 +3,10 @@ PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
+# TensorFlow is optional: what runs without it is tested in an environment that lacks it.
+VENV_TENSORFLOW  := .venv-tensorflow
+BIN_TENSORFLOW   := $(VENV_TENSORFLOW)/bin
+READY_TENSORFLOW := $(VENV_TENSORFLOW)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SOURCES := $(shell find labextension/src labextension/style -type f) \
@@ -21,7 +25,7 @@ help:
 	@echo "make golden       golden snapshots, from real JAX shardings"
 	@echo "make screenshots  the README's pictures, taken by the browser tests"
 
-# One environment, with the browser part built into it; brought up to date when what either is made
+# An environment with the browser part built into it; brought up to date when what either is made
 # from has changed. The build asks for node by itself, as a wheel, where there is none.
 $(READY): pyproject.toml hatch_build.py $(SOURCES)
 	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"nbdist needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Run make PYTHON=/path/to/python3.12")'
@@ -30,13 +34,20 @@ $(READY): pyproject.toml hatch_build.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@
 
+$(READY_TENSORFLOW): pyproject.toml $(READY)
+	@test -x $(BIN_TENSORFLOW)/python || $(PYTHON) -m venv $(VENV_TENSORFLOW)
+	$(BIN_TENSORFLOW)/python -m pip install --quiet --upgrade pip
+	NBDIST_SKIP_JS=1 $(BIN_TENSORFLOW)/python -m pip install --quiet --editable '.[test-tensorflow]'
+	@touch $@
+
 demo: $(READY)
 	$(BIN)/nbdist demo
 
-test: $(READY)
+test: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.browser.install
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
 
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
 test-faults: $(READY)
@@ -68,4 +79,4 @@ screenshots: $(READY)
 	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k screenshot
 
 clean:
-	rm -rf $(VENV) labextension/node_modules labextension/lib nbdist/static nbdist/labextension
+	rm -rf $(VENV) $(VENV_TENSORFLOW) labextension/node_modules labextension/lib nbdist/static nbdist/labextension

@@ -1,0 +1,220 @@
+"""Plans for Keras and TensorFlow: what each process is told, and what is refused before anything starts."""
+
+from __future__ import annotations
+
+import json
+import socket
+from typing import Any
+
+import pytest
+
+from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.choose import make_plan
+from nbdist.launch.framework import framework_plan
+from nbdist.launch.framework import tensorflow as tensorflow_plan
+from nbdist.launch.meeting import meet
+from nbdist.launch.plan import Plan
+
+
+@pytest.fixture(autouse=True)
+def clean(monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("KERAS_BACKEND", "TF_CONFIG", "XLA_FLAGS", "JAX_PLATFORMS"):
+        monkeypatch.delenv(name, raising=False)
+
+
+def plan(framework: str, processes: int = 2, **options: Any) -> Plan:
+    return make_plan(processes=processes, platform="cpu", framework=framework, **options)
+
+
+def environments(found: Plan) -> list[dict[str, str]]:
+    module, meeting = framework_plan(found.framework), meet(found)
+    return [module.environment(found, process, meeting) for process in found.processes]
+
+
+def test_each_keras_process_is_told_addresses_count_and_its_own_id() -> None:
+    found = plan("keras")
+    first, second = environments(found)
+    assert found.environment["KERAS_BACKEND"] == "jax"
+    assert first["KERAS_DISTRIBUTION_JOB_ADDRESSES"].startswith("127.0.0.1:")
+    assert first["JAX_COORDINATOR_BIND_ADDRESS"] == first["KERAS_DISTRIBUTION_JOB_ADDRESSES"]
+    assert (first["KERAS_DISTRIBUTION_PROCESS_ID"], second["KERAS_DISTRIBUTION_PROCESS_ID"]) == (
+        "0",
+        "1",
+    )
+    assert second["KERAS_DISTRIBUTION_NUM_PROCESSES"] == "2"
+
+
+def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator() -> None:
+    found = plan("keras", job_addresses="127.0.0.1,h2:700")
+    meeting = meet(found)
+    (stage,) = framework_plan("keras").stages(found, found.processes[1], meeting)
+    first, second = stage["arguments"]["job_addresses"].split(",")
+    assert second == "h2:700"
+    assert first == meeting.coordinator == stage["jax"]["coordinator_bind_address"]
+    assert stage["arguments"]["process_id"] == 1
+
+
+def test_each_tensorflow_process_is_told_the_cluster_and_its_own_task() -> None:
+    found = plan("tensorflow", evaluators=1)
+    configs = [json.loads(e["TF_CONFIG"]) for e in environments(found)]
+    assert [c["task"] for c in configs] == [
+        {"type": "worker", "index": 0},
+        {"type": "worker", "index": 1},
+        {"type": "evaluator", "index": 0},
+    ]
+    workers, evaluators = configs[0]["cluster"]["worker"], configs[0]["cluster"]["evaluator"]
+    assert all(c["cluster"] == configs[0]["cluster"] for c in configs)
+    assert len({*workers, *evaluators}) == 3
+
+
+def test_the_plan_keeps_role_and_task_apart_from_the_process_id() -> None:
+    found = plan("tensorflow", evaluators=2)
+    assert [(p.process_id, p.role, p.task_index) for p in found.processes] == [
+        (0, "worker", 0),
+        (1, "worker", 1),
+        (2, "evaluator", 0),
+        (3, "evaluator", 1),
+    ]
+    assert [found.task(p) for p in found.processes] == [
+        "worker 0, chief",
+        "worker 1",
+        "evaluator 0",
+        "evaluator 1",
+    ]
+    assert found.named == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
+
+
+def test_one_tensorflow_process_alone_gets_no_cluster() -> None:
+    assert environments(plan("tensorflow", 1, devices_per_process=2)) == [{}]
+
+
+def test_the_second_meeting_of_the_same_plan_is_elsewhere() -> None:
+    found = plan("tensorflow")
+    first, second = meet(found), meet(found, again=True)
+    assert set(first.tasks.values()).isdisjoint(second.tasks.values())
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"framework": "torch"}, "framework 'torch': known are jax, keras, tensorflow"),
+        ({"framework": "keras", "backend": "mxnet"}, "--backend 'mxnet': known are jax"),
+        ({"framework": "jax", "backend": "jax"}, "--backend jax with --framework jax"),
+        ({"framework": "jax", "evaluators": 1}, "only TensorFlow has evaluators"),
+        ({"framework": "keras", "evaluators": 1}, "only TensorFlow has evaluators"),
+        ({"framework": "tensorflow", "evaluators": -1}, "must be 0 or more"),
+        ({"framework": "jax", "job_addresses": "h:1"}, "this is for --framework keras"),
+        (
+            {"framework": "keras", "processes": 3, "job_addresses": "127.0.0.1,h2:1"},
+            "2 addresses for 3 processes",
+        ),
+        (
+            {"framework": "keras", "job_addresses": "127.0.0.1", "coordinator": "127.0.0.1"},
+            "give one of them",
+        ),
+        ({"framework": "tensorflow", "coordinator": "127.0.0.1"}, "give one of them"),
+        ({"framework": "tensorflow", "devices_per_process": 2}, "uses one device of each worker"),
+        (
+            {"framework": "tensorflow", "local_device_ids": [[0], [1, 2]]},
+            "the workers 1, 2 devices",
+        ),
+    ],
+)
+def test_what_cannot_be_is_refused_with_what_was_allowed(
+    options: dict[str, Any], text: str
+) -> None:
+    with pytest.raises(OptionError, match=text):
+        make_plan(**{"processes": 2, "platform": "cpu", **options})
+
+
+def test_an_address_in_use_is_refused() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        address = f"127.0.0.1:{taken.getsockname()[1]}"
+        with pytest.raises(OptionError, match=f"--job-addresses {address}: port"):
+            plan("keras", job_addresses=address)
+
+
+def test_keras_variables_that_agree_are_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "torch")
+    monkeypatch.setenv("KERAS_DISTRIBUTION_NUM_PROCESSES", "2")
+    assert plan("keras").backend == "torch"
+    monkeypatch.delenv("KERAS_BACKEND")
+    monkeypatch.setenv("KERAS_DISTRIBUTION_JOB_ADDRESSES", "127.0.0.1")
+    assert plan("keras").addresses[0].startswith("127.0.0.1:")
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "options", "both"),
+    [
+        ("KERAS_BACKEND", "torch", {"backend": "jax"}, "--backend jax, but KERAS_BACKEND=torch"),
+        (
+            "KERAS_DISTRIBUTION_NUM_PROCESSES",
+            "3",
+            {},
+            "KERAS_DISTRIBUTION_NUM_PROCESSES=3 is set, but 2 processes",
+        ),
+        ("KERAS_DISTRIBUTION_PROCESS_ID", "1", {}, "KERAS_DISTRIBUTION_PROCESS_ID=1 is set"),
+        (
+            "KERAS_DISTRIBUTION_JOB_ADDRESSES",
+            "127.0.0.2",
+            {"job_addresses": "127.0.0.1"},
+            "--job-addresses 127.0.0.1, but KERAS_DISTRIBUTION_JOB_ADDRESSES=127.0.0.2",
+        ),
+    ],
+)
+def test_keras_variables_that_disagree_are_refused_with_both_values(
+    monkeypatch: pytest.MonkeyPatch, name: str, value: str, options: dict[str, Any], both: str
+) -> None:
+    monkeypatch.setenv(name, value)
+    with pytest.raises(OptionError, match=both):
+        plan("keras", **options)
+
+
+def test_a_tf_config_that_agrees_is_respected(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = {"worker": ["127.0.0.1:7001", "127.0.0.1:7002"], "evaluator": ["127.0.0.1:7003"]}
+    task = {"type": "worker", "index": 0}
+    monkeypatch.setenv("TF_CONFIG", json.dumps({"cluster": cluster, "task": task}))
+    assert json.loads(environments(plan("tensorflow", evaluators=1))[1]["TF_CONFIG"]) == {
+        "cluster": cluster,
+        "task": {"type": "worker", "index": 1},
+    }
+
+
+@pytest.mark.parametrize(
+    ("config", "text"),
+    [
+        ('{"cluster": {"worker": ["a:1"]}}', "for 1 worker, but 2 workers are asked for"),
+        ('{"cluster": 3}', "TF_CONFIG is set but cannot be read"),
+        ("nonsense", "TF_CONFIG is set but cannot be read"),
+        (
+            '{"cluster": {"worker": ["a:1", "b:1"], "ps": ["c:1"]}}',
+            "for 2 workers and 1 ps, but 2 workers",
+        ),
+    ],
+)
+def test_a_tf_config_that_disagrees_is_refused(
+    monkeypatch: pytest.MonkeyPatch, config: str, text: str
+) -> None:
+    monkeypatch.setenv("TF_CONFIG", config)
+    with pytest.raises(OptionError, match=text):
+        plan("tensorflow")
+
+
+def test_another_keras_back_end_is_refused_with_tensorflow(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("KERAS_BACKEND", "jax")
+    with pytest.raises(OptionError, match="KERAS_BACKEND=jax is set"):
+        plan("tensorflow")
+
+
+def test_t3_workers_with_different_numbers_of_devices_are_refused_with_the_counts() -> None:
+    found = plan("tensorflow")
+    with pytest.raises(LaunchError, match=r"process 0 .* has 1 device, process 1 .* has 2 devices"):
+        tensorflow_plan.check(found, {0: {"local": 1}, 1: {"local": 2}})
+    tensorflow_plan.check(found, {0: {"local": 2}, 1: {"local": 2}})
+
+
+def test_a_tpu_is_refused_with_tensorflow() -> None:
+    with pytest.raises(OptionError, match="use --framework keras or jax"):
+        make_plan(processes=1, platform="tpu", framework="tensorflow")

@@ -64,7 +64,7 @@ function rulesNode(rules: readonly RuleTexts[]): HTMLElement {
   const summary = element('summary', '', {}, rulesTitle(rules));
   const scroll = element('div', 'nbdist-table-scroll', {}, table);
   const open = rules.length <= OPEN_RULES;
-  return element('details', 'nbdist-table nbdist-rules', { open }, summary, scroll);
+  return element('details', 'nbdist-rules', { open }, summary, scroll);
 }
 
 export class Distributions implements Section {

@@ -12,7 +12,8 @@ const PADDING = 24;
 const GAP = 12;
 const LINE = 19;
 const ROW_PADDING = 9;
-const HEADING = 44;
+/** The least widths of the columns after the path, for their headings. */
+const HEADINGS = [44, 44, 44, 56, 44, 44];
 
 export interface VariableTexts {
   readonly path: string;
@@ -91,8 +92,9 @@ export function layoutForm(
     longest(texts.map(t => specLength(t.spec))),
     longest(texts.map(t => t.bytes.length)),
   ];
-  const columns = lengths.map(length =>
-    length ? Math.max(HEADING, Math.ceil(length * character) + 4) : 0,
+  const ruled = texts.some(t => t.rule);
+  const columns = lengths.map((length, i) =>
+    ruled || length ? Math.max(HEADINGS[i] ?? 0, Math.ceil(length * character) + 4) : 0,
   );
   const others = columns.reduce((a, b) => a + b + GAP, 0);
   const whole = longest(texts.map(t => t.path.length + 2));
@@ -113,7 +115,7 @@ export function layoutForm(
 /** Lengths of what stands below the path, as far as a line may break between. */
 function stackedWords(texts: VariableTexts): number[] {
   const lengths = [texts.type.length, texts.group.length + 1, ...specWords(texts.spec)];
-  if (texts.rule) lengths.push(...texts.rule.split(' ').map(word => word.length), 1);
+  if (texts.rule) lengths.push(texts.rule.length);
   return [...lengths, ...specWords(texts.axes)];
 }
 
@@ -123,6 +125,8 @@ export interface LayoutRowState {
   readonly picked: boolean;
   readonly active: boolean;
   readonly pickable: boolean;
+  /** Whether room for a flag is kept. */
+  readonly signs: boolean;
   readonly position: number;
   readonly count: number;
 }
@@ -137,10 +141,9 @@ export function layoutRow(
   const cut = state.name !== texts.path;
   const name = element('span', 'nbdist-name', { title: cut ? texts.path : null }, state.name);
   const { flag } = texts;
-  const sign = flag
-    ? [element('span', 'nbdist-flag', { title: FLAGS[flag] }, SIGN[flag]), ' ']
-    : [];
-  const path = element('span', 'nbdist-array-name', {}, ...sign, name);
+  const attributes = { title: flag && FLAGS[flag] };
+  const sign = element('span', 'nbdist-flag', attributes, flag ? SIGN[flag] : '');
+  const path = element('span', 'nbdist-array-name', {}, ...(state.signs ? [sign] : []), name);
   const type = element('span', 'nbdist-type', {}, texts.type);
   const group = element('span', 'nbdist-group', {}, texts.group);
   const rule = element('span', 'nbdist-rule', { 'data-none': !texts.axes.length }, texts.rule);

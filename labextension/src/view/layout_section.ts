@@ -83,6 +83,8 @@ export class LayoutSection implements Section {
     ),
   );
   private shown: readonly Row[] = [];
+  /** Whether any row is flagged, so that all paths begin at one place. */
+  private signs = false;
   private model: Model | null = null;
   private active = -1;
   private scene: Scene | null = null;
@@ -95,7 +97,7 @@ export class LayoutSection implements Section {
   ) {
     const id = `${prefix}-layout`;
     const attributes = { role: 'listbox', id, tabindex: 0, 'aria-label': 'Variables' };
-    this.box = element('div', 'nbdist-arrays', attributes);
+    this.box = element('div', 'nbdist-variables', attributes);
     this.heading.append(...HEADINGS.map(text => element('span', '', {}, text)));
     const top = element('div', 'nbdist-layout-top', {}, this.title, this.select, this.facts);
     this.node.append(top, this.heading, this.box);
@@ -143,6 +145,7 @@ export class LayoutSection implements Section {
 
   private drawRows(scene: Scene, model: Model, form: LayoutForm): void {
     const names = this.names(this.shown, form.nameLength);
+    this.signs = this.shown.some(row => row.texts.flag);
     this.node.style.setProperty('--columns', form.columns);
     setAttributes(this.node, { 'data-form': form.kind });
     setShown(this.heading, form.kind === 'line');
@@ -180,6 +183,7 @@ export class LayoutSection implements Section {
       picked: array !== null && array === scene.array,
       active: i === this.active,
       pickable: array !== null,
+      signs: this.signs,
       position: i,
       count: this.shown.length,
     };

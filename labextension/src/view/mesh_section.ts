@@ -97,8 +97,6 @@ export class MeshSection implements Section {
     // Where there are tabs, they say which mesh it is.
     if (scene.grids.length === 1) parts.push([grid.mesh ? 'mesh' : 'devices', label]);
     if (type && type !== 'auto') parts.push(['axis types', type]);
-    const batch = batchAxis(scene);
-    if (batch) parts.push(['batches split over', batch]);
     if (array) parts.push(['showing', shortened(array.path)]);
     const key = JSON.stringify(parts);
     setShown(this.title, parts.length > 0);
@@ -227,10 +225,6 @@ export class MeshSection implements Section {
     this.announce(describeDevice(scene, scene.grid.devices.indexOf(device)));
   }
 }
-
-/** The axis that splits batches, where a distribution is set on the mesh that is drawn. */
-const batchAxis = ({ snapshot, grid }: Scene): string | null =>
-  snapshot.distributions.find(({ mesh }) => mesh === grid.id)?.batch_axis ?? null;
 
 /** A path within a line; the whole of it stands beside the picture of the array. */
 const shortened = (path: string): string => shortenAll([path], 38).get(path) ?? path;

@@ -23,7 +23,7 @@ from nbdist.launch.running import Tell
 from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
 from nbdist.run.choice import Targets
-from nbdist.run.execution import Cell
+from nbdist.run.execution import Cell, without_leading_blank_lines
 from nbdist.run.facts import Facts
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
@@ -170,8 +170,10 @@ class Session:
         crew = self._alive()
         chosen = crew.choice.targets(on)
         number = cell if cell is not None else next(self._numbers)
+        # IPython takes leading blank lines away before it counts.
+        code, blank = without_leading_blank_lines(code)
         handle = CellRun(
-            Cell(number=number, code=code, offset=offset),
+            Cell(number=number, code=code, offset=offset + blank),
             targets=chosen,
             link=crew.link,
             hosts=self.hosts,

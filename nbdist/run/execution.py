@@ -221,6 +221,16 @@ class Execution:
             self.output.clear(process_id, wait=bool(content.get("wait")))
 
 
+def without_leading_blank_lines(code: str) -> tuple[str, int]:
+    """The code from its first line that holds something, and how many lines were above it.
+
+    IPython takes them away before it counts lines, so that a line's number would not be the notebook's.
+    """
+    lines = code.splitlines(keepends=True)
+    first = next((index for index, line in enumerate(lines) if line.strip()), 0)
+    return "".join(lines[first:]), first
+
+
 def raised_line(traceback: str, cell: int) -> int | None:
     """The line of the notebook's cell that an IPython traceback points at first.
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nbdist.merge import Failure, Known
-from nbdist.run.standing import Standing
+from nbdist.run.standing import Standing, first_line
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -56,7 +56,7 @@ class Facts:
         """For the live view; `standings` of a cell that runs."""
         still = any(s.outcome == "running" for s in (standings or {}).values())
         failed = {
-            p: Failure(error=s.error or "", line=s.line, source=s.source)
+            p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)
             for p, s in (standings or {}).items()
             if still and s.outcome == "raised"
         }

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 
 from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text
-from nbdist.run.standing import Standing, first_cause, place, say_failure, say_place
+from nbdist.run.standing import Standing, first_cause, first_line, place, say_failure, say_place
 
 
 def failure(
@@ -53,7 +53,7 @@ def _headline(cause: Standing, same: list[int]) -> str:
     if cause.outcome == "raised":
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
-        return f"{processes_text(same)} (host {cause.host}) {error}"
+        return f"{processes_text(same)} (host {cause.host}) {first_line(error)}"
     if cause.outcome == "stuck":
         return f"{processes_text(same)} did not come back from the interrupt"
     return f"{processes_text(same)} interrupted"
@@ -79,4 +79,4 @@ def _ending(standing: Standing) -> str:
             return f"stuck in {where}"
         case _:
             at = f", line {standing.line}" if standing.line else ""
-            return f"{standing.error}{at}"
+            return f"{first_line(standing.error or '')}{at}"

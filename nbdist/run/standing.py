@@ -19,6 +19,9 @@ Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck
 SILENT_SECONDS = 5.0
 """A process reports at least once a second; one that does not for so long is named."""
 
+MOST_CHARACTERS = 300
+"""Of an error that are shown in one line."""
+
 WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
 
@@ -83,9 +86,19 @@ def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[st
     ]
 
 
+def first_line(error: str) -> str:
+    """What an error says first; TensorFlow's go on for pages."""
+    line, *more = error.strip().splitlines() or [""]
+    if len(line) > MOST_CHARACTERS:
+        return f"{line[:MOST_CHARACTERS]}…"
+    return f"{line} …" if any(map(str.strip, more)) else line
+
+
 def say_failure(standing: Standing) -> list[str]:
     """Who failed with what, and in which line."""
-    lines = [f"process {standing.process_id} (host {standing.host})   {standing.error}"]
+    lines = [
+        f"process {standing.process_id} (host {standing.host})   {first_line(standing.error or '')}"
+    ]
     if standing.line is not None:
         lines.append(f"   line {standing.line}   {standing.source or ''}".rstrip())
     return lines

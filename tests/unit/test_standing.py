@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.run.execution import without_leading_blank_lines
 from nbdist.run.failure import failure
-from nbdist.run.standing import Standing, divergence, first_cause, nobody_can_join
+from nbdist.run.standing import (
+    Standing,
+    divergence,
+    first_cause,
+    first_line,
+    nobody_can_join,
+)
 from nbdist.snapshot import Activity
 
 
@@ -117,3 +124,16 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
     assert "last word" in error.shown
+
+
+def test_of_an_error_that_goes_on_for_pages_the_first_line_is_shown() -> None:
+    assert first_line("UnavailableError: Graph execution error:\n\nDetected at") == (
+        "UnavailableError: Graph execution error: …"
+    )
+    assert first_line("ValueError: empty batch\n") == "ValueError: empty batch"
+    assert len(first_line("x" * 5000)) < 400
+
+
+def test_blank_lines_above_the_code_are_counted_and_left_out() -> None:
+    assert without_leading_blank_lines("\n  \n  x = 1\ny\n") == ("  x = 1\ny\n", 2)
+    assert without_leading_blank_lines("\n\n") == ("\n\n", 0)

@@ -17,16 +17,20 @@ from enum import Enum
 from typing import Any
 
 from nbdist.engine import flax
+from nbdist.engine.keras import variables as keras
 
 MAX_ITEMS = 4096
 """Of one container that are looked at. A longer one is a data set rather than parameters."""
 
 NOT_LOOKED_INTO = sys.stdlib_module_names | {
     *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jax", "jaxlib"),
-    *("jupyter_client", "matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow", "scipy"),
-    *("sklearn", "tensorflow", "torch", "tornado", "tqdm", "traitlets", "zmq"),
+    *("jupyter_client", "keras", "matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow"),
+    *("scipy", "sklearn", "tensorflow", "tf_keras", "torch", "tornado", "tqdm", "traitlets", "zmq"),
 }
 """Packages whose plain objects hold no named arrays and can be large."""
+
+FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "tf_keras"}
+"""Packages whose classes are arrays and meshes; a user's class derived from one may run anything."""
 
 OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox", "flax"}
 """Packages whose `__getattribute__` gives the arrays that lie in the instance."""
@@ -48,12 +52,14 @@ class Container:
     """How to look into the objects of one class.
 
     `look` lists pairs of a key and a value; `step` makes the expression that reaches a value, or None
-    where there is none. `plain` marks objects of which nothing says that they hold arrays.
+    where there is none. `plain` marks objects of which nothing says that they hold arrays, `model` those
+    whose variables are shown together.
     """
 
     look: Callable[[Any], Iterable[tuple[Any, Any]]]
     step: Callable[[str, Any], str | None]
     plain: bool = False
+    model: bool = False
 
 
 Kind = Leaf | Container
@@ -61,10 +67,10 @@ Kind = Leaf | Container
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The classes that tell what is what; None where the framework has not been imported."""
+    """The classes that tell what is what, of the frameworks that have been imported."""
 
-    array: type | None
-    mesh: type | None
+    arrays: tuple[type, ...]
+    meshes: tuple[type, ...]
     is_pytree: Callable[[type], bool]
 
 
@@ -72,18 +78,28 @@ def kind_of(cls: type, known: Known) -> Kind:
     """How objects of exactly this class are treated."""
     bases = _bases(cls)
     package = _package(cls)
-    if package in ("jax", "jaxlib"):
-        if any(base is known.array for base in bases):
+    if package in FRAMEWORKS:
+        if _has_any(bases, known.arrays):
             return Leaf.ARRAY
-        if any(base is known.mesh for base in bases):
+        if _has_any(bases, known.meshes):
             return Leaf.MESH
+    if cls is keras.Lent:
+        return Leaf.ARRAY
     for base, container in _BUILT_IN.items():
         if any(b is base for b in bases):
             return container(cls)
+    look = keras.look_into(bases)
+    if look is not None:
+        gives = _gives_what_it_keeps(bases)
+        return Container(look, _suffix, model=keras.is_model(bases)) if gives else Leaf.NOTHING
     look = flax.look_into(bases)
     if look is not None:
         return Container(look, _suffix)
     return _object(cls, bases, package, known)
+
+
+def _has_any(bases: tuple[type, ...], wanted: tuple[type, ...]) -> bool:
+    return any(base is one for one in wanted for base in bases)
 
 
 def _package(cls: type) -> str:

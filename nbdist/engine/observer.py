@@ -41,6 +41,13 @@ class Observer(Protocol):
         """
         ...
 
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the look before listed under a path with this shape; False where nothing was.
+
+        For a variable whose value a running training step has taken out for its time.
+        """
+        ...
+
     def add_mesh(self, mesh: Any) -> None:
         """Lists a mesh that was met by itself."""
         ...

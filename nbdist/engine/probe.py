@@ -15,9 +15,8 @@ from typing import Any
 
 from nbdist.engine.activity import Activity
 from nbdist.engine.cell import CurrentCell
-from nbdist.engine.jax.context import ContextMesh
-from nbdist.engine.jax.meshes import Meshes
-from nbdist.engine.jax.observe import Observer
+from nbdist.engine.keras import progress
+from nbdist.engine.look import Look
 from nbdist.engine.main_thread import MainThread
 from nbdist.engine.pace import Pace
 from nbdist.engine.sections import Sections
@@ -74,9 +73,8 @@ class Probe:
             "pid": os.getpid(),
         }
         self._sequence = 0
-        self._meshes = Meshes()
         self._activity = Activity(cell, MainThread(main_thread))
-        self._observer = Observer(self._meshes, bounds or Bounds())
+        self._look = Look(main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds())
         self._sections = Sections()
         self._activity_pace = Pace(
             share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_SILENT
@@ -88,23 +86,22 @@ class Probe:
         self._asked = threading.Event()
         self._looked = threading.Event()
         self._thread: threading.Thread | None = None
-        self.context = ContextMesh(main_thread)
-        cell.at_edges(self.context.note)
+        cell.at_edges(self._look.note)
 
     def start(self) -> None:
         """Begins; a second call changes nothing."""
         if self._thread is None:
-            self.context.hook()
+            self._look.hook()
             self._thread = threading.Thread(target=self._run, name="nbdist-probe", daemon=True)
             self._thread.start()
 
     def stop(self, *, timeout_s: float = 1.0) -> None:
-        """Ends the thread, waiting for it no longer than `timeout_s`, and leaves JAX as it was."""
+        """Ends the thread, waiting for it no longer than `timeout_s`, and leaves the frameworks as they were."""
         self._stopping.set()
         self._asked.set()
         if self._thread is not None:
             self._thread.join(timeout_s)
-        self.context.unhook()
+        self._look.unhook()
 
     def look_now(self, *, timeout_s: float) -> int:
         """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
@@ -142,21 +139,22 @@ class Probe:
         return True
 
     def _look_at_arrays(self) -> None:
-        # JAX may have been imported in the middle of this cell.
-        self.context.hook()
+        # A framework may have been imported in the middle of this cell.
+        self._look.hook()
+        self._sections.put("progress", progress.newest())
         if self._arrays_pace.due():
             with self._arrays_pace.turn():
-                seen = self._observer.look(self._namespace(), self.context.mesh())
+                seen = self._look.now(self._namespace())
                 self._sections.put("devices", seen.devices)
                 self._sections.put("meshes", seen.meshes)
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
+                self._sections.put("distributions", seen.distributions)
+                self._sections.put("models", seen.models)
 
     def _look_at_activity(self) -> None:
         if self._activity_pace.due():
             with self._activity_pace.turn():
-                mesh = self.context.mesh()
-                name = self._meshes.describe(mesh)["id"] if mesh is not None else None
-                self._sections.put_activity(self._activity.look(name))
+                self._sections.put_activity(self._activity.look(self._look.context_mesh()))
 
     def _report(self) -> None:
         due = self._sections.due(time.monotonic())
@@ -171,5 +169,10 @@ class Probe:
         self._sections.sent(due, time.monotonic())
 
 
-EMPTY = dict.fromkeys(("activity", "devices", "meshes", "arrays", "arrays_omitted"))
+EMPTY = dict.fromkeys(
+    (
+        *("activity", "devices", "meshes", "arrays", "arrays_omitted"),
+        *("distributions", "models", "progress"),
+    )
+)
 """A section that is None has not changed."""

@@ -48,13 +48,8 @@ class _Place:
     within: tuple[int, ...]
 
 
-def known_classes() -> Known:
-    """What has been imported so far; imports nothing."""
-    jax = sys.modules.get("jax")
-    sharding = sys.modules.get("jax.sharding")
-    array = getattr(jax, "Array", None)
-    mesh = getattr(sharding, "Mesh", None)
-    return Known(array, mesh, registered_pytrees())
+def _nothing(path: str, model: Any) -> None:
+    """Takes no note of a model."""
 
 
 def registered_pytrees() -> Callable[[type], bool]:
@@ -77,7 +72,10 @@ class Walk:
       found: Called with the path and the value of each array, up to the bound; returns False for one
         that is not to be counted (deleted).
       mesh: Called with each mesh met.
+      arrays: What counts as an array: these classes and those derived from them.
+      meshes: What counts as a mesh.
       bounds: How far to go.
+      model: Called with the path of each model met, and the model.
     """
 
     def __init__(
@@ -85,12 +83,16 @@ class Walk:
         *,
         found: Callable[[str, Any], bool],
         mesh: Callable[[Any], None],
+        arrays: tuple[type, ...],
+        meshes: tuple[type, ...],
         bounds: Bounds,
+        model: Callable[[str, Any], None] = _nothing,
     ) -> None:
         self._found = found
         self._mesh = mesh
+        self._model = model
         self._bounds = bounds
-        self._known = known_classes()
+        self._known = Known(arrays, meshes, registered_pytrees())
         # By identity: a metaclass may define `__hash__` and `__eq__`. The class is kept beside it,
         # for the length of the walk, so that no other gets its identity.
         self._kinds: dict[int, tuple[type, Kind]] = {
@@ -156,6 +158,8 @@ class Walk:
                 if self._containers < bounds.containers:
                     room -= 1
                     self._containers += 1
+                    if kind.model:
+                        self._model(way, value)
                     self._queue.append(_Place(way, value, kind, depth, plain_depth, within))
 
     def _array(self, path: str, array: Any) -> None:

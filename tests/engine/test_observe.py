@@ -1,6 +1,8 @@
 """Devices and the bytes on them; nothing is kept, nothing is started."""
 
 import gc
+import sys
+import threading
 import weakref
 
 import jax
@@ -15,15 +17,23 @@ from nbdist.engine.jax import backend as backend_module
 from nbdist.engine.jax import heap
 from nbdist.engine.jax import observe as observe_module
 from nbdist.engine.jax.backend import backend, ready
-from nbdist.engine.jax.meshes import Meshes
-from nbdist.engine.jax.observe import NOTHING, Observer, describe, devices
+from nbdist.engine.jax.observe import Observer, describe, devices
+from nbdist.engine.look import Look, Seen
 from nbdist.engine.walk import Bounds
 from nbdist.snapshot import Device
 
+NOTHING = Seen([], [], [], 0, [], [])
+
+
+def look_with(**bounds):
+    return Look(main_thread=threading.get_ident(), process_id=0, bounds=Bounds(**bounds))
+
 
 @pytest.fixture
-def observer():
-    return Observer(Meshes(), Bounds())
+def look():
+    look = look_with()
+    yield look
+    look.unhook()
 
 
 def live():
@@ -94,12 +104,12 @@ def test_touching_addressable_shards_changes_no_figure(mesh):
     assert live() == before
 
 
-def test_del_and_donation_free_memory_between_looks(observer):
+def test_del_and_donation_free_memory_between_looks(look):
     update = jax.jit(lambda x: x + 1, donate_argnums=0)
     namespace = {"w": jnp.ones(1000), "inner": {"b": [jnp.ones(500)]}}
     before = live()[0]
     watched = weakref.ref(namespace["w"])
-    assert {a["path"] for a in observer.look(namespace, None).arrays} == {"w", "inner['b'][0]"}
+    assert {a["path"] for a in look.now(namespace).arrays} == {"w", "inner['b'][0]"}
     old = namespace["w"]
     namespace["w"] = update(old)
     assert old.is_deleted()
@@ -107,65 +117,77 @@ def test_del_and_donation_free_memory_between_looks(observer):
     assert watched() is None
     assert live()[0] == before
     watched = weakref.ref(namespace["inner"]["b"][0])
-    observer.look(namespace, None)
+    look.now(namespace)
     del namespace["inner"]
     assert watched() is None
     assert before - live()[0] == 2000
-    assert [a["path"] for a in observer.look(namespace, None).arrays] == ["w"]
+    assert [a["path"] for a in look.now(namespace).arrays] == ["w"]
 
 
-def test_deleted_arrays_are_left_out(observer):
+def test_deleted_arrays_are_left_out(look):
     namespace = {"w": jnp.ones(3), "b": jnp.ones(3)}
-    observer.look(namespace, None)
+    look.now(namespace)
     namespace["w"].delete()
-    assert [a["path"] for a in observer.look(namespace, None).arrays] == ["b"]
+    assert [a["path"] for a in look.now(namespace).arrays] == ["b"]
 
 
-def test_looking_makes_no_array(observer, mesh):
+def test_looking_makes_no_array(look, mesh):
     namespace = {"w": jax.device_put(np.ones((8, 8)), NamedSharding(mesh, P("data")))}
     before = len(jax.live_arrays())
-    observer.look(namespace, None)
-    observer.look(namespace, None)
+    look.now(namespace)
+    look.now(namespace)
     assert len(jax.live_arrays()) == before
 
 
-def test_what_is_unchanged_is_the_same_object_in_the_next_look(observer, mesh):
+def test_what_is_unchanged_is_the_same_object_in_the_next_look(look, mesh):
     sharding = NamedSharding(mesh, P("data"))
     namespace = {"w": jax.device_put(np.ones((8, 8)), sharding), "b": jnp.ones(3)}
-    first = observer.look(namespace, None)
+    first = look.now(namespace)
     namespace["w"] = jax.device_put(np.zeros((8, 8)), sharding)
     namespace["b"] = jnp.ones(4)
-    second = observer.look(namespace, None)
+    second = look.now(namespace)
     assert second.arrays[0] is first.arrays[0]
     assert second.arrays[1] != first.arrays[1]
 
 
-def test_a_mesh_is_listed_once_also_when_no_array_is_on_it(observer, mesh):
+def test_a_mesh_is_listed_once_also_when_no_array_is_on_it(look, mesh):
     other = jax.make_mesh((8,), ("x",))
     array = jax.device_put(np.ones((8, 8)), NamedSharding(mesh, P("data")))
-    seen = observer.look({"w": array, "mesh": mesh}, other)
+    with jax.set_mesh(other):
+        look.note()
+        seen = look.now({"w": array, "mesh": mesh})
     assert [len(m["axes"]) for m in sorted(seen.meshes, key=lambda m: len(m["axes"]))] == [1, 2]
 
 
 def test_arrays_beyond_the_bound_are_counted(mesh):
-    few = Observer(Meshes(), Bounds(arrays=2))
-    seen = few.look({f"w{i}": jnp.ones(2) for i in range(5)}, None)
+    seen = look_with(arrays=2).now({f"w{i}": jnp.ones(2) for i in range(5)})
     assert (len(seen.arrays), seen.arrays_omitted) == (2, 3)
 
 
-def test_before_a_back_end_is_up_there_is_nothing_to_see(observer, monkeypatch):
+def test_before_a_back_end_is_up_there_is_nothing_to_see(look, monkeypatch):
     monkeypatch.setattr("jax._src.xla_bridge._default_backend", None)
     assert not ready()
-    assert observer.look({"w": 1}, None) is NOTHING
+    assert look.now({"w": 1}) == NOTHING
 
 
-def test_without_the_private_name_of_the_back_end_there_is_nothing_to_see(observer, monkeypatch):
+def test_without_the_private_name_of_the_back_end_there_is_nothing_to_see(look, monkeypatch):
     assert ready()
     monkeypatch.delattr("jax._src.xla_bridge._default_backend")
     assert not ready()
-    assert observer.look({"w": jnp.ones(2)}, None) is NOTHING
+    assert look.now({"w": jnp.ones(2)}) == NOTHING
     monkeypatch.delitem(backend_module.sys.modules, "jax._src.xla_bridge")
     assert not ready()
+
+
+def test_without_jax_nothing_is_an_array(monkeypatch):
+    observer = Observer(threading.get_ident())
+    assert (observer.array_classes(), observer.mesh_classes()) == (
+        (jax.Array,),
+        (jax.sharding.Mesh,),
+    )
+    monkeypatch.delitem(sys.modules, "jax")
+    monkeypatch.delitem(sys.modules, "jax.sharding")
+    assert (observer.array_classes(), observer.mesh_classes()) == ((), ())
 
 
 def test_a_memory_profile_is_read_packed_or_not():

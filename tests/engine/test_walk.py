@@ -12,7 +12,6 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nbdist.engine import walk as walk_module
 from tests.engine.walking import Met, paths
 
 
@@ -238,9 +237,3 @@ def test_a_namespace_that_changes_meanwhile_is_walked_to_the_end(x):
     finally:
         stop.set()
         thread.join()
-
-
-def test_without_jax_nothing_is_an_array(x, monkeypatch):
-    monkeypatch.delitem(walk_module.sys.modules, "jax")
-    monkeypatch.delitem(walk_module.sys.modules, "jax.sharding")
-    assert Met({"w": x, "inner": [x]}).arrays == {}

@@ -2,6 +2,8 @@
 
 from typing import Any
 
+import jax
+
 from nbdist.engine.walk import Bounds, Walk
 
 
@@ -11,7 +13,13 @@ class Met:
     def __init__(self, namespace: dict[str, Any], **bounds: int) -> None:
         self.arrays: dict[str, Any] = {}
         self.meshes: list[Any] = []
-        walk = Walk(found=self._found, mesh=self.meshes.append, bounds=Bounds(**bounds))
+        walk = Walk(
+            found=self._found,
+            mesh=self.meshes.append,
+            arrays=(jax.Array,),
+            meshes=(jax.sharding.Mesh,),
+            bounds=Bounds(**bounds),
+        )
         self.omitted = walk.run(namespace)
 
     def _found(self, path: str, array: Any) -> bool:

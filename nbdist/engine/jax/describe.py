@@ -57,17 +57,35 @@ class Descriptions:
             described = self._meshes.describe(mesh)
             self._meshes_met[described["id"]] = described
 
-    def add(self, path: str, array: Any) -> bool:
-        """Adds an array; False for one that is deleted or was donated."""
-        if array.is_deleted():
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
+        """Adds an array; False for one that is deleted or was donated, unless it is lent."""
+        if not lent and array.is_deleted():
             return False
         entry = self._before.get(path)
         if entry is None or entry.array() is not array:
             entry = self._entry(path, array, entry)
+        self._list(path, entry)
+        return True
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the walk before listed under a path with this shape; False for nothing."""
+        entry = self._before.get(path)
+        if entry is None or entry.described["shape"] != list(shape):
+            return False
+        self._list(path, entry)
+        return True
+
+    def _list(self, path: str, entry: _Entry) -> None:
         if entry.mesh is not None:
             self._meshes_met[entry.mesh["id"]] = entry.mesh
         self._now[path] = entry
-        return True
+
+    def describe(self, array: Any) -> dict[str, Any]:
+        """An array under no path, not listed; its mesh is."""
+        entry = self._entry("", array, None)
+        if entry.mesh is not None:
+            self._meshes_met[entry.mesh["id"]] = entry.mesh
+        return entry.described
 
     def _entry(self, path: str, array: Any, before: _Entry | None) -> _Entry:
         shape, dtype, sharding = array.shape, array.dtype, array.sharding

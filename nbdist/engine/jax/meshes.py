@@ -51,5 +51,10 @@ def _describe(mesh: Any) -> dict[str, Any]:
     ]
     concrete = isinstance(mesh, sys.modules["jax.sharding"].Mesh)
     devices = [device_key(device) for device in mesh.devices.flat] if concrete else []
+    return mesh_of(axes, devices)
+
+
+def mesh_of(axes: list[dict[str, Any]], devices: list[str]) -> dict[str, Any]:
+    """A mesh as `nbdist.snapshot.Mesh`: its id is a digest of axes and devices, whoever made it."""
     digest = hashlib.sha256(json.dumps([axes, devices]).encode()).hexdigest()[:12]
     return {"id": digest, "axes": axes, "devices": devices}

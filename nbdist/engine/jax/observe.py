@@ -6,61 +6,105 @@ Imports no framework, starts no back end, reads no device memory and never touch
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import sys
 from typing import Any
 
 from nbdist.engine.jax.backend import backend, ready
+from nbdist.engine.jax.context import ContextMesh
 from nbdist.engine.jax.describe import Descriptions
 from nbdist.engine.jax.heap import live_bytes
 from nbdist.engine.jax.meshes import Meshes, device_key
-from nbdist.engine.walk import Bounds, Walk
 
-__all__ = ["Observer", "Seen", "describe", "devices", "ready"]
-
-
-@dataclass(frozen=True, slots=True)
-class Seen:
-    """One look: sections of a report, as plain data."""
-
-    devices: list[dict[str, Any]]
-    meshes: list[dict[str, Any]]
-    arrays: list[dict[str, Any]]
-    arrays_omitted: int
-
-
-NOTHING = Seen([], [], [], 0)
-"""What there is to see before a back end is up."""
+__all__ = ["Observer", "describe", "devices", "ready"]
 
 
 class Observer:
-    """Looks at a namespace again and again; used from one thread.
+    """What `nbdist.engine.observer.Observer` asks, for JAX; used from one thread.
 
     Args:
-      meshes: Shared with whoever names meshes by their id in the same reports.
-      bounds: How far the walk over the namespace goes.
+      main_thread: `threading.Thread.ident` of the thread whose mesh in context counts.
+
+    Attributes:
+      meshes_known: Shared with whoever names meshes by their id in the same reports.
     """
 
-    def __init__(self, meshes: Meshes, bounds: Bounds) -> None:
-        self._bounds = bounds
-        self._descriptions = Descriptions(meshes)
+    def __init__(self, main_thread: int) -> None:
+        self.meshes_known = Meshes()
+        self._context = ContextMesh(main_thread)
+        self._descriptions = Descriptions(self.meshes_known)
+        self._client: Any = None
 
-    def look(self, namespace: dict[str, object], context_mesh: Any | None) -> Seen:
-        """What there is now; holds no array afterwards.
+    def begin(self) -> bool:
+        """Starts a look; False while no back end is up."""
+        # Kept for the length of a look only: a back end must go away when it is taken down.
+        self._client = backend()
+        self._descriptions.begin()
+        if self._client is None:
+            return False
+        mesh = self._context.mesh()
+        if mesh is not None:
+            self._descriptions.add_mesh(mesh)
+        return True
 
-        Args:
-          namespace: The user's names.
-          context_mesh: JAX's mesh in context on the main thread, if any; listed even when no array is on it.
-        """
-        client = backend()
-        if client is None:
-            return NOTHING
-        descriptions = self._descriptions
-        descriptions.begin()
-        if context_mesh is not None:
-            descriptions.add_mesh(context_mesh)
-        walk = Walk(found=descriptions.add, mesh=descriptions.add_mesh, bounds=self._bounds)
-        omitted = walk.run(namespace)
-        return Seen(devices(client), descriptions.meshes(), descriptions.arrays(), omitted)
+    def context_mesh(self) -> str | None:
+        """The id of the mesh in context on the main thread; None where there is none."""
+        mesh = self._context.mesh()
+        return str(self.meshes_known.describe(mesh)["id"]) if mesh is not None else None
+
+    def array_classes(self) -> tuple[type, ...]:
+        """`jax.Array`."""
+        array = getattr(sys.modules.get("jax"), "Array", None)
+        return (array,) if array is not None else ()
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """`jax.sharding.Mesh`."""
+        mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
+        return (mesh,) if mesh is not None else ()
+
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
+        """Lists an array; False for one that is deleted or was donated, unless it is lent."""
+        return self._descriptions.add(path, array, lent=lent)
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the look before listed under a path with this shape."""
+        return self._descriptions.keep(path, shape)
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Lists a mesh met by itself. The empty mesh is none."""
+        self._descriptions.add_mesh(mesh)
+
+    def describe(self, array: Any) -> dict[str, Any] | None:
+        """One array without its path; its mesh is listed."""
+        return self._descriptions.describe(array)
+
+    def devices(self) -> list[dict[str, Any]]:
+        """This process's devices."""
+        client, self._client = self._client, None
+        return devices(client)
+
+    def meshes(self) -> list[dict[str, Any]]:
+        """The meshes of this look, by id."""
+        return self._descriptions.meshes()
+
+    def arrays(self) -> list[dict[str, Any]]:
+        """The arrays of this look, in the order met."""
+        return self._descriptions.arrays()
+
+    def distributions(self) -> list[dict[str, Any]]:
+        """JAX itself sets none: meshes and shardings say it all."""
+        return []
+
+    def note(self) -> None:
+        """Notes the mesh in context."""
+        self._context.note()
+
+    def hook(self) -> None:
+        """Has each change of the mesh in context noted."""
+        self._context.hook()
+
+    def unhook(self) -> None:
+        """Leaves JAX as it was."""
+        self._context.unhook()
 
 
 def describe(array: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

@@ -1,0 +1,74 @@
+"""What Keras' objects keep, read without calling anything of their classes.
+
+A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`; none of them is run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable
+from types import GetSetDescriptorType
+from typing import Any
+
+bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+
+
+def kept(instance: Any) -> dict[str, Any]:
+    """What an instance keeps by name: a copy; empty where it keeps nothing so."""
+    for base in bases_of(type(instance)):
+        found = class_dict(base).get("__dict__")
+        if type(found) is GetSetDescriptorType:
+            return _copy(found.__get__(instance))
+    return {}
+
+
+def _copy(mapping: dict[str, Any]) -> dict[str, Any]:
+    # The main thread may set attributes meanwhile.
+    for _ in range(3):
+        try:
+            return dict(mapping)
+        except RuntimeError:
+            continue
+    return {}
+
+
+def attribute(instance: Any, name: str) -> Any:
+    """One thing an instance keeps; None where it does not. A class's descriptors are not called."""
+    for base in bases_of(type(instance)):
+        found = class_dict(base).get("__dict__")
+        if type(found) is GetSetDescriptorType:
+            return found.__get__(instance).get(name)
+    return None
+
+
+def defining(cls: type, name: str) -> type | None:
+    """The class in which objects of `cls` find an attribute; None where no class has it."""
+    return next((base for base in bases_of(cls) if name in class_dict(base)), None)
+
+
+def package(cls: type) -> str:
+    """The first part of the name of the module in which a class was made."""
+    module = class_dict(cls).get("__module__")
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def items(value: Any, limit: int = 4096) -> list[Any]:
+    """What a list or tuple holds, up to a limit; nothing of anything else."""
+    if isinstance(value, list):
+        return list.__getitem__(value, slice(limit))
+    if isinstance(value, tuple):
+        return list(tuple.__getitem__(value, slice(limit)))
+    return []
+
+
+def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
+    """What a dictionary holds, up to a limit; nothing of anything else."""
+    if not isinstance(value, dict):
+        return []
+    for _ in range(3):
+        try:
+            return list(itertools.islice(dict.items(value), limit))
+        except RuntimeError:
+            continue
+    return []

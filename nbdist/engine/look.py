@@ -1,0 +1,143 @@
+"""One look at a process: devices, meshes, named arrays, distributions and models, of all frameworks."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.jax.observe import Observer as JaxObserver
+from nbdist.engine.keras.observe import KerasObserver
+from nbdist.engine.keras.variables import Lent
+from nbdist.engine.observer import Observer
+from nbdist.engine.walk import Bounds, Walk
+
+
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """Sections of a report, as plain data."""
+
+    devices: list[dict[str, Any]]
+    meshes: list[dict[str, Any]]
+    arrays: list[dict[str, Any]]
+    arrays_omitted: int
+    distributions: list[dict[str, Any]]
+    models: list[dict[str, Any]]
+
+
+class Look:
+    """Looks at a namespace again and again; used from one thread, but for `note`.
+
+    Args:
+      main_thread: `threading.Thread.ident` of the thread that runs cells.
+      process_id: Of this process, from the launch plan.
+      bounds: How far the walk over the namespace goes.
+    """
+
+    def __init__(self, *, main_thread: int, process_id: int, bounds: Bounds) -> None:
+        self._main_thread = main_thread
+        self._process_id = process_id
+        self._bounds = bounds
+        self._jax = JaxObserver(main_thread)
+        self._observers: list[Observer] = [self._jax]
+        self._keras = KerasObserver(main_thread, self._jax.meshes_known)
+
+    def now(self, namespace: dict[str, object]) -> Seen:
+        """What there is now; holds no array afterwards."""
+        self.hook()
+        active = [observer for observer in self._observers if observer.begin()]
+        takers = [(observer, observer.array_classes()) for observer in active]
+
+        def taker(value: Any) -> Observer | None:
+            bases = type(value).__mro__
+            return next((o for o, classes in takers if any(c in bases for c in classes)), None)
+
+        described: dict[str, dict[str, Any]] = {}
+
+        def found(path: str, value: Any) -> bool:
+            lent = type(value) is Lent
+            array = value.array if lent else value
+            if array is None:
+                return any(observer.keep(path, value.shape) for observer in active)
+            observer = active[0] if len(active) == 1 else taker(array)
+            return observer is not None and observer.add(path, array, lent=lent)
+
+        def describe(path: str | None, value: Any) -> dict[str, Any] | None:
+            if not described:
+                described.update((one["path"], one) for o in active for one in o.arrays())
+            if path in described:
+                return described[path]
+            observer = taker(value) if value is not None else None
+            return observer.describe(value) if observer is not None else None
+
+        def mesh(value: Any) -> None:
+            for observer in active:
+                if isinstance(value, observer.mesh_classes()):
+                    observer.add_mesh(value)
+
+        self._keras.begin()
+        walk = Walk(
+            found=found,
+            mesh=mesh,
+            model=self._keras.add_model,
+            arrays=tuple(one for _, classes in takers for one in classes),
+            meshes=tuple(one for observer in active for one in observer.mesh_classes()),
+            bounds=self._bounds,
+        )
+        omitted = walk.run(namespace) if active else 0
+        of_keras = self._keras.look(describe, lambda: _by_id(m for o in active for m in o.meshes()))
+        return Seen(
+            devices=[one for observer in active for one in observer.devices()],
+            meshes=_sorted(_by_id([*(m for o in active for m in o.meshes()), *of_keras.meshes])),
+            arrays=[one for observer in active for one in observer.arrays()],
+            arrays_omitted=omitted,
+            distributions=[
+                *of_keras.distributions,
+                *(one for observer in active for one in observer.distributions()),
+            ],
+            models=of_keras.models,
+        )
+
+    def context_mesh(self) -> str | None:
+        """The id of JAX's mesh in context on the main thread."""
+        return self._jax.context_mesh()
+
+    def note(self) -> None:
+        """Called on the main thread at each start and end of a cell."""
+        self._come()
+        for observer in self._observers:
+            observer.note()
+        self._keras.note()
+
+    def hook(self) -> None:
+        """Hooks into what has been imported meanwhile, also in the middle of a cell."""
+        self._come()
+        for observer in self._observers:
+            observer.hook()
+        self._keras.hook()
+
+    def unhook(self) -> None:
+        """Leaves the frameworks as they were."""
+        for observer in self._observers:
+            observer.unhook()
+        self._keras.unhook()
+
+    def _come(self) -> None:
+        """Takes an observer of TensorFlow in once the user has imported it."""
+        if len(self._observers) > 1 or "tensorflow" not in sys.modules:
+            return
+        module = importlib.import_module("nbdist.engine.tensorflow.observe")
+        observer: Observer = module.Observer(self._main_thread, self._process_id)
+        # Cells' edges on the main thread and the probe's thread may both come here.
+        if len(self._observers) == 1:
+            self._observers = [self._jax, observer]
+
+
+def _by_id(meshes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
+    return {mesh["id"]: mesh for mesh in meshes}
+
+
+def _sorted(meshes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
+    return [meshes[name] for name in sorted(meshes)]

@@ -77,5 +77,13 @@ class SpecError(NbdistError, ValueError):
     """A sharding that its mesh or shape does not allow."""
 
 
+class InputError(NbdistError, ValueError):
+    """Input that the distribution in force cannot take; refused before any process computes with it."""
+
+
+class AgreementError(NbdistError, RuntimeError):
+    """Processes were about to do different things where all must do the same; none has begun."""
+
+
 class WireError(NbdistError, ValueError):
     """Data from another process or version that cannot be read."""

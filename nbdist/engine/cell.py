@@ -14,13 +14,17 @@ class RunningCell:
 
     `number` is the notebook's execution count, `started` a `time.monotonic()` in seconds. Line n of the
     notebook's cell is `lines[n - 1]`. `loop` is the event loop it was started in, if any: where the cell
-    is found while it awaits.
+    is found while it awaits. `run` is the number of this sending of it, the same on all processes and
+    rising within a session, and `targets` are the processes it was sent to; None and empty where the
+    request does not say.
     """
 
     number: int
     started: float
     lines: tuple[str, ...]
     loop: asyncio.AbstractEventLoop | None
+    run: int | None = None
+    targets: tuple[int, ...] = ()
 
 
 class CurrentCell:
@@ -43,24 +47,29 @@ class CurrentCell:
         """Has `call` called on the main thread at each start and each end; it must not raise."""
         self._at_edges = (*self._at_edges, call)
 
-    def started(self, number: int, source: str) -> None:
+    def started(
+        self, number: int, source: str, *, run: int | None = None, targets: tuple[int, ...] = ()
+    ) -> None:
         """A cell begins.
 
         Args:
           number: The notebook's execution count.
           source: Its text, counted from the first line of the notebook's cell.
+          run: The number of this sending of it.
+          targets: The processes it was sent to.
         """
         try:
             loop = asyncio.get_running_loop()
         except RuntimeError:
             loop = None
-        self.running = RunningCell(number, time.monotonic(), tuple(source.splitlines()), loop)
+        lines = tuple(source.splitlines())
+        self.running = RunningCell(number, time.monotonic(), lines, loop, run, targets)
         for call in self._at_edges:
             call()
 
     def finished(self, error: str | None = None) -> None:
         """The cell has ended; `error` is what it raised, such as `"ValueError: empty batch"`."""
+        self.error = error
         for call in self._at_edges:
             call()
-        self.error = error
         self.running = None

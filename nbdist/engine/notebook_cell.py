@@ -1,13 +1,13 @@
 """Cells of the notebook on the engine: its numbers, its lines, and when they begin and end.
 
 A cell travels as ipyparallel's own execute request. What that has no place for, the notebook's cell
-number and the lines above the code, goes in the request's label, a public field.
+number, the lines above the code and who else runs it, goes in the request's label, a public field.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.engine.cell import CurrentCell
@@ -15,14 +15,18 @@ from nbdist.engine.cell import CurrentCell
 PREFIX = "nbdist "
 
 
-def label(*, cell: int, offset: int) -> str:
+def label(*, cell: int, offset: int, run: int, targets: Sequence[int]) -> str:
     """The label of the execute request of one cell.
 
     Args:
       cell: The notebook's execution count.
       offset: How many lines of the notebook's cell stand above the code.
+      run: The number of this sending; a later one in the same session has a higher one.
+      targets: The processes it is sent to.
     """
-    return PREFIX + json.dumps({"cell": cell, "offset": offset})
+    return PREFIX + json.dumps(
+        {"cell": cell, "offset": offset, "run": run, "targets": list(targets)}
+    )
 
 
 class NotebookCells:
@@ -74,7 +78,12 @@ class NotebookCells:
         request, ours = self._request()
         if ours is not None:
             self._before(request)
-            self._cell.started(ours["cell"], "\n" * ours["offset"] + info.raw_cell)
+            self._cell.started(
+                ours["cell"],
+                "\n" * ours["offset"] + info.raw_cell,
+                run=ours["run"],
+                targets=tuple(ours["targets"]),
+            )
 
     def _finished(self, result: Any) -> None:
         self._after()

@@ -38,6 +38,9 @@ COMPILING_FUNCTIONS = {
     },
 }
 
+AGREEING_FILE = str(PurePath(__file__).parent / "keras" / "guards" / "agreement.py")
+"""Where nbdist itself waits for other processes, before the framework would."""
+
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
 
@@ -176,7 +179,7 @@ def side(filename: str) -> str:
     """Whom code of this file belongs to: "framework", "library" or "user"."""
     if is_cell_file(filename):
         return "user"
-    if filename.startswith(framework_folders(*FRAMEWORKS)):
+    if filename == AGREEING_FILE or filename.startswith(framework_folders(*FRAMEWORKS)):
         return "framework"
     if _is_kernel_file(filename) or filename.startswith("<frozen "):
         return "library"

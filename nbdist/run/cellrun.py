@@ -128,7 +128,12 @@ class CellRun:
         for remark in self._remarks:
             self.output.note(remark)
         self._started = time.time()
-        self.execution.send(label(cell=self.cell.number, offset=self.cell.offset))
+        # The clock makes it rise from one cell to the next, in whichever kernel.
+        run = time.time_ns()
+        targets = self.execution.targets
+        self.execution.send(
+            label(cell=self.cell.number, offset=self.cell.offset, run=run, targets=targets)
+        )
         return CellHandle(self)
 
     def wait(self, timeout_s: float | None) -> None:

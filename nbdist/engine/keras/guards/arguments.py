@@ -1,0 +1,125 @@
+"""What the arguments of `fit`, `evaluate`, `predict` and `save` say beforehand: rows, batches, steps, paths."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Feed:
+    """How many rows this process feeds in each step; None where not known beforehand.
+
+    `batch` is the rows of a full step, `last` those of a smaller last one (0: there is none), `steps` the
+    steps of one epoch.
+    """
+
+    rows: int | None
+    batch: int | None
+    last: int | None
+    steps: int | None
+
+
+UNKNOWN = Feed(None, None, None, None)
+
+
+def is_tf_dataset(data: Any) -> bool:
+    """Whether this is a `tf.data.Dataset`; TensorFlow is not imported for that."""
+    tensorflow = sys.modules.get("tensorflow")
+    return tensorflow is not None and isinstance(data, tensorflow.data.Dataset)
+
+
+def feed(data: Any, *, batch_size: int | None, steps: int | None, epochs: int = 1) -> Feed:
+    """What Keras makes of this input.
+
+    Args:
+      data: As the argument `x`.
+      batch_size: As given.
+      steps: `steps_per_epoch` or its like, as given.
+      epochs: How many there are; with `steps` they go on through the rows.
+    """
+    rows = row_count(data)
+    if rows is None:
+        found = _known_length(data)
+        given = [n for n in (steps, found) if n is not None]
+        return Feed(None, None, None, min(given) if given else None)
+    # As keras' ArrayDataAdapter does.
+    batch = batch_size or (math.ceil(rows / steps) if steps else 32)
+    whole = math.ceil(rows / batch)
+    used = min(steps, whole) if steps else whole
+    last = rows % batch
+    if last and used * epochs < whole:
+        last = 0  # never reached
+    if rows < batch:
+        batch, last = rows, 0
+    return Feed(rows, batch, last, used)
+
+
+def row_count(data: Any) -> int | None:
+    """The rows of an array or a tree of arrays; None for anything else."""
+    if data is None or is_tf_dataset(data):
+        return None
+    keras = sys.modules["keras"]
+    sizes = set()
+    for leaf in keras.tree.flatten(data):
+        shape = getattr(leaf, "shape", None)
+        if leaf is None:
+            continue
+        if not shape:
+            return None
+        with contextlib.suppress(TypeError, ValueError):
+            sizes.add(int(shape[0]))
+    return sizes.pop() if len(sizes) == 1 else None
+
+
+def _known_length(data: Any) -> int | None:
+    """Batches of a `tf.data.Dataset` or a `PyDataset`, None where it does not say."""
+    if is_tf_dataset(data):
+        cardinality = int(data.cardinality())
+        return cardinality if cardinality >= 0 else None
+    try:
+        found = getattr(data, "num_batches", None)
+    except NotImplementedError:
+        return None
+    return found if isinstance(found, int) else None
+
+
+def split_rows(rows: int | None, validation_split: float) -> tuple[int | None, int | None]:
+    """Rows to train on and to validate with."""
+    if rows is None:
+        return None, None
+    train = math.floor(rows * (1.0 - validation_split))
+    return train, rows - train
+
+
+def written_paths(method: str, arguments: Mapping[str, Any]) -> tuple[str, ...]:
+    """Files and folders that the call will write on this process, absolute."""
+    if method.startswith("save"):
+        found = [arguments["filepath"]]
+    else:
+        found = [_path_of(callback) for callback in callbacks_in(arguments.get("callbacks"))]
+    return tuple(
+        os.path.realpath(os.fspath(path)) for path in found if isinstance(path, (str, os.PathLike))
+    )
+
+
+def callbacks_in(given: Any) -> Sequence[Any]:
+    """The callbacks of the argument `callbacks`."""
+    inside = getattr(given, "callbacks", given)
+    if inside is None:
+        return []
+    return list(inside) if isinstance(inside, (list, tuple)) else [inside]
+
+
+def _path_of(callback: Any) -> Any:
+    known = sys.modules["keras"].callbacks
+    if isinstance(callback, known.ModelCheckpoint):
+        return callback.filepath
+    if isinstance(callback, known.BackupAndRestore):
+        return callback.backup_dir
+    return None

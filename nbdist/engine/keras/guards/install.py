@@ -1,0 +1,94 @@
+"""Around `keras.Model`'s own methods: each call is looked at, and agreed on, before it begins."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.engine.keras.guards.agreement import Agreement
+from nbdist.engine.keras.guards.board import Board, coordinator_client
+from nbdist.engine.keras.guards.watch import Watch
+
+METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
+ATTRIBUTE = "nbdist_watch"
+"""Of `keras.Model`, while it is guarded."""
+
+
+def install() -> None:
+    """Guards `keras.Model` on this engine; a second call changes nothing."""
+    import keras
+
+    if guard() is not None:
+        return
+    watch = Watch(_agreement())
+    setattr(keras.Model, ATTRIBUTE, watch)
+    for name in METHODS:
+        method = _guarded(name, getattr(keras.Model, name), watch)
+        watch.restore.append(_placed(keras.Model, name, method))
+
+
+def remove() -> None:
+    """Leaves `keras.Model` as it was; a second call changes nothing."""
+    import keras
+
+    watch = guard()
+    if watch is None:
+        return
+    delattr(keras.Model, ATTRIBUTE)
+    watch.close()
+    for restore in watch.restore:
+        restore()
+
+
+def guard() -> Watch | None:
+    """What guards `keras.Model` now; None where nothing does, as in a plain process."""
+    import keras
+
+    watch: Watch | None = vars(keras.Model).get(ATTRIBUTE)
+    return watch
+
+
+def _agreement() -> Agreement | None:
+    """The way to the other processes; None where JAX's coordinator cannot be used for it."""
+    from nbdist.engine.resident import Resident
+
+    client = coordinator_client()
+    if client is None:
+        return None
+    resident = Resident.of()
+    board = Board(client, resident.process_id)
+    agreement = Agreement(board, resident.cell, resident.process_id, resident.host)
+    resident.cell.at_edges(agreement.edge)
+    return agreement
+
+
+def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
+    """Puts a method into a class; the answer takes it away again."""
+    own = vars(owner).get(name)
+    setattr(owner, name, method)
+    return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
+
+
+def _guarded(name: str, original: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        if watch.inside or threading.current_thread() is not threading.main_thread():
+            return original(self, *args, **options)
+        try:
+            bound = signature.bind(self, *args, **options)
+        except TypeError:
+            return original(self, *args, **options)  # whose own error is the right one
+        bound.apply_defaults()
+        error = watch.before(name, self, bound.arguments)
+        if error is not None:
+            raise error
+        with watch.within():
+            return original(self, *args, **options)
+
+    return method

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Collection
 
@@ -53,7 +54,7 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         raise LaunchError(
             f"{processes_text(plan.hosts)} (host {plan.processes[0].host}) cannot import "
             f"{host.failure['module']}: {host.failure['error']}\n"
-            f"{install_text(host.failure['module'])}, or check --env PYTHONPATH.\n"
+            f"{install_text(host.failure['module'], host.failure['error'])}, or check --env PYTHONPATH.\n"
             f"{host.failure['trace'].rstrip()}"
         )
     ended = [end for p, end in host.exits.items() if p in process_ids or p == CONTROLLER]
@@ -72,10 +73,11 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         )
 
 
-def install_text(module: str) -> str:
-    """What to type when the processes lack a package."""
-    extra = module if module in ("keras", "tensorflow") else None
-    what = f"'nbdist[{extra}]'" if extra else module
+def install_text(module: str, error: str = "") -> str:
+    """What to type when the processes cannot import `module`, or what `error` says it lacks."""
+    missing = re.search(r"No module named '(\w+)", error)
+    lacking = missing[1] if missing else module
+    what = f"'nbdist[{lacking}]'" if lacking in ("keras", "tensorflow") else lacking
     return f"In the environment of this notebook's kernel run: pip install {what}"
 
 

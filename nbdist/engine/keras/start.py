@@ -10,6 +10,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.jax.start import INTERRUPT, LOOPBACK, explain, keep_gloo_on, offer_array
+from nbdist.engine.keras.guards import install
 from nbdist.engine.once import explain_second_call
 from nbdist.errors import SessionError
 
@@ -62,6 +63,8 @@ def initialize(
     with added_to_jax(jax if backend == "jax" else {}):
         keras.distribution.initialize(**arguments)
     explain_second_call(keras.distribution)
+    if arguments["num_processes"] > 1 and backend == "jax":
+        install()
     names = keras.distribution.list_devices()
     return {
         **answer,

@@ -64,8 +64,8 @@ def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = Non
     Args:
       snapshot: The session.
       path: The path of an array; each version of it has a grid of its own.
-      mesh: The id of a mesh. Without it the array's own, else the one in context, else the one
-        that most arrays lie on.
+      mesh: The id of a mesh. Without it the array's own, else the one in context, else the
+        distribution's, else the one that most arrays lie on.
 
     Returns:
       Nothing where neither an array is asked for nor any mesh is known.
@@ -107,13 +107,14 @@ def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
 
 
 def usual_mesh(snapshot: Snapshot) -> Mesh | None:
-    """The mesh in context on most processes, else the one that most arrays lie on."""
+    """The mesh in context on most processes, else the distribution's, else that of most arrays."""
     meshes = {mesh.id: mesh for mesh in snapshot.meshes}
     in_context = Counter(process.context_mesh for process in snapshot.processes)
+    is_set = Counter(one.mesh for one in snapshot.distributions)
     of_arrays = Counter(
         array.sharding.mesh for array in snapshot.arrays if array.sharding.kind == "named"
     )
-    for counted in (in_context, of_arrays):
+    for counted in (in_context, is_set, of_arrays):
         for mesh, _ in counted.most_common():
             if mesh in meshes:
                 return meshes[mesh]

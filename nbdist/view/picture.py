@@ -87,5 +87,6 @@ class Picture:
 
 def _content(snapshot: Snapshot) -> object:
     """What a still picture shows, without what changes all the time."""
-    states = tuple((process.state, process.error) for process in snapshot.processes)
-    return (snapshot.state, states, snapshot.meshes, snapshot.arrays, snapshot.notices)
+    states = tuple((one.state, one.error, one.progress) for one in snapshot.processes)
+    contents = (snapshot.meshes, snapshot.arrays, snapshot.distributions, snapshot.models)
+    return (snapshot.state, states, *contents, snapshot.notices)

@@ -15,6 +15,7 @@ from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.snapshot import Process, Snapshot
 from nbdist.view.grid import Block, Cell, Grid, Row, grids
+from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
 from nbdist.view.text.status import disagreement_text, state_text, summary_text
 
 PALETTE = (
@@ -32,6 +33,9 @@ they repeat, and the slices in the cell tell pieces apart."""
 
 CELLS = 512
 """Devices drawn; every saved notebook carries them, at about 300 bytes each."""
+
+PROGRESS = 8
+"""Lines of progress; processes that are equally far share one."""
 
 _OPACITY = "0.3"
 _LINE = "1px solid rgba(128, 128, 128, 0.45)"
@@ -58,13 +62,20 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     parts = [_paragraph(f"<b>{escape(snapshot.state)}</b>", escape(_summary(snapshot)))]
     if snapshot.processes:
         parts.append(_paragraph(escape(_processes_text(snapshot.processes))))
+        parts += [
+            _paragraph(escape(line)) for line in progress_lines(snapshot.processes)[:PROGRESS]
+        ]
     parts += [
         _paragraph(f"<b>{escape(notice.title)}</b>", escape(notice.text))
         for notice in snapshot.notices
     ]
     parts += [_paragraph(escape(disagreement_text(one))) for one in snapshot.disagreements]
+    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    parts += [_paragraph(escape(distribution_text(one, meshes))) for one in snapshot.distributions]
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
+    if path is None:
+        parts += [_paragraph(escape(model_text(one))) for one in snapshot.models]
     return (
         f'<div class="nbdist-still" data-nbdist-view="{escape(view_id)}">\n'
         + "\n".join(parts)
@@ -87,6 +98,7 @@ def _processes_text(processes: tuple[Process, ...]) -> str:
         ]
         text = state_text(process) + (f" in {', '.join(place)}" if place else "")
         text += f": {process.error}" if process.error else ""
+        text = f"{process.task} {text}" if process.task else text
         alike.setdefault(text, []).append(process.process_id)
     return "; ".join(f"{processes_text(ids)} {text}" for text, ids in alike.items())
 

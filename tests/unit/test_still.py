@@ -234,3 +234,17 @@ def test_own_arrays_of_many_processes_differ_in_the_process_they_name():
         )
     )
     assert len({(style, text) for style, text in page.cells}) == 20
+
+
+def test_the_still_picture_keeps_distribution_progress_and_models():
+    html = still_html(snapshot("tensorflow"), view_id="v")
+    for text in (
+        "strategy MultiWorkerMirroredStrategy  mesh replica=4",
+        "evaluate, checkpoint ckpt-3  loss 0.418  accuracy 0.88  (process 2)",
+        "process 0 worker 0, chief running in cell 9, line 6",
+        "model  Sequential, 3 variables, 398 KB on each of 4 devices",
+    ):
+        assert text in html
+    assert "Sequential" not in still_html(
+        snapshot("tensorflow"), path="model.layers[0].bias", view_id="v"
+    )

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import ArrayError, OptionError
-from nbdist.snapshot import Disagreement, Snapshot, Version
+from nbdist.snapshot import DeviceBytes, Disagreement, Metric, Progress, Snapshot, Version
 from nbdist.view.text import arrays_text, mesh_text, shards_text, status_text
 from nbdist.wire import decode
 
@@ -269,3 +269,56 @@ def test_what_differs_is_one_line():
         snapshot("empty"), disagreements=(Disagreement(about="x", versions=versions),)
     )
     assert status_text(session).endswith("x differs: processes 0–2 a; process 3 b")
+
+
+def test_k5_the_mesh_is_followed_by_what_is_set_and_what_devices_hold_of_each_model():
+    lines = mesh_text(snapshot("keras_model"), width=120).splitlines()
+    assert lines[lines.index("") + 1 :] == [
+        "distribution ModelParallel  mesh batch=2 × model=2  batches split over batch, "
+        "auto-sharding off, global batch 64",
+        "  .*dense.*/kernel  (None, 'model')",
+        "  .*dense.*/bias  ('model',)",
+        "  .*attention.*/query/kernel  (None, 'model', None)",
+        "model  Sequential, 16 variables, 65.7 MB on each of 4 devices",
+    ]
+    assert "ModelParallel" not in mesh_text(snapshot("keras_model"), path="x")
+
+
+def test_k4_the_status_shows_each_distribution_with_its_processes():
+    text = status_text(snapshot("keras_disagree"), width=120)
+    assert (
+        "distribution DataParallel  mesh batch=4  batches split over batch, auto-sharding on  "
+        "(processes 0, 1, 3)\n" in text
+    )
+    assert "distribution differs: processes 0, 1, 3 DataParallel on mesh batch=4; process 2" in text
+
+
+def test_t2_t4_t7_the_status_shows_tasks_progress_and_replicas():
+    text = status_text(snapshot("tensorflow"), width=200)
+    assert re.search(r"^0 +h1 +worker 0, chief +running", text, re.M)
+    assert re.search(r"^2 +h2 +evaluator 0 +idle", text, re.M)
+    assert "fit, epoch 4 of 5  loss 0.287  accuracy 0.923  (processes 0, 1)\n" in text
+    assert "evaluate, checkpoint ckpt-3  loss 0.418  accuracy 0.88  (process 2)\n" in text
+    assert "4 replicas, global batch 10, on the replicas 3, 3, 3, 1" in text
+
+
+def test_devices_that_hold_different_numbers_of_bytes_are_named():
+    session = snapshot("keras_model")
+    keys = [device.key for device in session.devices]
+    totals = (
+        DeviceBytes(devices=tuple(keys[:1]), nbytes=2048),
+        DeviceBytes(devices=tuple(keys[1:]), nbytes=1024),
+    )
+    session = replace(session, models=(replace(session.models[0], totals=totals),))
+    last = mesh_text(session, width=120).splitlines()[-1]
+    assert last.endswith("2 KB on device 0:0; 1 KB on device 0:1, device 1:2048, device 1:2049")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(0.31244, "0.312"), (1534.4, "1534"), (1.2e-5, "1.2e-05"), (7.0, "7")]
+)
+def test_metrics_have_three_significant_digits(value, text):
+    session = snapshot("empty")
+    told = Progress(what="fit", metrics=(Metric(name="loss", value=value),))
+    session = replace(session, processes=(replace(session.processes[0], progress=told),))
+    assert f"fit  loss {text}  (process 0)" in status_text(session)

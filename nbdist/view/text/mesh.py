@@ -10,6 +10,7 @@ from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, count_text, processes_text
 from nbdist.snapshot import Array, Mesh, Snapshot
 from nbdist.view.grid import Block, Cell, Grid, Row, grids
+from nbdist.view.text.frameworks import framework_lines
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 
 GAP = 6
@@ -20,6 +21,8 @@ def mesh_text(
     snapshot: Snapshot, *, path: str | None = None, mesh: str | None = None, width: int = WIDTH
 ) -> str:
     """The mesh as rows of devices; with `path`, what each holds of that array.
+
+    Without `path`, what is set to spread data and variables follows, and the size of each model.
 
     Args:
       snapshot: The session.
@@ -34,9 +37,12 @@ def mesh_text(
       SpecError: The array's sharding does not fit its mesh.
     """
     shown = grids(snapshot, path=path, mesh=mesh)
+    parts = [_grid_lines(snapshot, grid, width) for grid in shown]
     if not shown:
-        return "\n".join(_devices_by_process(snapshot, width))
-    return "\n\n".join("\n".join(_grid_lines(snapshot, grid, width)) for grid in shown)
+        parts.append(_devices_by_process(snapshot, width))
+    if path is None and (lines := framework_lines(snapshot, width=width)):
+        parts.append(lines)
+    return "\n\n".join(map("\n".join, parts))
 
 
 def _devices_by_process(snapshot: Snapshot, width: int) -> list[str]:

@@ -5,19 +5,23 @@ from __future__ import annotations
 from nbdist.quantities import bytes_text, count_text, processes_text, seconds_text
 from nbdist.shorten import shorten
 from nbdist.snapshot import Disagreement, Process, Snapshot
+from nbdist.view.text.frameworks import distribution_lines, progress_lines
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 
 _TROUBLED = ("failed", "stuck", "lost")
 
 
 def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
-    """The state of the session and of each process, its notices and disagreements.
+    """The state of the session and of each process, how far training is, notices, disagreements.
 
     Of more than 40 processes those in trouble are shown first and the rest is counted.
     """
     lines = [summary_text(snapshot)]
     if snapshot.processes:
         lines += _process_lines(snapshot, width)
+        lines += _some([cut(line, width) for line in progress_lines(snapshot.processes)])
+    for one in snapshot.distributions:
+        lines += distribution_lines(snapshot, one, width=width)
     lines += [f"{notice.title} {notice.text}" for notice in snapshot.notices]
     lines += [disagreement_text(one) for one in snapshot.disagreements]
     return "\n".join(lines)
@@ -47,6 +51,16 @@ def disagreement_text(disagreement: Disagreement) -> str:
     return f"{disagreement.about} differs: {'; '.join(versions)}"
 
 
+def task_text(process: Process) -> str:
+    """What the framework calls the process, else its role in the launch plan."""
+    return process.task or process.role
+
+
+def _some(lines: list[str]) -> list[str]:
+    left_out = len(lines) - ROWS
+    return [*lines[:ROWS], f"… and {left_out} more"] if left_out > 0 else lines
+
+
 def _process_lines(snapshot: Snapshot, width: int) -> list[str]:
     troubled = [process for process in snapshot.processes if process.state in _TROUBLED]
     others = [process for process in snapshot.processes if process.state not in _TROUBLED]
@@ -54,11 +68,11 @@ def _process_lines(snapshot: Snapshot, width: int) -> list[str]:
     ordered = [*troubled, *others] if many else list(snapshot.processes)
     shown = ordered[:ROWS]
     hosts = shorten([process.host for process in shown], 24)
-    roles = {process.role for process in snapshot.processes}
+    roles = {task_text(process) for process in snapshot.processes}
     header = ["process", "host", "state", "cell", "line", "seconds", "memory", ""]
     rows = [header, *(_row(process, host) for process, host in zip(shown, hosts, strict=True))]
     if len(roles) > 1:
-        for row, role in zip(rows, ["role", *(process.role for process in shown)], strict=True):
+        for row, role in zip(rows, ["role", *map(task_text, shown)], strict=True):
             row.insert(2, role)
     lines = [cut(line, width) for line in columns(rows, gap=2)]
     return [*lines, _left_out_text(ordered[ROWS:])] if many else lines

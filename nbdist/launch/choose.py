@@ -52,7 +52,11 @@ def make_plan(
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
     _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
     chosen: Platform | None = platform
-    found = chosen or platforms.choose(environment=given)
+    found = chosen or (
+        platforms.choose_for_tensorflow()
+        if framework == "tensorflow"
+        else platforms.choose(environment=given)
+    )
     accelerators = platforms.accelerators(found)
     if found == "gpu" and chosen == "gpu" and not accelerators and local_device_ids is None:
         raise OptionError("--platform gpu: no GPU was found on this machine.")

@@ -49,6 +49,11 @@ def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platfor
     return "cpu"
 
 
+def choose_for_tensorflow(*, root: Path = Path("/")) -> Platform:
+    """The platform TensorFlow would choose: GPUs where there are any, else CPU."""
+    return "gpu" if accelerators("gpu", root=root) else "cpu"
+
+
 GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
 
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import socket
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
+from nbdist.launch import platform
 from nbdist.launch.choose import make_plan
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
@@ -218,3 +220,9 @@ def test_t3_workers_with_different_numbers_of_devices_are_refused_with_the_count
 def test_a_tpu_is_refused_with_tensorflow() -> None:
     with pytest.raises(OptionError, match="use --framework keras or jax"):
         make_plan(processes=1, platform="tpu", framework="tensorflow")
+
+
+def test_tensorflow_takes_gpus_where_there_are_any(tmp_path: Path) -> None:
+    assert platform.choose_for_tensorflow(root=tmp_path) == "cpu"
+    (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
+    assert platform.choose_for_tensorflow(root=tmp_path) == "gpu"

@@ -53,7 +53,7 @@ def initialize(
     if arguments is None:
         return answer
     if arguments["num_processes"] == 1 and not joins(backend):
-        return {**answer, "process_id": 0}
+        return {**answer, "process_id": 0, "said": nothing_sharded(keras)}
     if not joins(backend):
         raise SessionError(
             f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
@@ -109,6 +109,15 @@ def joins(backend: str) -> bool:
     except ImportError:
         return backend == "jax"
     return hasattr(library, "initialize")
+
+
+def nothing_sharded(keras: ModuleType) -> str:
+    """What must be said of a back end on which a distribution may be set and does nothing."""
+    return (
+        f"keras.distribution of Keras {keras.__version__} shards nothing on the {keras.backend.backend()} back end: "
+        "with DataParallel or ModelParallel set, every variable stays whole. Use --backend jax, or "
+        "--framework tensorflow for tf.distribute."
+    )
 
 
 def version_text(keras: ModuleType) -> str:

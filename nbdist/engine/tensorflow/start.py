@@ -53,6 +53,11 @@ def settle_devices(
     tf = _tensorflow(resident)
     warnings.install(chief=resident.process_id == 0)
     gpus = tf.config.list_physical_devices("GPU")
+    if platform != "cpu" and not gpus and local_device_ids != []:
+        raise SessionError(
+            f"TensorFlow {tf.__version__} on process {resident.process_id} (host {resident.host}) sees no GPU, "
+            "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use --platform cpu."
+        )
     wanted = [] if platform == "cpu" else gpus
     if platform != "cpu" and local_device_ids is not None:
         missing = [i for i in local_device_ids if i >= len(gpus)]

@@ -114,7 +114,8 @@ def joins(backend: str) -> bool:
 def nothing_sharded(keras: ModuleType) -> str:
     """What must be said of a back end on which a distribution may be set and does nothing."""
     return (
-        f"keras.distribution of Keras {keras.__version__} shards nothing on the {keras.backend.backend()} back end: "
+        f"keras.distribution of Keras {keras.__version__} shards nothing on the "
+        f"{keras.backend.backend()} back end: "
         "with DataParallel or ModelParallel set, every variable stays whole. Use --backend jax, or "
         "--framework tensorflow for tf.distribute."
     )

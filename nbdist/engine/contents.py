@@ -17,7 +17,8 @@ from enum import Enum
 from typing import Any
 
 from nbdist.engine import flax
-from nbdist.engine.keras import variables as keras
+from nbdist.engine.keras.classes import is_model
+from nbdist.engine.keras.variables import Lent, Places
 
 MAX_ITEMS = 4096
 """Of one container that are looked at. A longer one is a data set rather than parameters."""
@@ -67,11 +68,12 @@ Kind = Leaf | Container
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """The classes that tell what is what, of the frameworks that have been imported."""
+    """What tells what is what, of the frameworks that have been imported."""
 
     arrays: tuple[type, ...]
     meshes: tuple[type, ...]
     is_pytree: Callable[[type], bool]
+    keras: Places
 
 
 def kind_of(cls: type, known: Known) -> Kind:
@@ -83,15 +85,15 @@ def kind_of(cls: type, known: Known) -> Kind:
             return Leaf.ARRAY
         if _has_any(bases, known.meshes):
             return Leaf.MESH
-    if cls is keras.Lent:
+    if cls is Lent:
         return Leaf.ARRAY
     for base, container in _BUILT_IN.items():
         if any(b is base for b in bases):
             return container(cls)
-    look = keras.look_into(bases)
+    look = known.keras.look_into(bases)
     if look is not None:
         gives = _gives_what_it_keeps(bases)
-        return Container(look, _suffix, model=keras.is_model(bases)) if gives else Leaf.NOTHING
+        return Container(look, _suffix, model=is_model(bases)) if gives else Leaf.NOTHING
     look = flax.look_into(bases)
     if look is not None:
         return Container(look, _suffix)

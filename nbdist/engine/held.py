@@ -14,7 +14,8 @@ def piece_bytes(array: dict[str, Any], meshes: Mapping[str, dict[str, Any]]) -> 
       array: In the form of `nbdist.snapshot.Array`.
       meshes: In the form of `nbdist.snapshot.Mesh`, by id.
     """
-    sharding, shape, nbytes = array["sharding"], array["shape"], int(array["nbytes"])
+    sharding, nbytes = array["sharding"], int(array["nbytes"])
+    shape: list[int] = array["shape"]
     elements = math.prod(shape)
     if sharding["kind"] == "indexed":
         slices = [piece["slices"] for piece in sharding["pieces"]]

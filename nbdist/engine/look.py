@@ -82,6 +82,7 @@ class Look:
             found=found,
             mesh=mesh,
             model=self._keras.add_model,
+            places=self._keras.places,
             arrays=tuple(one for _, classes in takers for one in classes),
             meshes=tuple(one for observer in active for one in observer.mesh_classes()),
             bounds=self._bounds,
@@ -106,7 +107,6 @@ class Look:
 
     def note(self) -> None:
         """Called on the main thread at each start and end of a cell."""
-        self._come()
         for observer in self._observers:
             observer.note()
         self._keras.note()
@@ -130,9 +130,7 @@ class Look:
             return
         module = importlib.import_module("nbdist.engine.tensorflow.observe")
         observer: Observer = module.Observer(self._main_thread, self._process_id)
-        # Cells' edges on the main thread and the probe's thread may both come here.
-        if len(self._observers) == 1:
-            self._observers = [self._jax, observer]
+        self._observers = [self._jax, observer]
 
 
 def _by_id(meshes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.engine.contents import Container, Kind, Known, Leaf, kind_of
+from nbdist.engine.keras.variables import Places
 
 IPYTHON_NAMES = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
 
@@ -76,6 +77,7 @@ class Walk:
       meshes: What counts as a mesh.
       bounds: How far to go.
       model: Called with the path of each model met, and the model.
+      places: Remembers the variables of Keras models from one walk to the next.
     """
 
     def __init__(
@@ -87,12 +89,13 @@ class Walk:
         meshes: tuple[type, ...],
         bounds: Bounds,
         model: Callable[[str, Any], None] = _nothing,
+        places: Places | None = None,
     ) -> None:
         self._found = found
         self._mesh = mesh
         self._model = model
         self._bounds = bounds
-        self._known = Known(arrays, meshes, registered_pytrees())
+        self._known = Known(arrays, meshes, registered_pytrees(), places or Places())
         # By identity: a metaclass may define `__hash__` and `__eq__`. The class is kept beside it,
         # for the length of the walk, so that no other gets its identity.
         self._kinds: dict[int, tuple[type, Kind]] = {

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.transfer import bytes_of
 from nbdist.errors import ArrayError
 
@@ -13,7 +14,7 @@ from nbdist.errors import ArrayError
 def offer_array(
     value: Any, expression: str, limit_bytes: int
 ) -> tuple[dict[str, Any], list[Any]] | None:
-    """This process's pieces of a JAX array; None for anything else.
+    """This process's pieces of a JAX array, or of a Keras variable that holds one; None for anything else.
 
     Of each piece only the copy with `replica_id` 0 is offered, so over all processes each is
     sent once. A typed PRNG key is offered as its key data (uint32).
@@ -24,6 +25,7 @@ def offer_array(
     jax = sys.modules.get("jax")
     if jax is None:
         return None
+    value = unwrapped(value)
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None

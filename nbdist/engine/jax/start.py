@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.jax.arrays import check_array, offer_array
 from nbdist.engine.jax.observe import describe
 from nbdist.engine.once import explain_second_call
+from nbdist.engine.keras.variables import unwrapped
 from nbdist.errors import ArrayError
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def keep_gloo_on(address: str) -> bool:
 
 
 def explain(value: Any, expression: str) -> dict[str, Any]:
-    """Where the pieces of one array lie.
+    """Where the pieces of one array, or of what a Keras variable holds, lie.
 
     Returns:
       `array` as a report describes it (its path is `expression`), and the `meshes` it refers to.
@@ -99,6 +100,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     """
     import jax
 
+    value = unwrapped(value)
     check_array(jax, value, expression, partial_sums=True)
     if not isinstance(value, jax.Array):
         kind = type(value).__name__

@@ -14,32 +14,24 @@ bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
 class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
 
 
-def kept(instance: Any) -> dict[str, Any]:
-    """What an instance keeps by name: a copy; empty where it keeps nothing so."""
+def live(instance: Any) -> dict[str, Any]:
+    """What an instance keeps by name, as it is and changes: to be read, never to be walked."""
     for base in bases_of(type(instance)):
         found = class_dict(base).get("__dict__")
         if type(found) is GetSetDescriptorType:
-            return _copy(found.__get__(instance))
+            keeps: dict[str, Any] = found.__get__(instance)
+            return keeps
     return {}
 
 
-def _copy(mapping: dict[str, Any]) -> dict[str, Any]:
-    # The main thread may set attributes meanwhile.
-    for _ in range(3):
-        try:
-            return dict(mapping)
-        except RuntimeError:
-            continue
-    return {}
+def kept(instance: Any) -> dict[str, Any]:
+    """What an instance keeps by name: a copy; empty where it keeps nothing so."""
+    return dict(pairs(live(instance)))
 
 
 def attribute(instance: Any, name: str) -> Any:
     """One thing an instance keeps; None where it does not. A class's descriptors are not called."""
-    for base in bases_of(type(instance)):
-        found = class_dict(base).get("__dict__")
-        if type(found) is GetSetDescriptorType:
-            return found.__get__(instance).get(name)
-    return None
+    return live(instance).get(name)
 
 
 def defining(cls: type, name: str) -> type | None:
@@ -66,6 +58,7 @@ def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
     """What a dictionary holds, up to a limit; nothing of anything else."""
     if not isinstance(value, dict):
         return []
+    # The main thread may add and remove keys meanwhile.
     for _ in range(3):
         try:
             return list(itertools.islice(dict.items(value), limit))

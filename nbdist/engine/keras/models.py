@@ -10,15 +10,9 @@ from typing import Any
 
 from nbdist.engine.held import is_whole_everywhere, piece_bytes, totals
 from nbdist.engine.keras.distribution import axes_of, rules_of
-from nbdist.engine.keras.instance import attribute
-from nbdist.engine.keras.variables import (
-    layer_paths,
-    layer_variables,
-    lent_values,
-    optimizer_variables,
-    places,
-    raw_value,
-)
+from nbdist.engine.keras.expressions import layer_paths
+from nbdist.engine.keras.instance import attribute, live
+from nbdist.engine.keras.variables import Places, lent_values, raw_value
 
 LARGE_BYTES = 1 << 20
 """From this size on a variable that no rule matched is worth a remark; `nbdist.merge.notices` has the same."""
@@ -99,9 +93,13 @@ class Models:
     """The `models` section of a report, made anew in each look; keeps no model alive.
 
     What has not changed is the same object in the next look, so that comparing two sections is cheap.
+
+    Args:
+      places: Where the variables of models are found.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, places: Places) -> None:
+        self._places = places
         self._known: dict[int, _Known] = {}
         self._said: dict[int, _Said] = {}
         self._before: dict[int, _Said] = {}
@@ -180,22 +178,19 @@ class Models:
         return [one for one in rest if not any(matches(one, path) for path in outputs)]
 
     def _variables(self, path: str, model: Any, describe: Describe) -> Iterator[_Said | None]:
-        suffixes = {id(variable): suffix for suffix, variable in places(model)}
         lent = lent_values(model)
         trains = attribute(model, "_trainable") is not False
-        slots = optimizer_variables(attribute(model, "optimizer"))
-        ours = [(variable, "") for variable in layer_variables(model)]
-        for variable, group in [*ours, *((slot, "optimizer") for slot in slots)]:
+        for place, variable in self._places.of(model):
             value = raw_value(variable)
             if value is None:
                 value = lent.get(id(variable))
-            suffix = suffixes.get(id(variable))
-            array = describe(path + suffix if suffix is not None else None, value)
-            if not group:
-                group = (
-                    "trainable" if trains and attribute(variable, "_trainable") else "non-trainable"
-                )
-            yield self._variable(variable, array, group, suffix is not None)
+            array = describe(path + place.suffix if place.suffix is not None else None, value)
+            group = "non-trainable"
+            if place.of_optimizer:
+                group = "optimizer"
+            elif trains and attribute(variable, "_trainable"):
+                group = "trainable"
+            yield self._variable(variable, array, group, place.suffix is not None)
 
     def _variable(
         self, variable: Any, array: dict[str, Any] | None, group: str, listed: bool
@@ -212,7 +207,8 @@ class Models:
             array = before.array  # a running `fit` has its value; where it lies has not changed
         if array is None:
             return None
-        path, layout = attribute(variable, "_path"), attribute(variable, "_layout")
+        keeps = live(variable)
+        path, layout = keeps.get("_path"), keeps.get("_layout")
         path = path if isinstance(path, str) else ""
         rule = self._rules.of(path, layout)
         axes = self._rules.axes[rule] if rule is not None else axes_of(layout)

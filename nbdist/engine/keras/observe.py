@@ -10,6 +10,7 @@ from nbdist.engine.jax.meshes import Meshes
 from nbdist.engine.keras.distribution import SetDistribution, describe_distribution
 from nbdist.engine.keras.models import MOST_MODELS, Describe, Models
 from nbdist.engine.keras.progress import hook_callbacks, unhook_callbacks
+from nbdist.engine.keras.variables import Places
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,12 +28,16 @@ class KerasObserver:
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       meshes: Where JAX's meshes are described.
+
+    Attributes:
+      places: Where the variables of models are found, for the walk as well.
     """
 
     def __init__(self, main_thread: int, meshes: Meshes) -> None:
         self._set = SetDistribution(main_thread)
         self._meshes = meshes
-        self._models = Models()
+        self.places = Places()
+        self._models = Models(self.places)
         self._met: list[tuple[str, Any]] = []
 
     def begin(self) -> None:

@@ -100,8 +100,11 @@ function entryText(names: readonly string[]): string {
 }
 
 /** A loss or another measure with three significant digits: `0.312`, `1534`, `1.2e-5`. */
-export const metricText = (value: number): string =>
-  Math.abs(value) >= 100 ? String(Math.round(value)) : String(Number(value.toPrecision(3)));
+export function metricText(value: number): string {
+  if (Math.abs(value) >= 100) return String(Math.round(value));
+  const short = Number(value.toPrecision(3));
+  return short !== 0 && Math.abs(short) < 1e-4 ? short.toExponential() : String(short);
+}
 
 /** `P('data', None)`, with unreduced axes as JAX prints them. */
 export function specText(sharding: NamedSharding): string {

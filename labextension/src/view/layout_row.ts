@@ -115,6 +115,7 @@ export function layoutForm(
 /** Lengths of what stands below the path, as far as a line may break between. */
 function stackedWords(texts: VariableTexts): number[] {
   const lengths = [texts.type.length, texts.group.length + 1, ...specWords(texts.spec)];
+  if (texts.axes.length) lengths.push('rule'.length);
   if (texts.rule) lengths.push(texts.rule.length);
   return [...lengths, ...specWords(texts.axes)];
 }
@@ -152,7 +153,8 @@ export function layoutRow(
   const row = element('div', 'nbdist-array', { role: 'option', id: state.id });
   if (kind === 'line') row.append(path, type, group, rule, axes, spec, bytes);
   else {
-    const asked = texts.rule ? [' ', rule, ' ', axes] : [];
+    const word = texts.axes.length ? [' rule'] : [];
+    const asked = texts.rule ? [...word, ' ', rule, ' ', axes] : [];
     const lies = element('span', 'nbdist-lies', {}, type, ' ', spec, ' ', group, ...asked);
     row.append(path, bytes, lies);
   }

@@ -121,6 +121,7 @@ export class LayoutSection implements Section {
     this.drawFacts(scene, models, this.model);
     const ruled = scene.snapshot.distributions.some(({ rules }) => rules.length > 0);
     this.shown = this.rows(this.model, ruled);
+    this.active = Math.min(this.active, this.shown.length - 1);
     const inputs = [this.shown, scene.array, arrays, width, look.character, this.active];
     if (!this.changed(...inputs) || width === 0) return;
     this.drawRows(scene, this.model, this.form(this.shown, width, look.character));

@@ -1,0 +1,145 @@
+import { describe, expect, it } from 'vitest';
+
+import { factsOf, rulesOf, rulesTitle } from '../src/view/distribution_text';
+import { metricText } from '../src/view/format';
+import { labelOfVariable, layoutForm, textsOfVariable } from '../src/view/layout_row';
+import { rowAfter } from '../src/view/list_keys';
+import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../src/view/model_text';
+import { metricsText, taskText } from '../src/view/process_text';
+import type { Distribution, Model, Snapshot, Variable } from '../src/view/snapshot';
+import { goldens, meshesOf } from './golden';
+
+function named(name: string): Snapshot {
+  const golden = goldens.find(g => g.name === name);
+  if (!golden) throw new Error(`no golden snapshot named ${name}`);
+  return golden.snapshot;
+}
+
+function the<T>(value: T | undefined): T {
+  if (value === undefined) throw new Error('missing');
+  return value;
+}
+
+const first = <T>(values: readonly T[]): T => the(values[0]);
+
+const keras = named('keras_model');
+const parallel: Distribution = first(keras.distributions);
+const model: Model = first(keras.models);
+const kernel = the(model.variables.find(({ path }) => path.endsWith('/dense/kernel')));
+
+describe('a distribution', () => {
+  it('is said with its mesh, batch axis, auto-sharding and batch', () => {
+    expect(factsOf(parallel, meshesOf(keras))).toEqual([
+      ['mesh', 'batch=2 × model=2'],
+      ['batches split over', 'batch'],
+      ['auto-sharding', 'off'],
+      ['global batch', '64'],
+    ]);
+  });
+
+  it('says what each replica gets of a batch', () => {
+    const strategy = first(named('tensorflow').distributions);
+    const told = (one: Distribution): unknown => factsOf(one, new Map()).at(-1);
+    expect(told(strategy)).toEqual(['on the replicas', '3, 3, 3, 1']);
+    const even = { ...strategy, replica_batches: [8, 8] };
+    expect(told(even)).toEqual(['on the replicas', '8 each']);
+  });
+
+  it('has rules that match and rules that do not, once there is a model', () => {
+    const rules = rulesOf(parallel, keras.models);
+    expect(rules.map(rule => rule.matched)).toEqual([true, true, false]);
+    expect(rules[2]?.axes).toEqual([[], ['model'], []]);
+    expect(rulesTitle(rules)).toBe('3 layout rules, 1 matches nothing');
+    expect(rulesTitle(rulesOf(parallel, []))).toBe('3 layout rules');
+  });
+});
+
+describe('a variable', () => {
+  it('is flagged where no rule matched it and where it does not lie as its rule asks', () => {
+    const flag = (variable: Variable): unknown => textsOfVariable(variable, true).flag;
+    expect(flag(first(model.variables))).toBe('missed');
+    expect(flag(kernel)).toBeNull();
+    expect(flag({ ...kernel, spec: [[], []] })).toBe('differs');
+    expect(flag({ ...kernel, spec: null })).toBe('differs');
+    expect(flag({ ...kernel, axes: [null, 'model', null], spec: [[], ['model'], []] })).toBeNull();
+    expect(flag({ ...kernel, axes: [], spec: [[], []] })).toBeNull();
+  });
+
+  it('is told in words with rule, layout and bytes', () => {
+    expect(labelOfVariable(textsOfVariable(kernel, true))).toBe(
+      'sequential/dense/kernel, f32[512,2048], trainable, rule .*dense.*/kernel, ' +
+        'asks for (·, model), lies (·, model), 2 MB a device',
+    );
+    expect(labelOfVariable(textsOfVariable(first(model.variables), true))).toContain(
+      'whole on every device: no rule matched it',
+    );
+  });
+
+  it('has no word about rules where there are none', () => {
+    const texts = textsOfVariable({ ...kernel, rule: null, axes: null }, false);
+    expect(texts.rule).toBe('');
+    expect(labelOfVariable(texts)).not.toContain('rule');
+  });
+
+  it('has a line where everything fits, else several', () => {
+    const texts = model.variables.map(variable => textsOfVariable(variable, true));
+    const wide = layoutForm(texts, 960, 6.6);
+    const narrow = layoutForm(texts, 300, 6.6);
+    expect([wide.kind, narrow.kind]).toEqual(['line', 'stacked']);
+    expect(wide.height(first(texts))).toBeLessThan(narrow.height(first(texts)));
+  });
+});
+
+describe('a model', () => {
+  const versions = named('keras_disagree').models;
+
+  it('is the chosen version, else another of its path, else the first', () => {
+    const second = the(versions[1]);
+    expect(modelOf(versions, keyOfModel(second))).toBe(second);
+    expect(modelOf(versions, 'model 7')).toBe(versions[0]);
+    expect(modelOf(versions, null)).toBe(versions[0]);
+    expect(modelOf([], null)).toBeNull();
+    expect(titleOf(second)).toBe('model, Sequential (process 2)');
+  });
+
+  it('says its size and what devices hold, by name where they differ', () => {
+    expect(sizeText(model)).toBe('16 variables, 83.5 MB in one copy');
+    const devices = new Map(keras.devices.map(device => [device.key, device]));
+    expect(totalsTexts(model, devices)).toEqual(['65.7 MB on each of 4 devices']);
+    const totals = [
+      { devices: ['0:0'], nbytes: 2048 },
+      { devices: ['0:1', '1:2048'], nbytes: 1024 },
+    ];
+    expect(totalsTexts({ ...model, totals }, devices)).toEqual([
+      '2 KB on cpu 0',
+      '1 KB on cpu 1, cpu 2048',
+    ]);
+  });
+});
+
+describe('a process', () => {
+  const [chief, , evaluator] = named('tensorflow').processes;
+
+  it('has the name the framework gives it, else a role that is not the usual one', () => {
+    if (!chief || !evaluator) throw new Error('missing');
+    expect(taskText(chief)).toBe('worker 0, chief');
+    expect(taskText({ ...chief, task: null })).toBe('');
+    expect(taskText({ ...evaluator, task: null })).toBe('evaluator');
+  });
+
+  it('tells its measures with three digits', () => {
+    if (!evaluator?.progress) throw new Error('missing');
+    expect(metricsText(evaluator.progress)).toBe('loss 0.418  accuracy 0.88');
+    expect([1534.4, 1.2e-5, -0.5].map(metricText)).toEqual(['1534', '1.2e-5', '-0.5']);
+  });
+});
+
+describe('keys in a list', () => {
+  it('move to a row that is there', () => {
+    expect(rowAfter('ArrowDown', -1, 3, 100)).toBe(0);
+    expect(rowAfter('ArrowUp', 0, 3, 100)).toBe(0);
+    expect(rowAfter('End', 0, 3, 100)).toBe(2);
+    expect(rowAfter('PageDown', 0, 3, 100)).toBe(2);
+    expect(rowAfter('x', 0, 3, 100)).toBeNull();
+  });
+});

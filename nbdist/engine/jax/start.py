@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.jax.arrays import check_array, offer_array
 from nbdist.engine.jax.observe import describe
-from nbdist.engine.once import explain_second_call
 from nbdist.engine.keras.variables import unwrapped
+from nbdist.engine.once import explain_second_call
 from nbdist.errors import ArrayError
 
 if TYPE_CHECKING:

@@ -432,3 +432,132 @@ def test_names_of_any_length_are_not_cut(width: int, open_view: OpenView, shots:
     assert page.evaluate(CUT_TEXT) == []
     names = [text for text, _ in page.evaluate(SHORTENED)]
     assert len(set(names)) == len(names)
+
+
+def test_k4_the_distribution_is_shown_with_its_mesh_batch_axis_and_rules(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("keras_model")["snapshot"])
+    section = page.get_by_role("region", name="Distribution")
+    expect(section.locator(".nbdist-distribution-head")).to_have_text("distributionModelParallel")
+    expect(section.locator(".nbdist-distribution-facts span")).to_have_text(
+        [
+            "mesh batch=2 × model=2",
+            "batches split over batch",
+            "auto-sharding off",
+            "global batch 64",
+        ]
+    )
+    expect(section.get_by_role("table", name="Layout rules").locator("tbody tr")).to_have_text(
+        [
+            ".*dense.*/kernel(·, model)",
+            ".*dense.*/bias(model)",
+            ".*attention.*/query/kernel(·, model, ·)matches nothing",
+        ]
+    )
+
+
+def test_k4_the_view_follows_a_distribution_that_is_set_and_taken_away(
+    open_view: OpenView,
+) -> None:
+    snapshot = read("keras_model")["snapshot"]
+    page = open_view({**snapshot, "distributions": [], "models": []})
+    section = page.locator(".nbdist-distributions")
+    expect(section).to_be_hidden()
+    expect(page.locator(".nbdist-layout")).to_be_hidden()
+    kinds = section.locator(".nbdist-distribution-head")
+    for kind in ("DataParallel", "ModelParallel"):
+        changed = [{**snapshot["distributions"][0], "kind": kind}]
+        page.evaluate("distributions => page.change({distributions})", changed)
+        expect(kinds).to_have_text(f"distribution{kind}")
+    page.evaluate("page.change({distributions: []})")
+    expect(section).to_be_hidden()
+
+
+def test_k4_distributions_that_disagree_are_flagged_and_each_selects_its_mesh(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("keras_disagree")["snapshot"])
+    versions = page.locator(".nbdist-distribution[data-differs]")
+    expect(versions.locator(".nbdist-only")).to_have_text(["processes 0, 1, 3", "process 2"])
+    data = versions.get_by_role("button", name="DataParallel")
+    expect(data).to_have_attribute("aria-pressed", "false")
+    data.press("Enter")
+    expect(data).to_have_attribute("aria-pressed", "true")
+    expect(page.get_by_role("tab", name="batch=4")).to_have_attribute("aria-selected", "true")
+    model = page.get_by_role("combobox", name="Model")
+    variable = page.get_by_role("listbox", name="Variables").get_by_role("option")
+    expect(variable).to_have_accessible_name(re.compile(r"lies \(·, ·\), 512 KB a device"))
+    model.select_option("model, Sequential (process 2)")
+    expect(variable).to_have_accessible_name(re.compile(r"asks for \(·, model\)"))
+
+
+def test_k5_the_layout_names_rule_axes_spec_and_bytes_of_each_variable(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("keras_model")["snapshot"])
+    layout = page.get_by_role("region", name="Layout of a model")
+    expect(layout).to_contain_text("65.7 MB on each of 4 devices")
+    expect(layout).to_contain_text("rule that matches nothing: .*attention.*/query/kernel")
+    rows = layout.get_by_role("option")
+    expect(rows.first).to_have_accessible_name(
+        "sequential/embedding/embeddings, f32[8192,512], trainable, "
+        "whole on every device: no rule matched it, lies (·, ·), 16 MB a device"
+    )
+    expect(layout.locator("[data-flag=missed]")).to_have_count(3)
+    slot = rows.filter(has_text="adam/sequential_dense_kernel_momentum")
+    expect(slot).to_have_accessible_name(
+        re.compile(
+            r"optimizer, rule \.\*dense\.\*/kernel, asks for \(·, model\), lies \(·, model\)"
+        )
+    )
+
+
+def test_k5_a_variable_picked_with_the_keyboard_shows_its_pieces(open_view: OpenView) -> None:
+    page = open_view(read("keras_model")["snapshot"])
+    page.get_by_role("listbox", name="Variables").focus()
+    for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
+        page.keyboard.press(key)
+    expect(page.locator(".nbdist-path")).to_have_text("model.layers[1].kernel")
+    expect(page.get_by_role("status")).to_have_text("Showing model.layers[1].kernel")
+    active = page.locator(".nbdist-variables [data-active]")
+    expect(active).to_have_attribute("aria-selected", "true")
+    described = page.locator(".nbdist-variables").get_attribute("aria-activedescendant")
+    expect(active).to_have_id(described or "")
+    expect(page.locator(".nbdist-card .nbdist-holds").first).to_have_text("[0:512, 0:1024]")
+    page.keyboard.press("Enter")
+    expect(page.locator(".nbdist-path")).to_be_hidden()
+
+
+def test_a_model_of_thousands_of_variables_has_only_the_rows_in_sight(
+    open_view: OpenView,
+) -> None:
+    snapshot = read("keras_model")["snapshot"]
+    model = snapshot["models"][0]
+    names = [f"block_{n}/dense/kernel" for n in range(5000)]
+    variables = [{**model["variables"][1], "path": name} for name in names]
+    page = open_view({**snapshot, "models": [{**model, "variables": variables}]})
+    rows = page.locator(".nbdist-variables [role=option]")
+    expect(rows.first).to_contain_text("block_0/dense/kernel")
+    assert rows.count() < 40
+    page.locator(".nbdist-variables").focus()
+    page.keyboard.press("End")
+    expect(page.locator(".nbdist-variables [data-active]")).to_contain_text("block_4999/")
+
+
+def test_t2_t4_t7_tasks_progress_and_replicas_are_shown(open_view: OpenView) -> None:
+    page = open_view(read("tensorflow")["snapshot"])
+    expect(page.locator(".nbdist-task")).to_have_text(
+        ["worker 0, chief", "worker 1", "evaluator 0"]
+    )
+    expect(page.get_by_role("listitem", name="process 2, evaluator 0, idle")).to_be_visible()
+    expect(page.locator(".nbdist-progress .nbdist-line")).to_have_text(
+        [
+            "fit, epoch 4 of 5loss 0.287  accuracy 0.923processes 0, 1",
+            "evaluate, checkpoint ckpt-3loss 0.418  accuracy 0.88process 2",
+        ]
+    )
+    facts = page.locator(".nbdist-distribution-facts")
+    expect(facts).to_contain_text("replicas 4")
+    expect(facts).to_contain_text("global batch 10")
+    expect(facts).to_contain_text("on the replicas 3, 3, 3, 1")

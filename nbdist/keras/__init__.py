@@ -1,0 +1,38 @@
+"""What Keras leaves to its users on several processes: checkpoints, saving, and predictions that are whole.
+
+All of it works in one process as well, and in processes that nbdist did not start. Every process calls the
+same function with the same arguments; what differs between them is decided here. Nothing imports Keras before
+it is needed.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from nbdist.keras.checkpoint import Checkpoint, latest, restore
+    from nbdist.keras.predicting import predict
+    from nbdist.keras.roles import checkpoint_dir
+    from nbdist.keras.saving import save
+
+__all__ = ["Checkpoint", "checkpoint_dir", "latest", "predict", "restore", "save"]
+
+_HOME = {
+    "Checkpoint": "checkpoint",
+    "latest": "checkpoint",
+    "restore": "checkpoint",
+    "predict": "predicting",
+    "checkpoint_dir": "roles",
+    "save": "saving",
+}
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(importlib.import_module(f"{__name__}.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

@@ -1,0 +1,162 @@
+"""Checkpoints that any number of processes write together, and any other number reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from pathlib import Path
+from typing import Any, Literal
+
+import keras
+
+from nbdist.errors import InputError
+from nbdist.keras.saving import write_once
+from nbdist.keras.together import all_or_none, announce, group
+
+SUFFIX = ".weights.h5"
+ATTRIBUTE = "nbdist"
+"""Of the file, beside what Keras keeps in it: where training stood, as JSON."""
+
+
+class Checkpoint(keras.callbacks.Callback):
+    """Writes weights and optimizer while a model trains; pass it to `fit` on every process.
+
+    The files are Keras' own: a single process reads them with `model.load_weights`. Each is written by one
+    process under another name first, so a failed write leaves the checkpoints that are there.
+
+    Args:
+      path: Ends in `.weights.h5`; `{epoch}`, `{batch}` (both from 1) and names of the logs are filled in, as
+        in `keras.callbacks.ModelCheckpoint`.
+      save_freq: `"epoch"`, or a number of batches.
+      keep: How many files that fit the template stay, the newest; None: all.
+    """
+
+    def __init__(
+        self,
+        path: str | os.PathLike[str],
+        *,
+        save_freq: Literal["epoch"] | int = "epoch",
+        keep: int | None = None,
+    ) -> None:
+        super().__init__()
+        self.path = os.fspath(path)
+        if not self.path.endswith(SUFFIX):
+            raise InputError(f"Checkpoint got the path {self.path!r}; it must end in {SUFFIX}.")
+        if save_freq != "epoch" and not (isinstance(save_freq, int) and save_freq > 0):
+            raise InputError(
+                f"save_freq is {save_freq!r}; it must be 'epoch' or a number of batches."
+            )
+        if keep is not None and keep < 1:
+            raise InputError(f"keep is {keep}; it must be at least 1, or None.")
+        self.save_freq = save_freq
+        self.keep = keep
+        self._epoch = 0
+        self._batches = 0
+
+    def on_epoch_begin(self, epoch: int, logs: Any = None) -> None:
+        """Keras' hook."""
+        self._epoch = epoch
+
+    def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
+        """Keras' hook."""
+        if self.save_freq == "epoch":
+            return
+        self._batches += 1
+        if self._batches % self.save_freq == 0:
+            self._save(self._epoch, batch + 1, logs, go_on_from=self._epoch)
+
+    def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
+        """Keras' hook."""
+        if self.save_freq == "epoch":
+            self._save(epoch, 0, logs, go_on_from=epoch + 1)
+
+    def _save(self, epoch: int, batch: int, logs: Any, *, go_on_from: int) -> None:
+        names = {**(logs or {}), "epoch": epoch + 1, "batch": batch}
+        target = Path(self.path.format(**names))
+        # This reads training's newest state into the model's variables.
+        model = self.model
+        standing = {"epoch": go_on_from, "batch": batch}
+
+        def write(path: str) -> None:
+            model.save_weights(path)
+            _note(path, standing)
+
+        wrote = write_once(model, target, write)
+        if wrote and self.keep is not None:
+            _keep_newest(target.parent, Path(self.path).name, self.keep)
+
+
+def latest(folder: str | os.PathLike[str]) -> str | None:
+    """The newest checkpoint in a folder; None where there is none."""
+    found = [path for path in Path(folder).glob(f"*{SUFFIX}") if not path.name.startswith(".")]
+    return str(max(found, key=_age)) if found else None
+
+
+def restore(model: Any, path: str | os.PathLike[str]) -> int:
+    """Reads a checkpoint into a model, whichever distribution either has; every process must call this.
+
+    The optimizer's state comes with it where the model is compiled. Nothing need fit but the model: mesh,
+    kind of distribution and number of processes may be others than when it was written.
+
+    Args:
+      model: A built `keras.Model`; under the distribution it shall train with.
+      path: What `Checkpoint` wrote, readable on every process.
+
+    Returns:
+      The epoch to go on from, for `initial_epoch` of `fit`; that of a checkpoint from amid an epoch is
+      repeated. 0 where the file does not say.
+
+    Raises:
+      InputError: The model is not built, or there is no such file here.
+      AgreementError: Another process does not call this, or cannot read it.
+    """
+    file = Path(path)
+    if not model.built:
+        raise InputError(
+            "restore needs a built model: give it an Input, or call model.build(input_shape)."
+        )
+    announce("restore")
+
+    def check() -> None:
+        if not file.is_file():
+            raise InputError(f"There is no checkpoint {str(file)!r} on this process's host.")
+
+    found = group()
+    if found is None:
+        check()
+    else:
+        all_or_none(f"read {file}", check, found)
+    optimizer = getattr(model, "optimizer", None)
+    if optimizer is not None and not optimizer.built:
+        optimizer.build(model.trainable_variables)
+    model.load_weights(str(file))
+    return int(_noted(file).get("epoch", 0))
+
+
+def _note(path: str, standing: dict[str, int]) -> None:
+    import h5py
+
+    with h5py.File(path, "r+") as file:
+        file.attrs[ATTRIBUTE] = json.dumps(standing)
+
+
+def _noted(path: Path) -> dict[str, Any]:
+    import h5py
+
+    with h5py.File(path, "r") as file:
+        noted: dict[str, Any] = json.loads(file.attrs.get(ATTRIBUTE, "{}"))
+        return noted
+
+
+def _keep_newest(folder: Path, template: str, count: int) -> None:
+    """Deletes all but the newest files whose names the template could have given."""
+    parts = re.split(r"\{[^}]*\}", template)
+    name = re.compile("[^.].*".join(re.escape(part) for part in parts))
+    found = [path for path in folder.iterdir() if name.fullmatch(path.name)]
+    for path in sorted(found, key=_age)[:-count]:
+        path.unlink(missing_ok=True)
+
+
+def _age(path: Path) -> int:
+    return path.stat().st_mtime_ns

@@ -1,0 +1,81 @@
+"""Who writes, who writes elsewhere, and who reads."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import sys
+import tempfile
+import weakref
+from pathlib import Path
+
+WRITES, ELSEWHERE, READS = "writes", "elsewhere", "reads"
+
+
+class _Temporary:
+    """Directories of this process that go when it ends."""
+
+    def __init__(self) -> None:
+        self._made: dict[str, str] = {}
+        weakref.finalize(self, _delete, self._made)
+
+    def standing_for(self, base: str) -> str:
+        if base not in self._made:
+            self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-")
+        return self._made[base]
+
+
+def _delete(made: dict[str, str]) -> None:
+    for folder in made.values():
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+_temporary = _Temporary()
+
+
+def checkpoint_dir(base: str | os.PathLike[str]) -> str:
+    """Where this process may write checkpoints and logs that are kept under `base`.
+
+    `base` itself on the chief (process 0, or the only one), and on an evaluator, which reads there. A
+    directory of its own on every other process, always the same for the same `base`, deleted when the process
+    ends.
+
+    Roles come from `TF_CONFIG` where it is set, else from JAX. `base` is not created.
+    """
+    wanted = os.fspath(base)
+    return _temporary.standing_for(wanted) if role() == ELSEWHERE else wanted
+
+
+def role() -> str:
+    """What this process does with shared files: `"writes"`, writes `"elsewhere"`, or `"reads"`."""
+    from_tensorflow = tf_config_role(os.environ.get("TF_CONFIG"))
+    if from_tensorflow is not None:
+        return from_tensorflow
+    jax = sys.modules.get("jax")
+    if jax is None or jax.process_index() == 0:
+        return WRITES
+    return ELSEWHERE
+
+
+def tf_config_role(text: str | None) -> str | None:
+    """The role that `TF_CONFIG` gives this process; None where there is no cluster in it.
+
+    Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 where
+    there is none.
+    """
+    config = json.loads(text) if text else {}
+    cluster, task = config.get("cluster") or {}, config.get("task") or {}
+    kind, index = task.get("type"), int(task.get("index", 0))
+    if not cluster or kind is None:
+        return None
+    if kind == "evaluator":
+        return READS
+    chief = ("chief", 0) if cluster.get("chief") else ("worker", 0)
+    return WRITES if (kind, index) == chief else ELSEWHERE
+
+
+def temporary_name(path: Path) -> Path:
+    """A name beside `path`, with all of its suffixes, that nothing else has."""
+    with tempfile.NamedTemporaryFile(dir=path.parent, prefix=".writing-") as file:
+        return path.parent / f"{Path(file.name).name}.{path.name}"

@@ -220,6 +220,14 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_layout(self, line: str) -> None:
+        """Show each variable of a Keras model with the rule that placed it."""
+        if line.strip() in ("", "--help", "-h"):
+            options.dist_layout().parse(line or "--help")
+        print(self._active().layout(line.strip()).text())
+
+    @line_magic
+    @teaching
     def dist_push(self, line: str) -> None:
         """Send values of this notebook to the processes."""
         asked = options.dist_push().parse(line)

@@ -177,6 +177,13 @@ def dist_shards() -> Parser:
     return parser
 
 
+def dist_layout() -> Parser:
+    """`%dist_layout`."""
+    parser = Parser("%dist_layout", "Show where the variables of a Keras model lie, and why.")
+    parser.add_argument("model", metavar="MODEL", nargs="+", help="a model or layer")
+    return parser
+
+
 def dist_mode() -> Parser:
     """`%dist_mode`."""
     parser = Parser("%dist_mode", "Run plain cells on the processes, too.")

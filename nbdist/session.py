@@ -29,6 +29,7 @@ from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
 from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
+from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
 from nbdist.view.text import status_text
@@ -265,6 +266,17 @@ class Session:
         first = crew.choice.targets(None)[0]
         request = crew.send(first, "shards", expression=expression, framework=self.plan.framework)
         return Shards.decode(request.get(ANSWER_SECONDS)[0], self.snapshot())
+
+    def layout(self, expression: str) -> Layout:
+        """Every variable of one Keras model, with the rule that placed it and what each device holds.
+
+        Raises:
+          ArrayError: `expression` is no Keras model or layer, or one without variables.
+        """
+        crew = self._alive()
+        first = crew.choice.targets(None)[0]
+        request = crew.send(first, "layout", expression=expression)
+        return Layout.decode(request.get(ANSWER_SECONDS)[0], self.snapshot())
 
     # -- asking ----------------------------------------------------------------------------------
 

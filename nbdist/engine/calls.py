@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import sys
+import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -70,6 +71,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "set_names": set_names,
         "get_value": get_value,
         "shards": shards,
+        "layout": layout,
     }
 
 
@@ -148,3 +150,17 @@ def shards(resident: Resident, buffers: Buffers, *, expression: str, framework: 
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
     value = resident.evaluate(expression)
     return framework_named(framework).explain(value, expression), []
+
+
+def layout(resident: Resident, buffers: Buffers, *, expression: str) -> Answer:
+    """The layout of one Keras model: the model as a report describes it, its meshes, what is set."""
+    from nbdist.engine.layout import layout_of
+    from nbdist.engine.look import Look
+    from nbdist.engine.walk import Bounds
+
+    look = Look(
+        main_thread=threading.get_ident(),
+        process_id=resident.process_id or 0,
+        bounds=Bounds(),
+    )
+    return layout_of(resident.evaluate(expression), expression, look), []

@@ -47,6 +47,18 @@ class Look:
     def now(self, namespace: dict[str, object]) -> Seen:
         """What there is now; holds no array afterwards."""
         self.hook()
+        return self._see(namespace)
+
+    def at_model(self, path: str, model: Any) -> Seen:
+        """What there is of one Keras model or layer; on the main thread, and without hooks."""
+        self._come()
+        for observer in self._observers[1:]:
+            observer.note()
+        self._keras.note_once()
+        self._keras.add_model(path, model)
+        return self._see({})
+
+    def _see(self, namespace: dict[str, object]) -> Seen:
         active = [observer for observer in self._observers if observer.begin()]
         takers = [(observer, observer.array_classes()) for observer in active]
 
@@ -77,7 +89,6 @@ class Look:
                 if isinstance(value, observer.mesh_classes()):
                     observer.add_mesh(value)
 
-        self._keras.begin()
         walk = Walk(
             found=found,
             mesh=mesh,

@@ -55,6 +55,10 @@ class SetDistribution:
     def note(self) -> None:
         """Notes what is set; does nothing on other threads. Also hooks in when it can."""
         self.hook()
+        self.read()
+
+    def read(self) -> None:
+        """Notes what is set, without hooking in; does nothing on other threads."""
         if threading.get_ident() != self._thread:
             return
         state = state_of(_global_state())

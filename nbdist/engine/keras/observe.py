@@ -40,10 +40,6 @@ class KerasObserver:
         self._models = Models(self.places)
         self._met: list[tuple[str, Any]] = []
 
-    def begin(self) -> None:
-        """Starts a look."""
-        self._met = []
-
     def add_model(self, path: str, model: Any) -> None:
         """Takes a model that was met; one that has two names counts once."""
         if len(self._met) < MOST_MODELS and not any(model is one for _, one in self._met):
@@ -69,6 +65,10 @@ class KerasObserver:
     def note(self) -> None:
         """Notes the distribution that is set; called on the main thread."""
         self._set.note()
+
+    def note_once(self) -> None:
+        """Notes the distribution that is set, and leaves Keras as it is."""
+        self._set.read()
 
     def hook(self) -> None:
         """Has each change of the distribution, and each epoch's results, noted."""

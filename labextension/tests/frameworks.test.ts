@@ -52,6 +52,12 @@ describe('a distribution', () => {
     expect(rulesTitle(rules)).toBe('3 layout rules, 1 matches nothing');
     expect(rulesTitle(rulesOf(parallel, []))).toBe('3 layout rules');
   });
+
+  it('has its rules matched with the models of its own processes', () => {
+    const { distributions, models } = named('keras_disagree');
+    const rules = rulesOf(the(distributions[1]), models);
+    expect(rules.map(rule => rule.matched)).toEqual([true, false]);
+  });
 });
 
 describe('a variable', () => {
@@ -73,6 +79,11 @@ describe('a variable', () => {
     expect(labelOfVariable(textsOfVariable(first(model.variables), true))).toContain(
       'whole on every device: no rule matched it',
     );
+  });
+
+  it('may have a layout of its own without a rule', () => {
+    const texts = textsOfVariable({ ...kernel, rule: null }, true);
+    expect(labelOfVariable(texts)).toContain('trainable, no rule, asks for (·, model), lies');
   });
 
   it('has no word about rules where there are none', () => {

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nbdist.merge.frameworks import Merged
 from nbdist.quantities import bytes_text, count_text
@@ -17,7 +17,7 @@ def of(merged: Merged) -> tuple[Notice, ...]:
     found = (
         *(_problem(one) for one in merged.distributions if one.problem),
         *(_uneven(one) for one in merged.distributions if len(set(one.replica_batches)) > 1),
-        *_unmatched(merged.models),
+        *(notice for one in merged.distributions for notice in _unmatched(one, merged.models)),
         *(_missed(one) for one in merged.models if any(v.missed for v in one.variables)),
     )
     return tuple(dict.fromkeys(found))
@@ -47,26 +47,30 @@ def _uneven(one: Distribution) -> Notice:
     return Notice(level="warn", title="The batch is divided unevenly:", text=text)
 
 
-def _unmatched(models: tuple[Model, ...]) -> tuple[Notice, ...]:
+def _unmatched(one: Distribution, models: tuple[Model, ...]) -> Iterator[Notice]:
     """Rules that match no variable of any model; one for another model is none too many."""
-    if not models:
-        return ()
-    others = [set(model.unmatched) for model in models]
-    patterns = [one for one in models[0].unmatched if all(one in other for other in others)]
-    if not patterns:
-        return ()
+    theirs = [model for model in models if _share(one, model)]
+    rules = [rule.pattern for rule in one.rules]
+    patterns = [rule for rule in rules if all(rule in model.unmatched for model in theirs)]
+    if not theirs or not patterns:
+        return
     named = ", ".join(f"'{pattern}'" for pattern in patterns[:SHOWN])
     more = f" and {len(patterns) - SHOWN} more" if len(patterns) > SHOWN else ""
     several = len(patterns) > 1
-    paths = {model.path for model in models}
-    whose = f"no variable of {models[0].path}" if len(paths) == 1 else "no variable of any model"
-    return (
-        Notice(
-            level="warn",
-            title=f"Rule{'s' * several} {named}{more}",
-            text=f"of the layout map match{'es' * (not several)} {whose}",
-        ),
+    paths = {model.path for model in theirs}
+    whose = f"no variable of {theirs[0].path}" if len(paths) == 1 else "no variable of any model"
+    yield Notice(
+        level="warn",
+        title=f"Rule{'s' * several} {named}{more}",
+        text=f"of the layout map match{'es' * (not several)} {whose}",
     )
+
+
+def _share(one: Distribution, model: Model) -> bool:
+    """Whether some process has both; no list of processes means all."""
+    if not one.processes or not model.processes:
+        return True
+    return not set(one.processes).isdisjoint(model.processes)
 
 
 def _missed(model: Model) -> Notice:

@@ -187,15 +187,43 @@ def test_arrays_beside_models_are_still_warned_about():
     assert notice.title == "big"
 
 
-def test_rules_that_match_no_variable_of_any_model_are_named():
+RULED = replace(
+    PARALLEL,
+    kind="ModelParallel",
+    rules=tuple(
+        LayoutRule(pattern=pattern, axes=(None, "model"))
+        for pattern in ("dense/kernel", ".*attention.*", ".*conv.*")
+    ),
+)
+
+
+def test_k5_rules_that_match_no_variable_of_any_model_are_named():
     def models(n):
         one = model(n, KERNEL, unmatched=(".*attention.*", ".*conv.*"))
         return (one, replace(one, path="other", unmatched=(".*attention.*",)))
 
-    [notice] = settled(models=models).notices
+    [notice] = settled(models=models, distributions=lambda n: (RULED,)).notices
     assert f"{notice.title} {notice.text}" == (
         "Rule '.*attention.*' of the layout map matches no variable of any model"
     )
+
+
+def test_rules_of_one_process_are_matched_with_its_own_models():
+    def models(n):
+        unmatched = (".*attention.*", ".*conv.*") if n == 3 else ()
+        return (model(n, KERNEL, unmatched=unmatched),)
+
+    def distributions(n):
+        return (RULED if n == 3 else PARALLEL,)
+
+    [notice] = settled(models=models, distributions=distributions).notices
+    assert f"{notice.title} {notice.text}" == (
+        "Rules '.*attention.*', '.*conv.*' of the layout map match no variable of model"
+    )
+
+
+def test_rules_are_no_worry_before_there_is_a_model():
+    assert settled(distributions=lambda n: (RULED,)).notices == ()
 
 
 def test_t2_an_uneven_division_of_the_batch_is_a_notice():

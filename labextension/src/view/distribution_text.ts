@@ -1,7 +1,7 @@
 /** What is set to spread data and variables over devices, in words. */
 
 import { countText, meshText } from './format';
-import type { Distribution, LayoutRule, Mesh, Model } from './snapshot';
+import type { Distribution, Mesh, Model } from './snapshot';
 
 /** A label and its value; the value is set as code. */
 export type Fact = readonly [label: string, value: string];
@@ -43,17 +43,19 @@ export function factsOf(one: Distribution, meshes: ReadonlyMap<string, Mesh>): r
   return facts;
 }
 
-/** The rules in their order; those for no model there is yet count as matched. */
+/** The rules in their order; without a model to match, none counts as unmatched. */
 export function rulesOf(one: Distribution, models: readonly Model[]): readonly RuleTexts[] {
-  return one.rules.map(rule => ({
-    pattern: rule.pattern,
-    axes: axesOf(rule.axes),
-    matched: models.length === 0 || models.some(model => matches(model, rule)),
+  const theirs = models.filter(model => shareProcesses(one, model));
+  return one.rules.map(({ pattern, axes }) => ({
+    pattern,
+    axes: axesOf(axes),
+    matched: !theirs.length || theirs.some(model => !model.unmatched.includes(pattern)),
   }));
 }
 
-const matches = (model: Model, { pattern }: LayoutRule): boolean =>
-  !model.unmatched.includes(pattern) && model.variables.some(({ rule }) => rule === pattern);
+/** Whether some process has both; no list of processes means all. */
+const shareProcesses = (one: Distribution, { processes }: Model): boolean =>
+  !one.processes.length || !processes.length || processes.some(id => one.processes.includes(id));
 
 /** A rule's axes in the form of a spec: one list of axes for each dimension. */
 export const axesOf = (axes: readonly (string | null)[]): readonly (readonly string[])[] =>

@@ -21,6 +21,7 @@ export interface VariableTexts {
   readonly group: string;
   /** The pattern that matched, else that none did; empty where there are no rules. */
   readonly rule: string;
+  readonly matched: boolean;
   readonly axes: readonly SpecPart[];
   readonly spec: readonly SpecPart[];
   readonly bytes: string;
@@ -46,6 +47,7 @@ export function textsOfVariable(variable: Variable, ruled: boolean): VariableTex
     type: typeText(variable).replaceAll(' ', ''),
     group: variable.group,
     rule: rule ?? (ruled ? 'no rule' : ''),
+    matched: rule !== null,
     axes: axes === null ? [] : entryParts(axesOf(axes)),
     spec: spec === null ? words('no mesh') : entryParts(spec),
     bytes: bytesText(variable.device_bytes),
@@ -60,12 +62,15 @@ export const FLAGS: Readonly<Record<'missed' | 'differs', string>> = {
 
 const listed = (parts: readonly SpecPart[]): string => parts.map(part => part.text).join('');
 
+const ruleWords = ({ rule, matched }: VariableTexts): string => (matched ? `rule ${rule}` : rule);
+
 /** The row in words, for screen readers. */
 export function labelOfVariable(texts: VariableTexts): string {
-  const rule = texts.axes.length ? [`rule ${texts.rule}`, `asks for ${listed(texts.axes)}`] : [];
-  const flag = texts.flag ? [FLAGS[texts.flag]] : rule.length || !texts.rule ? [] : [texts.rule];
+  const asked = texts.axes.length ? [`asks for ${listed(texts.axes)}`] : [];
+  const flag = texts.flag ? [FLAGS[texts.flag]] : [];
+  const rule = texts.rule && texts.flag !== 'missed' ? [ruleWords(texts)] : [];
   const lies = [`lies ${listed(texts.spec)}`, `${texts.bytes} a device`];
-  return [texts.path, texts.type, texts.group, ...rule, ...flag, ...lies].join(', ');
+  return [texts.path, texts.type, texts.group, ...rule, ...asked, ...flag, ...lies].join(', ');
 }
 
 export interface LayoutForm {
@@ -115,7 +120,7 @@ export function layoutForm(
 /** Lengths of what stands below the path, as far as a line may break between. */
 function stackedWords(texts: VariableTexts): number[] {
   const lengths = [texts.type.length, texts.group.length + 1, ...specWords(texts.spec)];
-  if (texts.axes.length) lengths.push('rule'.length);
+  if (texts.matched) lengths.push('rule'.length);
   if (texts.rule) lengths.push(texts.rule.length);
   return [...lengths, ...specWords(texts.axes)];
 }
@@ -147,14 +152,14 @@ export function layoutRow(
   const path = element('span', 'nbdist-array-name', {}, ...(state.signs ? [sign] : []), name);
   const type = element('span', 'nbdist-type', {}, texts.type);
   const group = element('span', 'nbdist-group', {}, texts.group);
-  const rule = element('span', 'nbdist-rule', { 'data-none': !texts.axes.length }, texts.rule);
+  const rule = element('span', 'nbdist-rule', { 'data-none': !texts.matched }, texts.rule);
   const [axes, spec] = [specNode(texts.axes), specNode(texts.spec)];
   const bytes = element('span', 'nbdist-bytes', {}, texts.bytes);
   const row = element('div', 'nbdist-array', { role: 'option', id: state.id });
   if (kind === 'line') row.append(path, type, group, rule, axes, spec, bytes);
   else {
-    const word = texts.axes.length ? [' rule'] : [];
-    const asked = texts.rule ? [...word, ' ', rule, ' ', axes] : [];
+    const word = texts.matched ? [' rule'] : [];
+    const asked = texts.rule || texts.axes.length ? [...word, ' ', rule, ' ', axes] : [];
     const lies = element('span', 'nbdist-lies', {}, type, ' ', spec, ' ', group, ...asked);
     row.append(path, bytes, lies);
   }

@@ -6,41 +6,37 @@ from collections.abc import Mapping, Sequence
 
 from nbdist.notation import axes_text, entries_text
 from nbdist.quantities import array_type_text, bytes_text, count_text
-from nbdist.shorten import SMALLEST_WIDTH, shorten
 from nbdist.snapshot import Distribution, Mesh, Model, Variable
 from nbdist.view.text.frameworks import distribution_text, model_text
-from nbdist.view.text.table import ROWS, WIDTH, columns
+from nbdist.view.text.table import columns
 
 MISSED = "whole on every device: no rule matched it"
 DIFFERS = "not laid out as its rule asks"
 
+_SIGNS = {MISSED: "!", DIFFERS: "~"}
+
 
 def layout_text(
-    model: Model,
-    distributions: Sequence[Distribution],
-    meshes: Mapping[str, Mesh],
-    *,
-    width: int = WIDTH,
+    model: Model, distributions: Sequence[Distribution], meshes: Mapping[str, Mesh]
 ) -> str:
     """What is set, what the devices hold, and a row for each variable, flagged ones first.
+
+    Nothing is left out or shortened: rules are written from the paths it shows.
 
     Args:
       model: As one process described it, or all.
       distributions: Those that are set; none where none is.
       meshes: By id.
-      width: Characters a line; longer paths are shortened in the middle.
     """
     heads = [distribution_text(one, meshes) for one in distributions] or ["no distribution is set"]
     problems = [one.problem for one in distributions if one.problem is not None]
     ruled = any(one.rules for one in distributions)
     # A stable sort: within each kind the model's own order stays.
     variables = sorted(model.variables, key=lambda variable: flag(variable) is None)
-    shown = variables[:ROWS]
-    lines = [model_text(model), *heads, *problems, *_table(shown, ruled=ruled, width=width)]
-    left_out = len(variables) - len(shown) + model.variables_omitted
-    if left_out:
-        lines.append(f"… and {count_text(left_out, 'more variable')}")
-    return "\n".join([*lines, *_unmatched(model)])
+    lines = [model_text(model), *heads, *problems, *_table(variables, ruled=ruled)]
+    if model.variables_omitted:
+        lines.append(f"… and {count_text(model.variables_omitted, 'more variable')}")
+    return "\n".join([*lines, *_signs(variables), *_unmatched(model)])
 
 
 def flag(variable: Variable) -> str | None:
@@ -55,33 +51,42 @@ def flag(variable: Variable) -> str | None:
     return DIFFERS if variable.spec is None or asked[: len(held)] != held else None
 
 
-def _table(variables: Sequence[Variable], *, ruled: bool, width: int) -> list[str]:
+def _table(variables: Sequence[Variable], *, ruled: bool) -> list[str]:
     rules = ruled or any(variable.axes for variable in variables)
-    facts = columns(
-        [_HEADINGS if rules else _HEADINGS[:2] + _HEADINGS[4:]]
-        + [_facts(variable, ruled=ruled, rules=rules) for variable in variables],
-        right=(5 if rules else 3,),
-    )
-    room = max(width - max(map(len, facts)) - 2, SMALLEST_WIDTH)
-    paths = shorten([variable.path for variable in variables], room)
-    rows = zip(["variable", *paths], facts, strict=True)
-    return columns([[path, fact] for path, fact in rows])
+    signs = any(flag(variable) for variable in variables)
+    rows = [_HEADINGS, *(_row(variable, ruled=ruled) for variable in variables)]
+    used = [
+        index
+        for index in range(len(_HEADINGS))
+        if (signs or index != _SIGN) and (rules or index not in _RULES)
+    ]
+    shown = [[row[index] for index in used] for row in rows]
+    return columns(shown, right=(len(used) - 1,))
 
 
-_HEADINGS = ["type", "group", "rule", "asks for", "lies", "device", ""]
+_HEADINGS = ["", "variable", "type", "group", "rule", "asks for", "lies", "device"]
+_SIGN = 0
+_RULES = (4, 5)
+"""The columns that say nothing where there are no rules."""
 
 
-def _facts(variable: Variable, *, ruled: bool, rules: bool) -> list[str]:
-    rule = variable.rule or ("no rule" if ruled else "")
-    asked = axes_text(variable.axes) if variable.axes is not None else ""
+def _row(variable: Variable, *, ruled: bool) -> list[str]:
     return [
+        _SIGNS.get(flag(variable) or "", ""),
+        variable.path,
         array_type_text(variable.dtype, variable.shape),
         variable.group,
-        *([rule, asked] if rules else []),
+        variable.rule or ("no rule" if ruled else ""),
+        axes_text(variable.axes) if variable.axes is not None else "",
         entries_text(variable.spec) if variable.spec is not None else "no mesh",
         bytes_text(variable.device_bytes),
-        flag(variable) or "",
     ]
+
+
+def _signs(variables: Sequence[Variable]) -> list[str]:
+    """What the signs before rows mean, of those that stand there."""
+    found = {flag(variable) for variable in variables}
+    return [f"{sign} {meaning}" for meaning, sign in _SIGNS.items() if meaning in found]
 
 
 def _unmatched(model: Model) -> list[str]:

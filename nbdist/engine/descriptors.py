@@ -40,6 +40,7 @@ class Descriptors:
     def __init__(self, publish: Callable[[str], None]) -> None:
         self._publish = publish
         self._lock = threading.Lock()
+        self._leave_out: tuple[Callable[[bytes], bytes], ...] = ()
         self._offset = 0
         self._file: int | None = None
 
@@ -52,6 +53,10 @@ class Descriptors:
         self._offset = os.fstat(self._file).st_size
         threading.Thread(target=self._follow, name="nbdist-descriptors", daemon=True).start()
 
+    def leave_out(self, known: Callable[[bytes], bytes]) -> None:
+        """Has a framework's own chatter taken out as well; `known` answers what is left of new bytes."""
+        self._leave_out = (*self._leave_out, known)
+
     def flush(self) -> None:
         """Publishes what has been written since; costs one `fstat` when that is nothing."""
         if self._file is None:
@@ -62,7 +67,10 @@ class Descriptors:
                 return
             data = os.pread(self._file, min(size - self._offset, LARGEST_READ), self._offset)
             self._offset += len(data)
-        text = CHATTER.sub(b"", data).decode(errors="replace")
+        data = CHATTER.sub(b"", data)
+        for known in self._leave_out:
+            data = known(data)
+        text = data.decode(errors="replace")
         if text.strip():
             self._publish(text)
 

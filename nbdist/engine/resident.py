@@ -39,7 +39,7 @@ class Resident:
         self.process_id = -1
         self.cell = CurrentCell()
         self.probe: Probe | None = None
-        self._descriptors = Descriptors(self._publish_text)
+        self.descriptors = Descriptors(self._publish_text)
         self._request: dict[str, Any] | None = None
 
     @classmethod
@@ -71,14 +71,14 @@ class Resident:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
         NotebookCells(
-            self.shell, self.cell, before=self._remember, after=self._descriptors.flush
+            self.shell, self.cell, before=self._remember, after=self.descriptors.flush
         ).install()
         refuse_input(self.kernel)
         show_help(self.shell)
         text_progress_bars()
         allow_await(self.kernel)
         allow_shell_commands()
-        self._descriptors.start()
+        self.descriptors.start()
         self.probe = Probe(
             publish=self._publish_report,
             namespace=lambda: self.shell.user_ns,

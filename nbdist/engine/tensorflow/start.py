@@ -8,9 +8,10 @@ import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.tensorflow import adapt, batches, interrupt, observe, warnings
+from nbdist.engine.tensorflow import adapt, batches, interrupt, observe
 from nbdist.engine.tensorflow.arrays import explain, offer_array
 from nbdist.engine.tensorflow.context import reset_context
+from nbdist.engine.tensorflow.warnings import Chatter
 from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
@@ -51,7 +52,7 @@ def settle_devices(
       `version`, the `local` number of devices and their `platform`.
     """
     tf = _tensorflow(resident)
-    warnings.install(chief=resident.process_id == 0)
+    resident.descriptors.leave_out(Chatter(chief=resident.process_id == 0))
     gpus = tf.config.list_physical_devices("GPU")
     if platform != "cpu" and not gpus and local_device_ids != []:
         raise SessionError(

@@ -1,0 +1,69 @@
+"""What TensorFlow writes on every process and nobody need read, and what is said of it once.
+
+TensorFlow's C++ writes to the process's standard error, a line beginning with the level, the time and the
+source, such as `W0000 00:00:1795178940.708603   21496 dataset.cc:997] …`. Times and thread ids differ, so the
+lines of several processes are never equal and would be shown for each.
+"""
+
+from __future__ import annotations
+
+import re
+
+_LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
+_ANY_SOURCE = rb"\S+"
+
+INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
+"""Servers that started, tasks that connected: `%dist_init` has said so."""
+
+CONTINUED = re.compile(rb"^/job:\w+/replica:\d+/task:\d+\n?", re.M)
+"""The second line of such a message."""
+
+KNOWN = tuple(
+    re.compile(_LINE % (level, source, text), re.M)
+    for level, source, text in (
+        # A machine without a GPU, on which none was asked for.
+        (b"E", rb"cuda_platform\.cc", rb"failed call to cuInit"),
+        # About Keras' own way to repeat a data set.
+        (b"W", rb"dataset\.cc", rb"Input of GeneratorDatasetOp"),
+        # The end of every data set (https://github.com/tensorflow/tensorflow/issues/62963).
+        (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
+    )
+)
+
+AUTO_SHARD = re.compile(
+    rb"^[IW]\d{4} [\d:.]+ +\d+ auto_shard\.cc:\d+\] AUTO sharding policy will apply DATA .*\n?"
+    # The node of the graph that is no file, over many lines.
+    rb"(?:^(?!\w\d{4} [\d:.]+ ).*\n?)*",
+    re.M,
+)
+
+AUTO_SHARD_SAID = (
+    b"The data set is not read from files, so each worker reads all of it and keeps its share of the rows "
+    b"(auto-shard policy DATA, which tf.data.Options().experimental_distribute.auto_shard_policy chooses without "
+    b"this line).\n"
+)
+
+
+class Chatter:
+    """Leaves out what is known; called with each new piece of standard error.
+
+    Args:
+      chief: Whether this process says the lines that are said once.
+    """
+
+    def __init__(self, *, chief: bool) -> None:
+        self._chief = chief
+        self._said = False
+
+    def __call__(self, data: bytes) -> bytes:
+        """What is left of `data`."""
+        data = AUTO_SHARD.sub(self._of_auto_shard, data)
+        for pattern in (INFORMATION, CONTINUED, *KNOWN):
+            data = pattern.sub(b"", data)
+        return data
+
+    def _of_auto_shard(self, match: re.Match[bytes]) -> bytes:
+        if not self._chief or self._said:
+            return b""
+        self._said = True
+        return AUTO_SHARD_SAID

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 import os
+import threading
+from collections.abc import Callable
 from typing import Any
 
 import keras
@@ -10,6 +14,8 @@ import numpy as np
 import tensorflow as tf
 
 from nbdist.engine.tensorflow import adapt as adaptation
+from nbdist.engine.tensorflow import context, interrupt
+from tests.tensorflow.workers import tf_config
 
 
 def data(rows: int) -> tuple[Any, Any]:
@@ -86,9 +92,7 @@ def announcements(**_: Any) -> dict[str, Any]:
     announced = [adaptation.adapt(), adaptation.adapt()]
     adaptation.undo()
     announced.append(adaptation.adapt())
-    from tensorflow.python.eager import context
-
-    return {"announced": announced, "started": context.context()._initialized}
+    return {"announced": announced, "started": context.started()}
 
 
 def keras_3_undone(**_: Any) -> str:
@@ -144,3 +148,114 @@ def custom_loop(rows: int = 64, **_: Any) -> list[float]:
         return strategy.reduce("SUM", each, axis=None)
 
     return [float(step(*batch)) for _ in range(2) for batch in batches]
+
+
+def blocked_and_back(*, talk: Any, index: int, again: list[str], graph: bool) -> None:
+    """Trains, blocks in a collective until interrupted, and trains in a new cluster at other ports.
+
+    Args:
+      talk: Says losses, "blocked" before it blocks, what freed it and what comes of the next collective;
+        then waits to go on.
+      index: This worker.
+      again: Addresses of the second cluster.
+      graph: Block inside a `tf.function`, not on a thread of TensorFlow's pool for eager collectives.
+    """
+    interrupts = interrupt.Interrupts(threading.main_thread().ident or 0)
+    interrupts.install()
+    adaptation.adapt()
+    kept = {"rows": 64}
+    x, y = data(kept["rows"])
+    strategy = make_strategy()
+    model = make_model(strategy)
+    talk.say(model.fit(x, y, batch_size=16, verbose=0).history["loss"])
+    if index == 0:
+        # The others never come.
+        total = functools.partial(strategy.reduce, "SUM", tf.ones(()), axis=None)
+        total = tf.function(total) if graph else total
+        talk.say("blocked")
+        talk.say(raised(total, interrupts.translated))
+        talk.hear()
+        interrupts.begin()
+        talk.say(raised(total, interrupts.translated))
+    talk.hear()
+    train_anew(talk, again, index, kept["rows"])
+
+
+def raised(call: Callable[[], object], translated: Callable[[Any], Any] = lambda e: e) -> str:
+    """The error of a call."""
+    try:
+        call()
+    except BaseException as error:  # noqa: BLE001 - an interrupt is one of those expected
+        error = translated(error)
+        return f"{type(error).__name__}: {error}"
+    return "nothing"
+
+
+def train_anew(talk: Any, addresses: list[str], index: int, rows: int = 64) -> None:
+    """Losses of a new model in a new cluster."""
+    context.reset_context()
+    os.environ["TF_CONFIG"] = tf_config(addresses, index)
+    x, y = data(rows)
+    model = make_model(make_strategy())
+    talk.say(model.fit(x, y, batch_size=16, epochs=2, verbose=0).history["loss"])
+    # Worker 0 has the coordination service in it, which the others may still need.
+    talk.hear()
+
+
+def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
+    """Is interrupted where no collective is: in Python, and in a long operation; then trains.
+
+    Args:
+      talk: Says "python" and "operation" before it is busy in there, then what came of it; then losses.
+      index: This worker.
+    """
+    interrupts = interrupt.Interrupts(threading.main_thread().ident or 0)
+    interrupts.install()
+    adaptation.adapt()
+    strategy = make_strategy()
+    model = make_model(strategy)
+    if index == 0:
+        talk.say("python")
+        talk.say(raised(lambda: all(True for _ in itertools.repeat(1))))
+        square = tf.random.uniform((1000, 1000))
+        for_long(square, 1)
+        talk.say("operation")
+        talk.say(raised(lambda: for_long(square, 60)))
+    talk.hear()
+    interrupts.begin()
+    x, y = data(64)
+    talk.say(model.fit(x, y, batch_size=16, verbose=0).history["loss"])
+    talk.hear()
+
+
+@tf.function(reduce_retracing=True)
+def for_long(square: Any, times: Any) -> Any:
+    for _ in tf.range(times):
+        square = tf.linalg.matmul(square, square)
+        square = square / tf.norm(square)
+    return square
+
+
+def killed_in_fit(*, talk: Any, index: int, again: list[str]) -> None:
+    """Trains until a worker is killed, and goes on in a new cluster with another in its place.
+
+    Args:
+      talk: Says the process id with each epoch; then, in a survivor, what `fit` raised; waits; then losses.
+      index: This worker.
+      again: Addresses of the second cluster.
+    """
+    adaptation.adapt()
+    x, y = data(64)
+    model = make_model(make_strategy())
+    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: talk.say(os.getpid()))
+    talk.say(
+        raised(lambda: model.fit(x, y, batch_size=16, epochs=10**6, verbose=0, callbacks=[tell]))
+    )
+    talk.hear()
+    train_anew(talk, again, index)
+
+
+def replacement(*, talk: Any, index: int, again: list[str]) -> None:
+    """A new process in place of a killed one: the second half of `killed_in_fit`."""
+    adaptation.adapt()
+    train_anew(talk, again, index)

@@ -1,0 +1,79 @@
+"""Workers in a collective whose peers do not come: interrupted or bereft, and in a new cluster afterwards."""
+
+from __future__ import annotations
+
+import os
+import signal
+import time
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.tensorflow.workers import Workers, free_addresses
+
+
+def interrupt_when_settled(process: Any) -> None:
+    """Sends SIGINT once the process has used no processor for a while, as one that is blocked."""
+    seen = psutil.Process(process.pid)
+    used, quiet = seen.cpu_times().user, 0
+    while quiet < 5:
+        time.sleep(0.1)
+        before, used = used, seen.cpu_times().user
+        quiet = quiet + 1 if used == before else 0
+    os.kill(process.pid, signal.SIGINT)
+
+
+@pytest.mark.parametrize("graph", [True, False], ids=["function", "eager"])
+def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(graph: bool) -> None:
+    with Workers("blocked_and_back", 2, again=free_addresses(2), graph=graph) as workers:
+        first, second = workers.all()
+        assert first == pytest.approx(second)
+        assert workers.hear(0) == "blocked"
+        interrupt_when_settled(workers.processes[0])
+        assert workers.hear(0, timeout_s=30).startswith("KeyboardInterrupt")
+        # What an interrupted collective leaves behind is aborted a moment later.
+        time.sleep(2)
+        workers.tell(0, "collect again")
+        later = workers.hear(0)
+        assert later.startswith("UnavailableError")
+        assert "interrupted by nbdist; run %dist_recover before the next collective" in later
+        train_in_the_new_cluster(workers)
+
+
+def test_an_interrupt_outside_collectives_leaves_them_working() -> None:
+    with Workers("interrupted_elsewhere", 2) as workers:
+        for place in ("python", "operation"):
+            assert workers.hear(0) == place
+            # Longer than the first look comes after a signal, shorter than the operation takes.
+            time.sleep(0.3)
+            os.kill(workers.processes[0].pid, signal.SIGINT)
+            assert workers.hear(0).startswith("KeyboardInterrupt")
+        for index in range(2):
+            workers.tell(index, "go on")
+        first, second = workers.all()
+        assert first == pytest.approx(second)
+
+
+@pytest.mark.parametrize("lost", [1, 0])
+def test_training_goes_on_with_a_new_process_in_place_of_a_killed_worker(lost: int) -> None:
+    again = free_addresses(2)
+    with Workers("killed_in_fit", 2, again=again) as workers:
+        assert workers.all() == [process.pid for process in workers.processes]
+        workers.processes[lost].kill()
+        survivor = 1 - lost
+        heard = workers.hear(survivor)
+        while isinstance(heard, int):
+            heard = workers.hear(survivor)
+        assert "Error" in heard
+        workers.task = "replacement"
+        workers.talks[lost], workers.processes[lost] = workers.start(lost, None)
+        train_in_the_new_cluster(workers, waiting=[survivor])
+
+
+def train_in_the_new_cluster(workers: Workers, waiting: Any = (0, 1)) -> None:
+    for index in waiting:
+        workers.tell(index, "go on")
+    first, second = workers.all()
+    assert first == pytest.approx(second)
+    assert first[1] < first[0]

@@ -56,7 +56,7 @@ class Look:
             observer.note()
         self._keras.note_once()
         self._keras.add_model(path, model)
-        return self._see({})
+        return self._see({path: model})
 
     def _see(self, namespace: dict[str, object]) -> Seen:
         active = [observer for observer in self._observers if observer.begin()]

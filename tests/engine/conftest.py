@@ -1,9 +1,13 @@
 """Eight CPU devices in the process that runs these tests."""
 
+import os
 from unittest import mock
 
 import jax
 import pytest
+
+# Keras reads it when it is imported, and takes TensorFlow otherwise.
+os.environ["KERAS_BACKEND"] = "jax"
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -97,8 +97,9 @@ def raw_value(variable: Any) -> Any | None:
 
 
 def unwrapped(value: Any) -> Any:
-    """What a `keras.Variable` holds, and anything else as it is."""
-    return raw_value(value) if is_variable(bases_of(type(value))) else value
+    """What a `keras.Variable` holds, and anything else, as one without a value, as it is."""
+    held = raw_value(value) if is_variable(bases_of(type(value))) else None
+    return held if held is not None else value
 
 
 def _shape(variable: Any) -> tuple[int, ...]:

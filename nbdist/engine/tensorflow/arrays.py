@@ -1,0 +1,76 @@
+"""TensorFlow's variables and tensors: where their copies lie, and their bytes on their way to the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.engine.keras.variables import unwrapped
+from nbdist.engine.tensorflow.describe import describe, replica_values
+from nbdist.engine.tensorflow.strategies import REMEMBERED, replicas_of
+from nbdist.engine.transfer import bytes_of
+from nbdist.errors import ArrayError
+
+
+def explain(value: Any, expression: str) -> dict[str, Any]:
+    """Where the copies of one variable lie.
+
+    Returns:
+      `array` as a report describes it (its path is `expression`), and the `meshes` it refers to.
+
+    Raises:
+      ArrayError: No variable, or none of the strategy in force.
+    """
+    import tensorflow as tf
+
+    from nbdist.engine.resident import Resident
+
+    process_id = Resident.of().process_id
+    value, strategy = unwrapped(value), REMEMBERED.get()
+    replicas = None if strategy is None else replicas_of(strategy, process_id)
+    if not isinstance(value, tf.Variable):
+        kind = type(value).__name__
+        raise ArrayError(f"{expression!r} is a {kind}, not a tf.Variable; it has no copies.")
+    if replicas is None:
+        raise ArrayError(f"No strategy is in force that {expression!r} could belong to.")
+    described = describe(value, expression, replicas, process_id)
+    if described is None:
+        raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
+    return {"array": described, "meshes": [replicas.mesh]}
+
+
+def offer_array(
+    value: Any, expression: str, limit_bytes: int
+) -> tuple[dict[str, Any], list[Any]] | None:
+    """A variable or tensor of this process, whole; None for anything else.
+
+    Of a mirrored variable the copy of this process's first replica is read. One that is put together when it is
+    read is, which all workers must do together.
+
+    Raises:
+      ArrayError: It holds no numbers, as a symbolic tensor or one of strings.
+    """
+    import numpy
+    import tensorflow as tf
+
+    value = unwrapped(value)
+    if not isinstance(value, tf.Variable | tf.Tensor):
+        return None
+    values = replica_values(value)
+    if values is not None and value.synchronization.name != "ON_READ":
+        value = values[0]
+    try:
+        array = numpy.ascontiguousarray(value.numpy())
+    except (AttributeError, NotImplementedError) as error:
+        raise ArrayError(f"{expression!r} is symbolic: it has no value here.") from error
+    if array.dtype == object:
+        raise ArrayError(f"{expression!r} holds strings or objects; pull plain data out of it.")
+    described = {
+        "dtype": array.dtype.name,
+        "shape": list(array.shape),
+        "nbytes": array.nbytes,
+        "whole": True,
+    }
+    if array.nbytes > limit_bytes:
+        return {"kind": "too_large", **described}, []
+    pieces = [[[0, size] for size in array.shape]]
+    return {"kind": "array", "pieces": pieces, **described}, [bytes_of(array)]

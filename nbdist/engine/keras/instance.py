@@ -46,17 +46,22 @@ def package(cls: type) -> str:
 
 
 def items(value: Any, limit: int = 4096) -> list[Any]:
-    """What a list or tuple holds, up to a limit; nothing of anything else."""
-    if isinstance(value, list):
-        return list.__getitem__(value, slice(limit))
-    if isinstance(value, tuple):
-        return list(tuple.__getitem__(value, slice(limit)))
-    return []
+    """What a list or tuple holds, up to a limit; nothing of anything else.
+
+    TensorFlow puts lists that are set as attributes into a list of its own class, which is itself empty and keeps
+    them under `_storage`.
+    """
+    # By its class: a proxy only says that it is a list.
+    bases = bases_of(type(value))
+    if list in bases:
+        storage = live(value).get("_storage") if package(type(value)) == "tensorflow" else None
+        return list.__getitem__(storage if type(storage) is list else value, slice(limit))
+    return list(tuple.__getitem__(value, slice(limit))) if tuple in bases else []
 
 
 def pairs(value: Any, limit: int = 4096) -> list[tuple[Any, Any]]:
     """What a dictionary holds, up to a limit; nothing of anything else."""
-    if not isinstance(value, dict):
+    if dict not in bases_of(type(value)):
         return []
     # The main thread may add and remove keys meanwhile.
     for _ in range(3):

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 from conftest import OpenView
-from playwright.sync_api import Page, expect
+from playwright.sync_api import Locator, Page, expect
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -84,9 +84,20 @@ def test_nothing_is_cut_wide_or_narrow_light_or_dark(
         expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", theme)
         page.screenshot(path=shots / f"{name}-{width}-{theme}.png", full_page=True)
         assert page.evaluate("document.documentElement.scrollWidth") <= width
-        assert page.evaluate(CUT_TEXT) == []
-        for text, title in page.evaluate(SHORTENED):
-            assert ("…" in text or "~" in text) == (title is not None)
+        check_texts(page)
+        if read(name)["snapshot"]["models"]:
+            open_layout(page)
+            expect(page.locator(".nbdist-variables [role=option]").first).to_be_visible()
+            page.screenshot(path=shots / f"{name}-{width}-{theme}-layout.png", full_page=True)
+            assert page.evaluate("document.documentElement.scrollWidth") <= width
+            check_texts(page)
+
+
+def check_texts(page: Page) -> None:
+    """Nothing is cut, and a name that was shortened says so."""
+    assert page.evaluate(CUT_TEXT) == []
+    for text, title in page.evaluate(SHORTENED):
+        assert ("…" in text or "~" in text) == (title is not None)
 
 
 @pytest.mark.parametrize("name", [n for n in NAMES if read(n)["expected"]])
@@ -457,6 +468,12 @@ def test_k4_the_distribution_is_shown_with_its_mesh_batch_axis_and_rules(
     )
 
 
+def open_layout(page: Page) -> Locator:
+    """Turns to the layout of the model, and answers its part of the view."""
+    page.get_by_role("tab", name="layout").click()
+    return page.get_by_role("region", name="Layout of a model")
+
+
 def test_k4_the_view_follows_a_distribution_that_is_set_and_taken_away(
     open_view: OpenView,
 ) -> None:
@@ -485,6 +502,7 @@ def test_k4_distributions_that_disagree_are_flagged_and_each_selects_its_mesh(
     data.press("Enter")
     expect(data).to_have_attribute("aria-pressed", "true")
     expect(page.get_by_role("tab", name="batch=4")).to_have_attribute("aria-selected", "true")
+    open_layout(page)
     model = page.get_by_role("combobox", name="Model")
     variable = page.get_by_role("listbox", name="Variables").get_by_role("option")
     expect(variable).to_have_accessible_name(re.compile(r"lies \(·, ·\), 512 KB a device"))
@@ -496,7 +514,11 @@ def test_k5_the_layout_names_rule_axes_spec_and_bytes_of_each_variable(
     open_view: OpenView,
 ) -> None:
     page = open_view(read("keras_model")["snapshot"])
-    layout = page.get_by_role("region", name="Layout of a model")
+    tab = page.get_by_role("tab", name="layout · 3 not split")
+    expect(tab).to_have_attribute("aria-selected", "false")
+    layout = open_layout(page)
+    expect(tab).to_have_attribute("aria-selected", "true")
+    expect(page.locator(".nbdist-list")).to_be_hidden()
     expect(layout).to_contain_text("65.7 MB on each of 4 devices")
     expect(layout).to_contain_text("rule that matches nothing: .*attention.*/query/kernel")
     rows = layout.get_by_role("option")
@@ -515,6 +537,8 @@ def test_k5_the_layout_names_rule_axes_spec_and_bytes_of_each_variable(
 
 def test_k5_a_variable_picked_with_the_keyboard_shows_its_pieces(open_view: OpenView) -> None:
     page = open_view(read("keras_model")["snapshot"])
+    page.get_by_role("tab", name="arrays").focus()
+    page.keyboard.press("ArrowRight")
     page.get_by_role("listbox", name="Variables").focus()
     for key in ("Home", "ArrowDown", "ArrowDown", "ArrowDown", "Enter"):
         page.keyboard.press(key)
@@ -527,6 +551,8 @@ def test_k5_a_variable_picked_with_the_keyboard_shows_its_pieces(open_view: Open
     expect(page.locator(".nbdist-card .nbdist-holds").first).to_have_text("[0:512, 0:1024]")
     page.keyboard.press("Enter")
     expect(page.locator(".nbdist-path")).to_be_hidden()
+    page.keyboard.press("/")
+    expect(page.get_by_role("searchbox", name="Find an array")).to_be_focused()
 
 
 def test_a_model_of_thousands_of_variables_has_only_the_rows_in_sight(
@@ -537,6 +563,7 @@ def test_a_model_of_thousands_of_variables_has_only_the_rows_in_sight(
     names = [f"block_{n}/dense/kernel" for n in range(5000)]
     variables = [{**model["variables"][1], "path": name} for name in names]
     page = open_view({**snapshot, "models": [{**model, "variables": variables}]})
+    open_layout(page)
     rows = page.locator(".nbdist-variables [role=option]")
     expect(rows.first).to_contain_text("block_0/dense/kernel")
     assert rows.count() < 40

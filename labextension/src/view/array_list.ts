@@ -130,7 +130,8 @@ export class ArrayList implements Section {
       render: i => this.row(scene, rows, i, { textOf, names, form: form.kind }),
     });
     // The column that holds the list needs room for some rows, see the style sheet.
-    this.node.parentElement?.style.setProperty('--rows', `${this.list.total}px`);
+    const column = this.node.closest<HTMLElement>('.nbdist-right');
+    column?.style.setProperty('--rows', `${this.list.total}px`);
     if (this.revealed !== scene.array) {
       // A row that the person clicked is in sight already; one that the view chose may not be.
       this.revealed = scene.array;

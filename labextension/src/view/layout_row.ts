@@ -113,16 +113,25 @@ export function layoutForm(
     kind: 'stacked',
     nameLength: perLine - (lengths[5] ?? 0) - 5,
     columns: 'minmax(0, 1fr) auto',
-    height: t => ROW_PADDING + LINE * (1 + linesFor(stackedWords(t), perLine)),
+    height: t => {
+      const room = perLine - t.group.length - 2;
+      return ROW_PADDING + LINE * (1 + linesFor(stackedWords(t), room));
+    },
   };
 }
 
+/** What a line below the path says of the rule; what it asked for only where that is not so. */
+const saysAsked = (texts: VariableTexts): boolean => texts.flag === 'differs' || !texts.matched;
+
 /** Lengths of what stands below the path, as far as a line may break between. */
 function stackedWords(texts: VariableTexts): number[] {
-  const lengths = [texts.type.length, texts.group.length + 1, ...specWords(texts.spec)];
+  const lengths = [texts.type.length, ...specWords(texts.spec)];
   if (texts.matched) lengths.push('rule'.length);
   if (texts.rule) lengths.push(texts.rule.length);
-  return [...lengths, ...specWords(texts.axes)];
+  if (texts.axes.length && saysAsked(texts)) {
+    lengths.push('asks for'.length, ...specWords(texts.axes));
+  }
+  return lengths;
 }
 
 export interface LayoutRowState {
@@ -149,7 +158,8 @@ export function layoutRow(
   const { flag } = texts;
   const attributes = { title: flag && FLAGS[flag] };
   const sign = element('span', 'nbdist-flag', attributes, flag ? SIGN[flag] : '');
-  const path = element('span', 'nbdist-array-name', {}, ...(state.signs ? [sign] : []), name);
+  const signs = flag || (state.signs && kind === 'line') ? [sign] : [];
+  const path = element('span', 'nbdist-array-name', {}, ...signs, name);
   const type = element('span', 'nbdist-type', {}, texts.type);
   const group = element('span', 'nbdist-group', {}, texts.group);
   const rule = element('span', 'nbdist-rule', { 'data-none': !texts.matched }, texts.rule);
@@ -158,10 +168,10 @@ export function layoutRow(
   const row = element('div', 'nbdist-array', { role: 'option', id: state.id });
   if (kind === 'line') row.append(path, type, group, rule, axes, spec, bytes);
   else {
-    const word = texts.matched ? [' rule'] : [];
-    const asked = texts.rule || texts.axes.length ? [...word, ' ', rule, ' ', axes] : [];
-    const lies = element('span', 'nbdist-lies', {}, type, ' ', spec, ' ', group, ...asked);
-    row.append(path, bytes, lies);
+    const by = texts.rule ? [texts.matched ? ' rule ' : ' ', rule] : [];
+    const asked = texts.axes.length && saysAsked(texts) ? [' asks for ', axes] : [];
+    const lies = element('span', 'nbdist-lies', {}, type, ' ', spec, ...by, ...asked);
+    row.append(path, bytes, lies, group);
   }
   setAttributes(row, {
     'aria-label': labelOfVariable(texts),

@@ -115,7 +115,6 @@ export class LayoutSection implements Section {
     [this.scene, this.look] = [scene, look];
     const { models, arrays } = scene.snapshot;
     this.model = modelOf(models, scene.state.model);
-    setShown(this.node, this.model !== null);
     if (!this.model) return;
     const width = Math.floor(this.node.clientWidth);
     this.drawFacts(scene, models, this.model);
@@ -163,6 +162,8 @@ export class LayoutSection implements Section {
       },
       render: i => this.row(scene, model, i, names, form.kind),
     });
+    const column = this.node.closest<HTMLElement>('.nbdist-right');
+    column?.style.setProperty('--rows', `${this.list.total}px`);
     const id = this.active >= 0 ? this.rowId(this.active) : null;
     setAttributes(this.box, { 'aria-activedescendant': id });
   }

@@ -15,6 +15,9 @@ export type Pick =
       readonly auto: boolean;
     };
 
+/** What stands beside the mesh. */
+export type Side = 'arrays' | 'layout';
+
 export interface State {
   readonly snapshot: Snapshot | null;
   /** The mesh the person chose, or null to follow the picked array. */
@@ -30,6 +33,7 @@ export interface State {
   readonly query: string;
   /** The model whose layout is shown, as `keyOfModel` names it; null for the first. */
   readonly model: string | null;
+  readonly side: Side;
 }
 
 export type Action =
@@ -40,7 +44,8 @@ export type Action =
   | { readonly type: 'pin'; readonly device: string }
   | { readonly type: 'hover'; readonly device: string | null }
   | { readonly type: 'find'; readonly query: string }
-  | { readonly type: 'model'; readonly key: string };
+  | { readonly type: 'model'; readonly key: string }
+  | { readonly type: 'side'; readonly side: Side };
 
 export const initialState = (focus: string | null): State => ({
   snapshot: null,
@@ -52,6 +57,7 @@ export const initialState = (focus: string | null): State => ({
   hover: null,
   query: '',
   model: null,
+  side: 'arrays',
 });
 
 /** The array that `pick` means among `arrays`, by path and processes, else by path alone. */
@@ -115,5 +121,7 @@ export function reduce(state: State, action: Action): State {
       return { ...state, query: action.query };
     case 'model':
       return { ...state, model: action.key };
+    case 'side':
+      return { ...state, side: action.side };
   }
 }

@@ -19,6 +19,7 @@ import { Painter } from './painter';
 import { Processes } from './processes';
 import { sceneMaker } from './scene';
 import type { Section } from './section';
+import { Side } from './side';
 import { initialState, reduce, type Action, type State } from './state';
 import { hideStill } from './still';
 import { readLook, watchTheme, type Look } from './theme';
@@ -53,10 +54,10 @@ class Page {
     const layout = new LayoutSection(dispatch, prefix, this.live.say);
     const left = element('div', 'nbdist-left', {}, distributions.node);
     left.append(this.mesh.node, legend.node, array.node, this.detail.node, table.node);
-    const right = element('div', 'nbdist-right', {}, this.list.node);
-    const body = element('div', 'nbdist-body', {}, left, right);
+    const side = new Side(dispatch, { arrays: this.list.node, layout: layout.node }, prefix);
+    const body = element('div', 'nbdist-body', {}, left, side.node);
     this.content.append(this.header.node, processes.node, notices.node);
-    this.content.append(body, layout.node, footer.node);
+    this.content.append(body, footer.node);
     const frame = element('div', 'nbdist-frame', {}, this.waiting, this.content, this.live.node);
     // Lumino, under JupyterLab, then leaves the keys typed here to the view.
     setAttributes(this.root, { 'data-lm-suppress-shortcuts': 'true' });
@@ -71,6 +72,7 @@ class Page {
       array,
       this.detail,
       table,
+      side,
       this.list,
       layout,
       footer,
@@ -227,6 +229,9 @@ class LiveView {
   private press(event: KeyboardEvent): void {
     const typing = event.target instanceof HTMLInputElement;
     if (event.key === '/' && !typing && !event.ctrlKey && !event.metaKey) {
+      this.state = reduce(this.state, { type: 'side', side: 'arrays' });
+      // What is not in sight cannot have the focus.
+      this.draw();
       this.page.list.focusSearch();
       event.preventDefault();
     }

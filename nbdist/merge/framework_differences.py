@@ -38,7 +38,7 @@ def model_differences(merged: Merged, groups: Iterable[frozenset[int]]) -> tuple
     for path, known in several.items():
         for group in groups:
             held: dict[tuple[object, ...], tuple[Model, list[int]]] = {}
-            for model, ids in known.items():
+            for model, ids in known:
                 here = [process_id for process_id in ids if process_id in group]
                 if here:
                     held.setdefault(_compared(model), (model, []))[1].extend(here)

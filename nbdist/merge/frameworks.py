@@ -6,7 +6,7 @@ comparison.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
@@ -18,7 +18,7 @@ from nbdist.snapshot import (
 )
 
 T = TypeVar("T", Distribution, Model)
-By = Mapping[T, tuple[int, ...]]
+By = tuple[tuple[T, tuple[int, ...]], ...]
 """Each version and the processes that have exactly it, that of the lowest process first."""
 
 
@@ -38,7 +38,7 @@ class _Told:
     distributions: tuple[Distribution, ...] | None = None
     models: tuple[Model, ...] | None = None
     described: tuple[Model, ...] = field(default=())
-    """The models without their totals."""
+    """The models without their totals; equal ones of several processes are the same objects."""
 
 
 class FrameworkIndex:
@@ -46,6 +46,8 @@ class FrameworkIndex:
 
     def __init__(self) -> None:
         self._told: dict[int, _Told] = {}
+        # A model of thousands of variables is hashed once for each report of it, and then known by identity.
+        self._known: dict[Model, Model] = {}
         self._merged: Merged | None = None
 
     def update(
@@ -63,7 +65,8 @@ class FrameworkIndex:
             self._merged = None
         if models is not None and told.models != models:
             told.models = models
-            told.described = tuple(replace(model, totals=()) for model in models)
+            bare = (replace(model, totals=()) for model in models)
+            told.described = tuple(self._known.setdefault(one, one) for one in bare)
             self._merged = None
 
     def forget(self, process_id: int) -> None:
@@ -84,25 +87,38 @@ class FrameworkIndex:
             for process_id, one in told
             if one.distributions is not None
         }
-        set_by = _by((one, process_id) for process_id, one in of.items() if one is not None)
+        set_by: dict[Distribution, list[int]] = {}
+        for process_id, one in of.items():
+            if one is not None:
+                set_by.setdefault(one, []).append(process_id)
         heard = sum(one.models is not None for _, one in told)
-        described: dict[str, dict[Model, tuple[int, ...]]] = {}
-        for model, ids in _by((m, process_id) for process_id, one in told for m in one.described):
-            described.setdefault(model.path, {})[model] = ids
+        versions_of = self._versions()
         return Merged(
             distributions=tuple(
-                replace(one, processes=_unless_all(ids, len(of))) for one, ids in set_by
+                replace(one, processes=_unless_all(tuple(ids), len(of)))
+                for one, ids in set_by.items()
             ),
             models=tuple(
                 replace(
                     model, processes=_unless_all(ids, heard), totals=self._totals(model.path, ids)
                 )
-                for versions in described.values()
-                for model, ids in versions.items()
+                for versions in versions_of.values()
+                for model, ids in versions
             ),
             distribution_of=of,
-            versions_of=described,
+            versions_of=versions_of,
         )
+
+    def _versions(self) -> dict[str, By[Model]]:
+        held: dict[int, tuple[Model, list[int]]] = {}
+        for process_id, told in sorted(self._told.items()):
+            for model in told.described:
+                held.setdefault(id(model), (model, []))[1].append(process_id)
+        self._known = {model: self._known[model] for model, _ in held.values()}
+        found: dict[str, list[tuple[Model, tuple[int, ...]]]] = {}
+        for model, ids in held.values():
+            found.setdefault(model.path, []).append((model, tuple(ids)))
+        return {path: tuple(versions) for path, versions in found.items()}
 
     def _totals(self, path: str, process_ids: tuple[int, ...]) -> tuple[DeviceBytes, ...]:
         """Each process sees its own devices; together they see all."""
@@ -120,13 +136,6 @@ class FrameworkIndex:
             DeviceBytes(devices=tuple(sorted(groups[count], key=_place)), nbytes=count)
             for count in sorted(groups, reverse=True)
         )
-
-
-def _by(pairs: Iterable[tuple[T, int]]) -> list[tuple[T, tuple[int, ...]]]:
-    held: dict[T, list[int]] = {}
-    for value, process_id in pairs:
-        held.setdefault(value, []).append(process_id)
-    return [(value, tuple(ids)) for value, ids in held.items()]
 
 
 def _unless_all(ids: tuple[int, ...], heard: int) -> tuple[int, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -163,6 +164,20 @@ def test_models_are_merged_again_only_after_a_change():
     again = (report(n, sequence=2, activity=RUNNING, models=(model(n, KERNEL),)) for n in range(4))
     session.take(*again)
     assert session.settled().models is first.models
+
+
+def test_models_of_a_pod_are_merged_in_bounded_time():
+    count = 2000
+    planned = [Planned(process_id=n, host="h", role="worker") for n in range(count)]
+    merger = Merger("s", planned)
+    variables = tuple(replace(KERNEL, path=f"dense_{n}/kernel") for n in range(500))
+    for n in range(count):
+        one = report(n % 4, models=(model(n % 4, *variables),))
+        merger.update(replace(one, process_id=n), time_s=NOW)
+    began = time.perf_counter()
+    snapshot = merger.snapshot(Known(), time_s=NOW + 3)
+    assert time.perf_counter() - began < 1
+    assert [(one.processes, len(one.variables)) for one in snapshot.models] == [((), 500)]
 
 
 def test_a_large_variable_that_no_rule_matched_is_said_once():

@@ -141,6 +141,37 @@ def test_a_model_made_before_its_distribution_shows_what_the_rule_asks_and_what_
     assert (kernel["spec"], kernel["device_bytes"]) == (None, kernel["nbytes"])
 
 
+def test_a_large_variable_made_before_its_distribution_is_on_one_device_and_not_missed(look):
+    model = dense(units=20_000)
+    keras.distribution.set_distribution(model_parallel({"no/such": ("model",)}))
+    (described,) = seen(look, model=model).models
+    assert not any(one["missed"] for one in described["variables"])
+
+
+def test_what_was_known_stays_while_values_are_out_of_reach(look, placed):
+    before = seen(look, model=placed)
+    values = [(one, one._value) for one in placed.variables + placed.optimizer.variables]
+    for variable, _ in values:
+        variable._value = None
+    during = look.now({"model": placed})
+    assert during.models[0] is before.models[0]
+    assert during.arrays == before.arrays
+    for variable, value in values:
+        variable._value = value
+
+
+def test_what_was_known_of_unlisted_variables_stays_as_well(look):
+    class Mine(keras.Sequential):
+        layers = variables = property(lambda self: [])
+
+    model = Mine([keras.Input((4,)), layers.Dense(2)])
+    before = seen(look, model=model)
+    assert (before.arrays, len(before.models[0]["variables"])) == ([], 2)
+    for variable in model._layers[1].variables:
+        variable._value = None
+    assert look.now({"model": model}).models[0] is before.models[0]
+
+
 def test_a_rule_that_places_outputs_of_layers_has_matched(look):
     keras.distribution.set_distribution(model_parallel({"net/dense/output": ("batch", None)}))
     (described,) = seen(look, model=dense()).models
@@ -153,6 +184,7 @@ def test_a_key_that_is_no_regular_expression_matches_only_itself():
     assert rules.matching("net/dense") == "net/d.*"
     # Wholly, as Keras does: a beginning is not enough.
     assert rules.matching("my/net/dense") is None
+    assert Rules(model_parallel({"net/d": ("model",)})).matching("net/dense") is None
 
 
 def test_the_rule_is_the_one_keras_chooses_for_every_variable(look, placed):

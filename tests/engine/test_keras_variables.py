@@ -252,10 +252,14 @@ def test_values_that_fit_has_are_found_though_they_were_never_seen_before():
     assert lent_values(model) == {}
 
 
-def test_without_the_private_value_nothing_is_shown(monkeypatch):
-    monkeypatch.setattr(variables_module, "attribute", lambda instance, name: None)
-    assert Met({"v": keras.Variable(np.ones(3))}).arrays == {}
-    assert Met({"model": dense()}).arrays == {}
+def test_without_the_private_value_nothing_is_shown():
+    model, variable = dense(), keras.Variable(np.ones(3))
+    for one in [variable, *model.variables]:
+        del one._value
+    look = new_look()
+    found = seen(look, model=model, v=variable)
+    look.unhook()
+    assert (found.arrays, found.models) == ([], [])
 
 
 def test_without_keras_there_is_nothing_to_look_into(monkeypatch):

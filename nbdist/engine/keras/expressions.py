@@ -5,7 +5,7 @@ from __future__ import annotations
 import keyword
 from typing import Any
 
-from nbdist.engine.keras.classes import is_layer
+from nbdist.engine.keras.classes import PACKAGES, is_layer
 from nbdist.engine.keras.instance import (
     attribute,
     bases_of,
@@ -16,12 +16,13 @@ from nbdist.engine.keras.instance import (
     package,
     pairs,
 )
-
-MOST_VARIABLES = 4096
-"""Of one model."""
-
-DEEPEST = 32
-"""Levels of layers within layers."""
+from nbdist.engine.keras.structure import (
+    DEEPEST,
+    MOST_VARIABLES,
+    inner_layers,
+    own_variables,
+    seed_generators,
+)
 
 
 def suffixes(layer: Any) -> dict[int, str]:
@@ -35,11 +36,11 @@ def suffixes(layer: Any) -> dict[int, str]:
     while queue and len(found) < MOST_VARIABLES:
         path, one, level = queue.pop(0)
         names = _names(one)
-        for variable in _own(one):
+        for variable in own_variables(one):
             name = names.get(id(variable)) or _property_name(one, variable)
             if name is not None:
                 found.setdefault(id(variable), path + name)
-        for generator in items(attribute(one, "_seed_generators")):
+        for generator in seed_generators(one):
             state = attribute(generator, "state")
             if id(generator) in names:
                 found.setdefault(id(state), f"{path}{names[id(generator)]}.state")
@@ -48,17 +49,12 @@ def suffixes(layer: Any) -> dict[int, str]:
     return found
 
 
-def _own(layer: Any) -> list[Any]:
-    own = ("_trainable_variables", "_non_trainable_variables")
-    return [variable for name in own for variable in items(attribute(layer, name))]
-
-
 def _inner(layer: Any, names: dict[int, str]) -> list[tuple[str, Any]]:
     """The layers of a layer with the step to each: by number in a model, else by attribute."""
     public = _public_layers(layer)
     steps = [(f".layers[{number}]", inner) for number, inner in enumerate(public)]
     met = {id(inner) for _, inner in steps}
-    for inner in items(attribute(layer, "_layers")):
+    for inner in inner_layers(layer):
         if id(inner) not in met:
             name = names.get(id(inner)) or _property_of(layer, inner)
             steps += [(name, inner)] if name is not None else []
@@ -77,9 +73,9 @@ def _property_of(layer: Any, inner: Any) -> str | None:
 def _public_layers(layer: Any) -> list[Any]:
     """What the property `layers` of a model answers; nothing for a layer, or where a user's class answers."""
     cls = defining(type(layer), "layers")
-    if cls is None or package(cls) != "keras":
+    if cls is None or package(cls) not in PACKAGES:
         return []
-    own = items(attribute(layer, "_layers"))
+    own = inner_layers(layer)
     if cls.__name__ == "Sequential":
         first = type(own[0]).__name__ if own else ""
         return own[1:] if first == "InputLayer" else own
@@ -139,7 +135,7 @@ def _property_name(layer: Any, variable: Any) -> str | None:
 def answers_as_keras(instance: Any, name: str) -> bool:
     """Whether an attribute is what Keras defines, rather than a user's class."""
     owner = defining(type(instance), name)
-    return owner is not None and package(owner) == "keras"
+    return owner is not None and package(owner) in PACKAGES
 
 
 def layer_paths(layer: Any) -> list[str]:
@@ -155,5 +151,5 @@ def layer_paths(layer: Any) -> list[str]:
         path = attribute(one, "_path")
         found += [path] if isinstance(path, str) else []
         if level < DEEPEST:
-            queue += [(inner, level + 1) for inner in items(attribute(one, "_layers"))]
+            queue += [(inner, level + 1) for inner in inner_layers(one)]
     return found

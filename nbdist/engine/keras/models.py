@@ -11,8 +11,8 @@ from typing import Any
 from nbdist.engine.held import is_whole_everywhere, piece_bytes, totals
 from nbdist.engine.keras.distribution import axes_of, rules_of
 from nbdist.engine.keras.expressions import layer_paths
-from nbdist.engine.keras.instance import attribute, live
-from nbdist.engine.keras.variables import Places, lent_values, raw_value
+from nbdist.engine.keras.instance import attribute
+from nbdist.engine.keras.variables import Places, is_trainable, lent_values, path_of, raw_value
 
 LARGE_BYTES = 1 << 20
 """From this size on a variable that no rule matched is worth a remark; `nbdist.merge.notices` has the same."""
@@ -188,7 +188,7 @@ class Models:
             group = "non-trainable"
             if place.of_optimizer:
                 group = "optimizer"
-            elif trains and attribute(variable, "_trainable"):
+            elif trains and is_trainable(variable):
                 group = "trainable"
             yield self._variable(variable, array, group, place.suffix is not None)
 
@@ -197,8 +197,7 @@ class Models:
     ) -> _Said | None:
         """One variable in the form of `nbdist.snapshot.Variable`; None while nothing is known of its value.
 
-        Private API: `Variable._path` and `_layout`. The public `path` may be a user's property; the layout is not
-        public. Without them no rule is known.
+        Private API: `Variable._layout`, which is not public. Without it rules are known by paths alone.
         """
         before = self._before.get(id(variable))
         if before is not None and before.variable() is not variable:
@@ -207,9 +206,7 @@ class Models:
             array = before.array  # a running `fit` has its value; where it lies has not changed
         if array is None:
             return None
-        keeps = live(variable)
-        path, layout = keeps.get("_path"), keeps.get("_layout")
-        path = path if isinstance(path, str) else ""
+        path, layout = path_of(variable), attribute(variable, "_layout")
         rule = self._rules.of(path, layout)
         axes = self._rules.axes[rule] if rule is not None else axes_of(layout)
         if rule is None and axes is not None and not any(axes):

@@ -9,8 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-PACKAGES = ("keras", "tf_keras")
-"""Whose `callbacks.CallbackList` is listened to once imported; both tell alike."""
+from nbdist.engine.keras.classes import PACKAGES
 
 
 @dataclass(slots=True)

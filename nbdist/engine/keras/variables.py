@@ -8,8 +8,24 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.engine.keras.classes import is_layer, is_optimizer, is_variable
-from nbdist.engine.keras.expressions import DEEPEST, MOST_VARIABLES, answers_as_keras, suffixes
-from nbdist.engine.keras.instance import attribute, bases_of, class_dict, items, kept, pairs
+from nbdist.engine.keras.expressions import answers_as_keras, suffixes
+from nbdist.engine.keras.instance import (
+    attribute,
+    bases_of,
+    class_dict,
+    defining,
+    items,
+    live,
+    package,
+    pairs,
+)
+from nbdist.engine.keras.structure import (
+    DEEPEST,
+    MOST_VARIABLES,
+    inner_layers,
+    own_variables,
+    seed_generators,
+)
 
 Look = Callable[[Any], Iterable[tuple[str, Any]]]
 """Lists what an object holds: (the rest of the expression that reaches it, the value)."""
@@ -85,15 +101,39 @@ class Places:
 
 
 def raw_value(variable: Any) -> Any | None:
-    """What a `keras.Variable` holds: an array of its back end; None before it is made, and while `fit` has it.
+    """What a variable of a layer holds: an array of its back end; None before it is made, and while `fit` has it.
 
     Private API: `Variable._value`. The public `value` casts to another dtype inside an autocast scope and makes
     a value where there is none. Without it no variable is shown.
     """
     value = attribute(variable, "_value")
-    if value is None and "_value" in class_dict(type(variable)):
-        value = attribute(variable, "_raw_value")  # in Keras' NNX mode
-    return value
+    if value is not None:
+        return value
+    if not is_variable(bases_of(type(variable))):
+        return variable  # of `tf_keras`, whose variables are TensorFlow's own
+    in_nnx_mode = "_value" in class_dict(type(variable))
+    return attribute(variable, "_raw_value") if in_nnx_mode else None
+
+
+def path_of(variable: Any) -> str:
+    """A variable's path in Keras, such as `"sequential/dense/kernel"`; empty where it has none.
+
+    Private API: `Variable._path`, behind its property `path`; for `tf_keras`, the names of TensorFlow's variables.
+    Without them variables have no path, and no rule matches them.
+    """
+    has = live(variable).get
+    path = has("_path") or has("_handle_name") or has("_common_name")
+    return path.removesuffix(":0") if isinstance(path, str) else ""
+
+
+def is_trainable(variable: Any) -> bool:
+    """Whether a variable is trained, as far as itself says.
+
+    Private API: `_trainable` of Keras' and TensorFlow's variables, behind their property; a mirrored one has it
+    in its copies. Without it all count as not trainable.
+    """
+    copies = items(attribute(variable, "_values"))
+    return bool(attribute(copies[0] if copies else variable, "_trainable"))
 
 
 def unwrapped(value: Any) -> Any:
@@ -120,7 +160,9 @@ def _look_into_optimizer(optimizer: Any) -> Iterable[tuple[str, Any]]:
 
 def _places(layer: Any) -> list[tuple[Place, Any]]:
     names = suffixes(layer)
-    numbered = answers_as_keras(layer, "variables")
+    # `tf_keras` orders its list otherwise.
+    owner = defining(type(layer), "variables")
+    numbered = owner is not None and package(owner) == "keras"
     found = []
     for number, variable in enumerate(layer_variables(layer)):
         suffix = names.get(id(variable)) or (f".variables[{number}]" if numbered else None)
@@ -140,31 +182,21 @@ def _counts(layer: Any) -> tuple[int, ...]:
     queue = [(layer, 0)]
     while queue:
         one, level = queue.pop()
-        has = kept(one).get
-        own = ("_trainable_variables", "_non_trainable_variables", "_seed_generators")
-        found += (id(one), *(len(has(name) or ()) for name in own))
+        found += (id(one), len(own_variables(one)), len(seed_generators(one)))
         if level < DEEPEST:
-            queue += [(inner, level + 1) for inner in items(has("_layers"))]
+            queue += [(inner, level + 1) for inner in inner_layers(one)]
     optimizer = attribute(layer, "optimizer")
     return (*found, id(optimizer), len(optimizer_variables(optimizer)))
 
 
 def layer_variables(layer: Any, *, level: int = 0) -> list[Any]:
-    """All variables of a layer, in the order of its property `variables`.
-
-    Private API: the lists behind that property, which a user's class may override. Without them a layer has
-    none.
-    """
-    own = [
-        *items(attribute(layer, "_trainable_variables")),
-        *items(attribute(layer, "_non_trainable_variables")),
-    ]
-    found = list({id(variable): variable for variable in own}.values())
+    """All variables of a layer, in the order of its property `variables`."""
+    found = list({id(variable): variable for variable in own_variables(layer)}.values())
     seen = set(map(id, found))
-    states = [attribute(one, "state") for one in items(attribute(layer, "_seed_generators"))]
+    states = [attribute(one, "state") for one in seed_generators(layer)]
     found += [state for state in states if is_variable(bases_of(type(state)))]
     if level < DEEPEST:
-        for inner in items(attribute(layer, "_layers")):
+        for inner in inner_layers(layer):
             for variable in layer_variables(inner, level=level + 1):
                 if id(variable) not in seen:
                     seen.add(id(variable))

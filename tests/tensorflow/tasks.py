@@ -14,7 +14,7 @@ import numpy as np
 import tensorflow as tf
 
 from nbdist.engine.tensorflow import adapt as adaptation
-from nbdist.engine.tensorflow import context, interrupt
+from nbdist.engine.tensorflow import arrays, context, interrupt, observe
 from tests.tensorflow.workers import tf_config
 
 
@@ -95,17 +95,22 @@ def announcements(**_: Any) -> dict[str, Any]:
     return {"announced": announced, "started": context.started()}
 
 
+def uneven_batches(*, adapt: bool, **_: Any) -> str:
+    """What `fit` raises with batches that two replicas cannot share evenly."""
+    if adapt:
+        adaptation.adapt()
+    model = make_model(make_strategy(2))
+    x, y = data(9)
+    return raised(lambda: model.fit(x, y, batch_size=3, verbose=0))
+
+
 def keras_3_undone(**_: Any) -> str:
     """What `fit` raises after the overrides were taken away."""
     adaptation.adapt()
     adaptation.undo()
     model = make_model(make_strategy())
     x, y = data(64)
-    try:
-        model.fit(x, y, batch_size=16, verbose=0)
-    except (ValueError, tf.errors.OpError) as error:
-        return f"{type(error).__name__}: {error}"
-    return "nothing"
+    return raised(lambda: model.fit(x, y, batch_size=16, verbose=0))
 
 
 def legacy_keras(rows: int = 64, **_: Any) -> dict[str, Any]:
@@ -259,3 +264,86 @@ def replacement(*, talk: Any, index: int, again: list[str]) -> None:
     """A new process in place of a killed one: the second half of `killed_in_fit`."""
     adaptation.adapt()
     train_anew(talk, again, index)
+
+
+def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any]:
+    """What an observer sees before a strategy is made, then of a model that trains, then of data sets."""
+    observer = observe.Observer(threading.main_thread().ident or 0, index)
+    observer.note()
+    looks: list[Any] = [_look(observer, {})]
+    started = context.started()
+    adaptation.adapt()
+    strategy = make_strategy(replicas)
+    model = make_model(strategy)
+    with strategy.scope():
+        on_read = tf.Variable(
+            tf.zeros(3),
+            synchronization=tf.VariableSynchronization.ON_READ,
+            aggregation=tf.VariableAggregation.SUM,
+            trainable=False,
+        )
+    namespace = {
+        "kernel": model.layers[0].kernel._value,
+        "on_read": on_read,
+        "plain": tf.Variable(tf.ones((2, 5))),
+        "words": tf.Variable(["a"]),
+    }
+    looks.append(_look(observer, namespace))
+    x, y = data(64)
+    model.fit(
+        x[:63], y[:63], batch_size=21, verbose=0, validation_data=(x, y), validation_batch_size=8
+    )
+    model.evaluate(x, y, batch_size=32, verbose=0)
+    looks.append(_look(observer, namespace))
+    offered = {
+        name: arrays.offer_array(value, name, 10**6)
+        for name, value in {
+            "kernel": namespace["kernel"],
+            "variable": model.layers[0].kernel,
+            "tensor": tf.ones((2, 5)),
+            "x": x,
+        }.items()
+    }
+    return {
+        "looks": looks,
+        "offered": {name: one and one[0] for name, one in offered.items()},
+        "bytes": offered["variable"][1] == [np.asarray(model.layers[0].kernel).tobytes()],  # type: ignore[index]
+        "refused": [
+            raised(lambda: symbolic(lambda tensor: arrays.offer_array(tensor, "t", 1))),
+            raised(lambda: arrays.offer_array(namespace["words"], "words", 1)),
+        ],
+        "started_by_looking": started,
+    }
+
+
+def symbolic(call: Callable[[Any], object]) -> None:
+    """Calls with a tensor of a graph."""
+    tf.function(lambda: call(tf.ones(3)) and None, autograph=False)()
+
+
+def _look(observer: observe.Observer, namespace: dict[str, Any]) -> dict[str, Any] | None:
+    """One look from another thread, as the probe's."""
+    found: list[Any] = []
+
+    def look() -> None:
+        if not observer.begin():
+            found.append(None)
+            return
+        listed = {name: observer.add(name, value) for name, value in namespace.items()}
+        found.append(
+            {
+                "listed": listed,
+                "arrays": {one["path"]: one for one in observer.arrays()},
+                "devices": observer.devices(),
+                "meshes": observer.meshes(),
+                "distributions": observer.distributions(),
+                "again": all(
+                    observer.describe(v) is observer.describe(v) for v in namespace.values()
+                ),
+            }
+        )
+
+    thread = threading.Thread(target=look)
+    thread.start()
+    thread.join()
+    return found[0]

@@ -58,6 +58,13 @@ def test_mirrored_devices_of_one_process_train_as_one_device(alone: Any, replica
     assert np.allclose(found["predict"], alone["predict"], atol=CLOSE)
 
 
+def test_keras_cannot_fit_uneven_batches_on_mirrored_devices_as_shipped_and_adapted_can() -> None:
+    (shipped,) = outcome("uneven_batches", 1, adapt=False)
+    assert shipped.startswith("InvalidArgumentError")
+    (adapted,) = outcome("uneven_batches", 1, adapt=True)
+    assert adapted == "nothing"
+
+
 def test_keras_cannot_fit_on_several_workers_as_shipped_nor_after_undo() -> None:
     assert all("PerReplica" in raised for raised in outcome("keras_3_undone", 2))
 
@@ -81,7 +88,7 @@ def test_a_custom_loop_trains_on_several_workers_as_on_one() -> None:
 def test_adapting_says_what_was_adapted_once_and_runs_no_operation() -> None:
     (said,) = outcome("announcements", 1)
     first, again, after_undo = said["announced"]
-    assert first.startswith(f"Keras {keras.__version__} cannot fit under MultiWorkerMirrored")
+    assert first.startswith(f"Keras {keras.__version__} as shipped cannot fit under MultiWorker")
     assert "_maybe_symbolic_build and reduce_per_replica" in first
     assert again is None
     assert after_undo == first

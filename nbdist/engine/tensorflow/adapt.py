@@ -1,9 +1,10 @@
-"""`fit`, `evaluate` and `predict` of Keras 3 under `MultiWorkerMirroredStrategy`.
+"""`fit`, `evaluate` and `predict` of Keras 3 under `MultiWorkerMirroredStrategy`, and on uneven batches.
 
-As shipped (Keras 3.15.1) they fail there in two places of Keras' TensorFlow trainer. Building the model
-reduces the first batch, a structure, where only one value can be reduced; and the numbers of each step,
-scalars, are reduced over a dimension they do not have. Under that strategy, and only there, the first is
-given this worker's part of the batch and the second the mean over replicas that it says it computes.
+As shipped (Keras 3.15.1) two places of Keras' TensorFlow trainer fail there. Building the model reduces the
+first batch, which fails over several workers, and on one where the replicas' parts differ in size. The numbers
+of each step, scalars, are reduced over a dimension they do not have, over several workers. The first is given
+one replica's part of the batch, of which only shapes are used; the second the mean over replicas that it says
+it computes.
 
 Upstream: https://github.com/keras-team/keras/issues/20585 and
 https://github.com/tensorflow/tensorflow/issues/72388.
@@ -13,19 +14,23 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import importlib
 import inspect
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
 
 ANNOUNCEMENT = (
-    "Keras {version} cannot fit under MultiWorkerMirroredStrategy as shipped (keras-team/keras#20585); "
-    "nbdist adapts {places} of its TensorFlow trainer in this session."
+    "Keras {version} as shipped cannot fit under MultiWorkerMirroredStrategy, nor batches that replicas do not "
+    "divide (keras-team/keras#20585); nbdist adapts {places} of its TensorFlow trainer in this session."
 )
 
 
 def adapt() -> str | None:
     """Puts the overrides in place where the installed Keras needs them; a second call changes nothing.
+
+    Imports Keras, unless `tf.keras` is to be the legacy one: an override must be there before it is used.
 
     What needs them is found by trying, not by version: each function is run once on a strategy that only
     notes what it is asked. That runs no operation, so a strategy can still be made afterwards.
@@ -59,17 +64,20 @@ def undo() -> None:
         (trainer.TensorFlowTrainer, "_maybe_symbolic_build"),
         (trainer, "reduce_per_replica"),
     ):
-        override = getattr(owner, name, None)
-        if hasattr(override, "nbdist_original"):
-            setattr(owner, name, override.nbdist_original)
+        original = getattr(getattr(owner, name, None), "nbdist_original", None)
+        if original is not None:
+            setattr(owner, name, original)
 
 
 def _trainer() -> Any | None:
-    """The module of Keras' TensorFlow trainer, if Keras 3 is imported and runs on TensorFlow.
+    """The module of Keras' TensorFlow trainer, if Keras 3 is installed and runs on TensorFlow.
 
     Private API: `keras.src.backend.tensorflow.trainer` (Keras 3.15.1). Gone, or another back end: nothing
     is adapted.
     """
+    if os.environ.get("TF_USE_LEGACY_KERAS", "0") not in ("1", "true", "True"):
+        with contextlib.suppress(ImportError):
+            importlib.import_module("keras")
     return sys.modules.get("keras.src.backend.tensorflow.trainer")
 
 
@@ -82,7 +90,7 @@ def _override(owner: Any, name: str, make: Callable[[Any], Callable[..., Any]]) 
 
 def _build_from_local(original: Callable[..., Any]) -> Callable[..., Any]:
     def _maybe_symbolic_build(self: Any, iterator: Any = None, data_batch: Any = None) -> None:
-        if iterator is not None and spans_workers(self._distribute_strategy):
+        if iterator is not None and self._distribute_strategy is not None:
             for _, _, batches in iterator:
                 data_batch = _local_part(self._distribute_strategy, next(batches))
                 iterator = None
@@ -132,7 +140,7 @@ def _builds_from_a_reduced_batch(trainer: Any) -> bool:
     Gone or changed: it is left alone.
     """
     build = getattr(trainer.TensorFlowTrainer, "_maybe_symbolic_build", None)
-    if not _takes(build, "self", "iterator", "data_batch"):
+    if build is None or not _takes(build, "self", "iterator", "data_batch"):
         return False
     noting = _noting_strategy()
     model = _NoModel()
@@ -151,7 +159,7 @@ def _reduces_scalars_over_a_dimension(trainer: Any) -> bool:
     (Keras 3.15.1). Gone or changed: it is left alone.
     """
     reduce = getattr(trainer, "reduce_per_replica", None)
-    if not _takes(reduce, "values", "strategy", "reduction"):
+    if reduce is None or not _takes(reduce, "values", "strategy", "reduction"):
         return False
     noting = _noting_strategy()
     try:
@@ -162,7 +170,7 @@ def _reduces_scalars_over_a_dimension(trainer: Any) -> bool:
 
 
 def _takes(function: Any, *names: str) -> bool:
-    if function is None or hasattr(function, "nbdist_original"):
+    if hasattr(function, "nbdist_original"):
         return False
     return tuple(inspect.signature(function).parameters) == names
 
@@ -181,7 +189,7 @@ def _noting_strategy() -> Any:
     """A strategy over several workers that notes what it is asked to reduce, and does nothing."""
     import tensorflow as tf
 
-    class Noting(tf.distribute.MultiWorkerMirroredStrategy):  # type: ignore[misc]
+    class Noting(tf.distribute.MultiWorkerMirroredStrategy):
         def __init__(self) -> None:
             # Not the base's, which would connect the workers.
             self.asked: list[tuple[str, Any, Any]] = []

@@ -103,19 +103,19 @@ class Observer:
         """The strategy in force, and the batch it was last given."""
         if self._replicas is None:
             return []
-        batch = batches.newest()
+        given = batches.last(self._replicas.strategy())
         return [
             {
                 "framework": "tensorflow",
                 "kind": self._replicas.kind,
                 "mesh": self._replicas.mesh["id"],
                 "batch_axis": AXIS,
-                "auto_shard": None,
+                "auto_shard": None if given is None else given.auto_shard,
                 "rules": [],
                 "replicas": self._replicas.count,
-                "global_batch": None if batch is None else batch[0],
-                "replica_batches": [] if batch is None else list(batch[1]),
-                "problem": None,
+                "global_batch": None if given is None else given.size,
+                "replica_batches": [] if given is None else list(given.of_replicas),
+                "problem": None if given is None else given.problem,
                 "processes": [],
             }
         ]

@@ -109,8 +109,12 @@ def _follow(cls: Any) -> Callable[[], None] | None:
 
 
 def _is_of_fit(callbacks: Any) -> bool:
-    """Whether a list of callbacks is that of a `fit`, which validates with it at each epoch's end."""
-    return any(type(one).__name__ == "History" for one in getattr(callbacks, "callbacks", ()))
+    """Whether a list of callbacks is that of a `fit`, which validates with it at each epoch's end.
+
+    Every `fit` has a `History`, to which it gives `epoch` when it begins; in `tf_keras` evaluations have one, too.
+    """
+    every = getattr(callbacks, "callbacks", ())
+    return any(type(one).__name__ == "History" and hasattr(one, "epoch") for one in every)
 
 
 def _results(logs: Any) -> dict[str, Any]:

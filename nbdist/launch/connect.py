@@ -16,12 +16,20 @@ from nbdist.quantities import processes_text
 from nbdist.version import __version__
 
 
-def connect(running: Running, process_ids: Collection[int], *, tell: Tell) -> None:
+def connect(
+    running: Running,
+    process_ids: Collection[int],
+    *,
+    known: Collection[int] = (),
+    tell: Tell,
+) -> None:
     """Waits until these processes have registered and answered the first message.
 
     Args:
-      running: The engines; those that are in its `engines` are known already.
+      running: The engines.
       process_ids: Those that have just been started.
+      known: ipyparallel's ids of engines that were there before, dead ones included: the hub may list those
+        for a while.
       tell: Hears how many have come.
 
     Raises:
@@ -29,17 +37,17 @@ def connect(running: Running, process_ids: Collection[int], *, tell: Tell) -> No
       VersionError: One has another version of nbdist.
     """
     deadline = time.monotonic() + running.plan.start_timeout_s
-    known = set(running.engines.values())
     total, connected = len(process_ids), -1
+    running.connected = 0
     while connected < total:
         check(running, process_ids, deadline)
-        found = len(set(running.client.ids) - known)
+        found = len(set(running.client.ids) - set(known))
         if found != connected:
-            connected = found
+            connected = running.connected = found
             tell("connected", connected, total)
         else:
             time.sleep(POLL_SECONDS)
-    _greet(running, set(running.client.ids) - known, process_ids, deadline)
+    _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
     tell("ready", total, total)
 
 
@@ -64,11 +72,10 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         lines = "\n".join(host.last_lines(CONTROLLER))
         raise LaunchError(f"The engines' parent process ended (exit code {host.poll()}).\n{lines}")
     if time.monotonic() > deadline:
-        known = set(running.engines.values())
-        came = len(set(running.client.ids) - known) if running.client else 0
+        missing = len(process_ids) - running.connected
         raise LaunchError(
-            f"{len(process_ids) - came} of {len(process_ids)} processes did not connect within "
-            f"{plan.start_timeout_s:g} s on {plan.processes[0].host}; all were stopped again. "
+            f"{missing} of {len(process_ids)} processes did not connect within "
+            f"{plan.start_timeout_s:g} s on {plan.processes[0].host}. "
             "Give them longer with --start-timeout."
         )
 

@@ -42,9 +42,10 @@ def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> No
       LaunchError: One of them did not come up; the others are as they were.
     """
     again = [p for p in running.plan.processes if p.process_id in process_ids]
+    known = {*running.engines.values(), *running.client.ids}
     running.forget(process_ids)
     running.host.start(running.planned(again))
-    connect(running, process_ids, tell=tell)
+    connect(running, process_ids, known=known, tell=tell)
 
 
 def rebuild_strategy(

@@ -27,7 +27,8 @@ class Running:
     """Started and connected engines.
 
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
-    nothing else; `idents` to the names their messages are routed by.
+    nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
+    last have registered.
     """
 
     plan: Plan
@@ -39,6 +40,7 @@ class Running:
     engines: dict[int, int] = field(default_factory=dict)
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
+    connected: int = 0
     on_event: Callable[[dict[str, Any]], None] | None = None
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:

@@ -29,8 +29,9 @@ def initialize(resident: Resident, *, stage: str, **options: Any) -> dict[str, A
     Raises:
       SessionError: TensorFlow is missing, or has already run something.
     """
-    step = {"devices": settle_devices, "strategy": make_strategy}[stage]
-    return step(resident, **options)
+    if stage == "devices":
+        return settle_devices(resident, **options)
+    return make_strategy(resident, **options)
 
 
 def settle_devices(

@@ -50,8 +50,9 @@ test: $(READY) $(READY_TENSORFLOW)
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
 
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
-test-faults: $(READY)
+test-faults: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py
+	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py
 
 test-scale: $(READY)
 	$(BIN)/python -m pytest tests/campaigns/test_scale.py

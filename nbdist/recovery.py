@@ -13,6 +13,9 @@ from nbdist.quantities import count_text, processes_text, seconds_text
 BACK_SECONDS = 5.0
 """What a stuck process may take to come back from one more interrupt."""
 
+REPORT_SECONDS = 3.0
+"""What a process that has ended its cell may take to say so."""
+
 
 def recover(crew: Crew, *, tell: Tell) -> str:
     """Replaces lost workers and makes TensorFlow's strategy anew on all.
@@ -61,22 +64,29 @@ def _not_back(crew: Crew) -> set[int]:
     stuck = {p for p in crew.facts.stuck if p not in crew.facts.lost and not _idle(crew, p)}
     if stuck:
         crew.interrupt(sorted(stuck))
-    deadline = time.monotonic() + BACK_SECONDS
-    while stuck and time.monotonic() < deadline:
-        stuck = {p for p in stuck if not _idle(crew, p)}
-        time.sleep(0.05)
-    return stuck
+    return _busy(crew, stuck, within_s=BACK_SECONDS)
 
 
 def _refuse_busy(crew: Crew, hopeless: set[int]) -> None:
     others = crew.facts.workers - set(crew.facts.lost) - hopeless
-    busy = sorted(p for p in others if not _idle(crew, p))
+    # A report from before the end of a cell may come after it.
+    busy = _busy(crew, set(others), within_s=REPORT_SECONDS)
     if busy:
-        activity = crew.monitor.activity(busy[0])
+        activity = crew.monitor.activity(min(busy))
         cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
         raise SessionError(
             f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with %sync."
         )
+
+
+def _busy(crew: Crew, process_ids: set[int], *, within_s: float) -> set[int]:
+    """Those that do not become idle in time."""
+    deadline = time.monotonic() + within_s
+    busy = {p for p in process_ids if not _idle(crew, p)}
+    while busy and time.monotonic() < deadline:
+        time.sleep(0.05)
+        busy = {p for p in busy if not _idle(crew, p)}
+    return busy
 
 
 def _idle(crew: Crew, process_id: int) -> bool:

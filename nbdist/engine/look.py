@@ -73,7 +73,8 @@ class Look:
             array = value.array if lent else value
             if array is None:
                 return any(observer.keep(path, value.shape) for observer in active)
-            observer = active[0] if len(active) == 1 else taker(array)
+            # The walk has looked at the class of everything but what is lent.
+            observer = active[0] if len(active) == 1 and not lent else taker(array)
             return observer is not None and observer.add(path, array, lent=lent)
 
         def describe(path: str | None, value: Any) -> dict[str, Any] | None:

@@ -243,6 +243,25 @@ def test_without_the_private_layout_the_rule_is_found_by_path(look, placed):
         variable._layout = None
 
 
+def test_without_the_private_path_no_rule_matches_what_has_no_layout_of_it(look):
+    model = dense()
+    keras.distribution.set_distribution(model_parallel({"net/dense/kernel": (None, "model")}))
+    for variable in model.variables:
+        del variable._path
+    (described,) = seen(look, model=model).models
+    assert {(one["path"], one["rule"]) for one in described["variables"]} == {("", None)}
+    assert described["unmatched"] == ["net/dense/kernel"]
+
+
+def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(look):
+    keras.distribution.set_distribution(model_parallel({"net/dense/output": ("batch", None)}))
+    model = dense()
+    for layer in model.layers:
+        del layer._path
+    (described,) = seen(look, model=model).models
+    assert described["unmatched"] == ["net/dense/output"]
+
+
 def test_large_is_what_the_kernel_calls_large():
     assert LARGE_BYTES == notices.LARGE_BYTES
 

@@ -262,6 +262,31 @@ def test_without_the_private_value_nothing_is_shown():
     assert (found.arrays, found.models) == ([], [])
 
 
+def test_without_the_private_lists_a_layer_has_nothing():
+    model = keras.Sequential([keras.Input((4,)), layers.Dense(2), layers.Dropout(0.1)])
+    first, dropout = model.layers
+    assert len(Met({"model": model}).arrays) == 3
+    vars(dropout).pop("_seed_generators")
+    assert set(Met({"model": model}).arrays) == {"model.layers[0].kernel", "model.layers[0].bias"}
+    vars(first).pop("_non_trainable_variables")
+    vars(first).pop("_trainable_variables")
+    assert Met({"model": model}).arrays == {}
+    other = dense()
+    vars(other).pop("_layers")
+    assert Met({"other": other}).arrays == {}
+
+
+def test_what_is_lent_and_is_no_array_is_left_out():
+    look, model = new_look(), dense()
+    names = {"model": model}
+    for variable in model.variables:
+        variable._value = None
+    model._jax_state = {"trainable_variables": [object()] * 4, "non_trainable_variables": []}
+    found = seen(look, **names)
+    look.unhook()
+    assert (found.arrays, found.models) == ([], [])
+
+
 def test_without_keras_there_is_nothing_to_look_into(monkeypatch):
     names = {"v": keras.Variable(np.ones(3)), "model": dense()}
     for name in ("keras", "keras.optimizers"):

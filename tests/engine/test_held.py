@@ -1,0 +1,62 @@
+"""Bytes on devices from descriptions alone, for each kind of sharding."""
+
+import jax
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, SingleDeviceSharding
+from jax.sharding import PartitionSpec as P
+
+from nbdist.engine.held import holders, is_whole_everywhere, piece_bytes, totals
+from nbdist.engine.jax.observe import describe
+
+
+def described(array):
+    """An array as a report has it, and its meshes by id."""
+    found, meshes = describe(array)
+    return found, {mesh["id"]: mesh for mesh in meshes}
+
+
+@pytest.mark.parametrize(
+    "spec", [P(), P("data"), P(None, "model"), P(("data", "model")), P("data", "model")]
+)
+def test_bytes_are_those_of_the_real_shards(mesh, spec):
+    array = jax.device_put(np.ones((16, 6), np.float32), NamedSharding(mesh, spec))
+    found, meshes = described(array)
+    assert {piece_bytes(found, meshes)} == {shard.data.nbytes for shard in array.addressable_shards}
+    assert set(holders(found, meshes)) == {f"0:{s.device.id}" for s in array.addressable_shards}
+    assert is_whole_everywhere(found, meshes) == (spec == P())
+
+
+def test_one_device_holds_a_single_array_whole():
+    array = jax.device_put(np.ones((3, 2), np.float32), SingleDeviceSharding(jax.devices()[5]))
+    found, meshes = described(array)
+    assert (piece_bytes(found, meshes), holders(found, meshes)) == (24, ["0:5"])
+    assert not is_whole_everywhere(found, meshes)
+
+
+def test_an_array_by_index_is_counted_by_its_largest_piece():
+    pieces = [
+        {"slices": [[0, 3]], "devices": ["0:0"]},
+        {"slices": [[3, 4]], "devices": ["0:1", "0:2"]},
+    ]
+    found = {"shape": [4], "nbytes": 16, "sharding": {"kind": "indexed", "pieces": pieces}}
+    assert (piece_bytes(found, {}), holders(found, {})) == (12, ["0:0", "0:1", "0:2"])
+
+
+def test_empty_arrays_and_unknown_meshes_do_no_harm(mesh):
+    found, meshes = described(
+        jax.device_put(np.ones((0, 4), np.float32), NamedSharding(mesh, P("data")))
+    )
+    assert piece_bytes(found, meshes) == 0
+    assert (holders(found, {}), is_whole_everywhere(found, {})) == ([], False)
+
+
+def test_totals_add_up_by_device_and_put_the_fullest_first(mesh):
+    spread, meshes = described(
+        jax.device_put(np.ones(8, np.float32), NamedSharding(mesh, P("data")))
+    )
+    single, _ = described(jax.device_put(np.ones(5, np.float32), jax.devices()[2]))
+    assert totals([spread, spread, single], meshes) == [
+        {"devices": ["0:2"], "nbytes": 36},
+        {"devices": [f"0:{number}" for number in (0, 1, 3, 4, 5, 6, 7)], "nbytes": 16},
+    ]

@@ -60,3 +60,10 @@ def test_totals_add_up_by_device_and_put_the_fullest_first(mesh):
         {"devices": ["0:2"], "nbytes": 36},
         {"devices": [f"0:{number}" for number in (0, 1, 3, 4, 5, 6, 7)], "nbytes": 16},
     ]
+
+
+def test_where_a_dimension_does_not_divide_the_fullest_device_counts():
+    axes = [{"name": "data", "size": 4, "type": "auto"}]
+    meshes = {"m": {"id": "m", "axes": axes, "devices": ["0:0", "0:1", "0:2", "0:3"]}}
+    sharding = {"kind": "named", "mesh": "m", "spec": [["data"]], "unreduced": []}
+    assert piece_bytes({"shape": [5], "nbytes": 20, "sharding": sharding}, meshes) == 8

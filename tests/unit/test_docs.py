@@ -16,7 +16,8 @@ from nbdist.version import __version__
 
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
-DOCUMENTS = [README, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+FRAMEWORKS = ROOT / "docs" / "frameworks.md"
+DOCUMENTS = [README, FRAMEWORKS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = [
     *sorted((ROOT / "nbdist").rglob("*.py")),
@@ -27,6 +28,10 @@ MAGIC = re.compile(r"(?<![\w%])%%?(?:dist\w*|rank|sync|local)\b")
 COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])(\w+)(?=[` ]| --|$)", re.M)
 TARGET = re.compile(r"\bmake ([a-z][\w-]*)(?=[`\s,.]|$)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
+OTHERS_FLAGS = {"--logdir"}
+"""Of commands that are not nbdist's: TensorBoard's."""
+ROW = re.compile(r"^\| ([KT]\d) \|.*\|$", re.M)
+ROWS = {*(f"K{n}" for n in range(1, 6)), *(f"T{n}" for n in range(1, 10))}
 
 
 def registered() -> set[str]:
@@ -81,15 +86,15 @@ def test_no_text_names_a_magic_that_does_not_exist() -> None:
     assert {path: names for path, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("name", ["%dist_recover", "%dist_doctor", "%dist_profile", "%%dist_all"])
+@pytest.mark.parametrize("name", ["%dist_save", "%dist_doctor", "%dist_restore", "%%dist_all"])
 def test_a_magic_that_does_not_exist_would_be_found(name: str) -> None:
     for text in (f"Run {name}.", f'"{name}"', f"`{name} x`", f"({name})", f"\n{name} -n 2\n"):
         assert unknown_magics(text) == {name}
 
 
-@pytest.mark.parametrize("path", [README, *NOTEBOOKS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [README, FRAMEWORKS, *NOTEBOOKS], ids=lambda path: path.name)
 def test_no_document_names_an_option_that_does_not_exist(path: Path) -> None:
-    assert set(FLAG.findall(path.read_text(encoding="utf-8"))) <= flags()
+    assert set(FLAG.findall(path.read_text(encoding="utf-8"))) <= flags() | OTHERS_FLAGS
 
 
 def test_no_document_names_a_command_that_does_not_exist(
@@ -145,3 +150,15 @@ def test_the_example_in_python_uses_options_that_exist() -> None:
     called = re.search(r"nbdist\.start\(\d+, (.+?)\)", example[1])
     assert called
     assert {part.partition("=")[0].strip() for part in called[1].split(",")} <= start
+
+
+def test_every_promise_of_keras_and_tensorflow_names_a_test_that_exists() -> None:
+    text = FRAMEWORKS.read_text(encoding="utf-8")
+    assert set(ROW.findall(text)) == ROWS
+    for row in ROW.finditer(text):
+        named = re.findall(r"`(tests/[\w/.]+)::(test_\w+)`", row[0])
+        assert named, row[0]
+        for file, test in named:
+            source = (ROOT / file).read_text(encoding="utf-8")
+            assert f"def {test}(" in source, f"{row[1]}: {file} has no {test}"
+        assert any(test.startswith(f"test_{row[1].lower()}_") for _, test in named), row[0]

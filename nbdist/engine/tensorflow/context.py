@@ -61,7 +61,7 @@ def reset_context() -> None:
     if reset is None:
         raise RuntimeError(
             f"TensorFlow {tf.__version__} cannot begin anew in the same process: "
-            "run %dist_reset for new processes."
+            "run %dist_init --restart for new processes."
         )
     _clear_keras()
     devices = _settled_devices(tf)

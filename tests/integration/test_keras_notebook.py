@@ -1,0 +1,85 @@
+"""The notebook about Keras' distribution, from top to bottom, as JupyterLab runs it."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+from nbclient import NotebookClient
+
+from tests.integration.notebook import ANSI
+from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
+
+NOTEBOOK = ROOT / "notebooks" / "02_keras_distribution.ipynb"
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
+    folder: Path = tmp_path_factory.mktemp("keras")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    client = NotebookClient(
+        notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
+    )
+    client.execute(env=users_environment(IPYTHONDIR=str(folder / "ipython")))
+    return {cell.id: cell for cell in notebook.cells}
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
+    assert ran == []
+
+
+def test_only_the_trap_fails_and_says_what_to_do(cells: dict[str, Any]) -> None:
+    tagged = {name for name, cell in cells.items() if MAY_FAIL in cell.metadata.get("tags", ())}
+    outputs = {name: cell.get("outputs", ()) for name, cell in cells.items()}
+    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
+    assert failed == tagged == {"trap"}
+    raised = ANSI.sub("", "\n".join(cells["trap"].outputs[-1].traceback))
+    assert (
+        "AgreementError: fit would run with 12 steps an epoch on process 0 and 10 steps" in raised
+    )
+    assert "steps_per_epoch=10" in raised
+
+
+def test_both_distributions_learn_the_same(cells: dict[str, Any]) -> None:
+    losses = [re.search(r"loss (\S+) → (\S+)", text_of(cells[name])) for name in ("dp", "train")]
+    assert all(losses)
+    first, second = (tuple(map(float, found.groups())) for found in losses if found)
+    assert first == pytest.approx(second, abs=2e-3)
+    assert first[1] < 0.2 < first[0]
+
+
+def test_the_set_distribution_is_shown(cells: dict[str, Any]) -> None:
+    shown = text_of(cells["dp-view"])
+    assert "distribution DataParallel  mesh batch=4" in shown
+    assert "auto-sharding off" in shown
+
+
+def test_the_rule_that_misses_is_shown_and_then_found(cells: dict[str, Any]) -> None:
+    missed = text_of(cells["mp-missed"])
+    assert re.search(r"rule that matches nothing:\s+logits/kernel", missed), missed
+    fixed = text_of(cells["mp-layout"])
+    assert "matches nothing" not in fixed
+    found = r"logits/kernel +f32\[256, 10\] +trainable +\.\*logits/kernel +\('model', None\)"
+    assert re.search(found, fixed), fixed
+
+
+def test_the_output_is_whole_and_the_checkpoint_goes_into_another_distribution(
+    cells: dict[str, Any],
+) -> None:
+    assert "(256, 10)" in text_of(cells["predict"])
+    restored = text_of(cells["restore"])
+    assert "go on from epoch 8" in restored
+    differs = re.search(r"differs by (\S+) at most", restored)
+    assert differs
+    assert float(differs[1]) < 1e-4
+    pulled = text_of(cells["pull"])
+    accuracy = re.search(r"\(256, 10\), .*?(0\.\d+)", pulled)
+    assert accuracy, pulled
+    assert float(accuracy[1]) > 0.9

@@ -12,6 +12,11 @@ I0000 00:00:1795178935.318184   22165 coordination_service.cc:505] Example strag
 W0000 00:00:1795178940.708603   21496 dataset.cc:997] Input of GeneratorDatasetOp::Dataset will not be optimized
 W0000 00:00:1795178940.708604   21496 local_rendezvous.cc:412] Local rendezvous is aborting with status: \
 OUT_OF_RANGE: End of sequence
+W0000 00:00:1795180397.220165   16133 cache_dataset_ops.cc:912] The calling iterator did not fully read the \
+dataset being cached. In order to avoid unexpected truncation of the dataset, it will be discarded.
+E0000 00:00:1795180408.158878   16834 ring_alg.cc:291] Aborting RingReduce with UNAVAILABLE: Collective ops is \
+aborted by: interrupted by nbdist; run %dist_recover before the next collective
+The error could be from a previous operation. Restart your program to reset. [type.googleapis.com/tensorflow='']
 """
 AUTO_SHARD = b"""\
 W0000 00:00:1795178940.708605   21496 auto_shard.cc:553] AUTO sharding policy will apply DATA sharding policy \

@@ -15,6 +15,8 @@ from dataclasses import dataclass
 from types import CodeType, FrameType
 from typing import Any
 
+from nbdist.engine.tensorflow.strategies import is_default
+
 
 @dataclass(frozen=True, slots=True)
 class Batches:
@@ -55,7 +57,7 @@ class Noted:
 
     def given(self, strategy: Any, dataset: Any) -> None:
         """Notes a data set that a strategy is about to distribute, unless it is for evaluation."""
-        if threading.current_thread() is not threading.main_thread():
+        if threading.current_thread() is not threading.main_thread() or is_default(strategy):
             return
         if not self._trains(sys._getframe(1)):
             return

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.tensorflow import adapt, batches, interrupt, observe
 from nbdist.engine.tensorflow.arrays import explain, offer_array
 from nbdist.engine.tensorflow.context import reset_context
-from nbdist.engine.tensorflow.warnings import Chatter
+from nbdist.engine.tensorflow.warnings import Chatter, follow_standard_error
 from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
@@ -54,6 +54,7 @@ def settle_devices(
     """
     tf = _tensorflow(resident)
     resident.descriptors.leave_out(Chatter(chief=resident.process_id == 0))
+    follow_standard_error()
     gpus = tf.config.list_physical_devices("GPU")
     if platform != "cpu" and not gpus and local_device_ids != []:
         raise SessionError(
@@ -113,12 +114,12 @@ def make_strategy(
     interrupt.install(threading.main_thread().ident or 0)
     batches.install()
     several = role == "worker" and len(workers) > 1
-    said = adapt.adapt() if several else None
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy()
         if several
         else tf.distribute.MirroredStrategy(local_devices(tf))
     )
+    said = adapt.adapt() if strategy.num_replicas_in_sync > 1 else None
     observe.remember(strategy)
     resident.shell.user_ns["strategy"] = strategy
     return {

@@ -51,7 +51,7 @@ class Remembered:
 
     def note(self, strategy: Any) -> None:
         """Notes a strategy; TensorFlow's default, which spreads nothing, is none."""
-        if not type(strategy).__name__.startswith("_Default"):
+        if not is_default(strategy):
             self._last = weakref.ref(strategy)
 
     def get(self) -> Any | None:
@@ -72,6 +72,11 @@ class Remembered:
 
 REMEMBERED = Remembered()
 """Of this process, like TensorFlow's own strategy in scope."""
+
+
+def is_default(strategy: Any) -> bool:
+    """Whether this is what TensorFlow has in scope where no strategy is, which spreads nothing."""
+    return type(strategy).__name__.startswith("_Default")
 
 
 def hook_strategies(note: Callable[[Any], None]) -> Callable[[], None] | None:

@@ -7,7 +7,9 @@ lines of several processes are never equal and would be shown for each.
 
 from __future__ import annotations
 
+import logging
 import re
+import sys
 
 _LINE = rb"^%b\d{4} [\d:.]+ +\d+ %b:\d+\] %b.*\n?"
 _ANY_SOURCE = rb"\S+"
@@ -15,7 +17,10 @@ _ANY_SOURCE = rb"\S+"
 INFORMATION = re.compile(_LINE % (b"I", _ANY_SOURCE, b""), re.M)
 """Servers that started, tasks that connected: `%dist_init` has said so."""
 
-CONTINUED = re.compile(rb"^/job:\w+/replica:\d+/task:\d+\n?", re.M)
+CONTINUED = re.compile(
+    rb"^(?:/job:\w+/replica:\d+/task:\d+|The error could be from a previous operation\. Restart .*)\n?",
+    re.M,
+)
 """The second line of such a message."""
 
 KNOWN = tuple(
@@ -25,6 +30,10 @@ KNOWN = tuple(
         (b"E", rb"cuda_platform\.cc", rb"failed call to cuInit"),
         # About Keras' own way to repeat a data set.
         (b"W", rb"dataset\.cc", rb"Input of GeneratorDatasetOp"),
+        # Keras reads a batch ahead to build the model; the cache is filled in the first epoch.
+        (b"W", rb"cache_dataset_ops\.cc", rb"The calling iterator did not fully read the dataset"),
+        # An interrupt has freed the process, and the cell's error says so.
+        (b"[EW]", rb"\w+\.cc", rb".*interrupted by nbdist; run %dist_recover"),
         # The end of every data set (https://github.com/tensorflow/tensorflow/issues/62963).
         (b"[IW]", rb"local_rendezvous\.cc", rb".*OUT_OF_RANGE: End of sequence"),
     )
@@ -42,6 +51,20 @@ AUTO_SHARD_SAID = (
     b"(auto-shard policy DATA, which tf.data.Options().experimental_distribute.auto_shard_policy chooses without "
     b"this line).\n"
 )
+
+
+def follow_standard_error() -> None:
+    """Has TensorFlow's Python logger write to the present `sys.stderr`.
+
+    It has kept that of the process which imported it, closed since the fork, so that a warning would become
+    "--- Logging error ---" and two stacks.
+    """
+    import tensorflow as tf
+
+    for handler in tf.get_logger().handlers:
+        if isinstance(handler, logging.StreamHandler):
+            # Not by setStream, which would flush the old one.
+            handler.stream = sys.stderr
 
 
 class Chatter:

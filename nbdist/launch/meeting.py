@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import random
 import socket
 from collections.abc import Mapping
-from contextlib import ExitStack, closing
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 
 from nbdist.errors import OptionError
 from nbdist.launch.plan import Plan
@@ -91,18 +93,55 @@ def free_port(host: str = LOOPBACK) -> int:
 
 
 def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """So many different TCP ports that are free on `host` at this moment.
+    """So many different TCP ports that are free on `host` and on every other address of this machine.
+
+    They are bound later, by other processes, so they come from below the range out of which the system gives
+    ports to whoever asks for any: one of those may be gone a moment later.
 
     Raises:
       OptionError: `host` is no address of this machine.
     """
-    with ExitStack() as held:
-        probes = [held.enter_context(closing(socket.socket())) for _ in range(count)]
-        for probe in probes:
-            try:
-                probe.bind((host, 0))
-            except OSError as error:
-                raise OptionError(
-                    f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
-                ) from error
-        return [int(probe.getsockname()[1]) for probe in probes]
+    _refuse_foreign_host(host)
+    below = _first_given_port()
+    candidates = range(FIRST_PORT, below) if below - FIRST_PORT > 1000 else range(1024, 65536)
+    found: list[int] = []
+    while len(found) < count:
+        port = _RANDOM.choice(candidates)
+        if port not in found and _is_free(port):
+            found.append(port)
+    return found
+
+
+FIRST_PORT = 20000
+"""Below it many services have ports of their own."""
+
+_RANDOM = random.SystemRandom()
+"""Two notebooks that both call `random.seed(0)` must not meet at one port."""
+
+
+def _refuse_foreign_host(host: str) -> None:
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise OptionError(
+                f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
+            ) from error
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_given_port() -> int:
+    """Where the range begins out of which the system gives ports (Linux; elsewhere that of IANA)."""
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        return int(text.split()[0])
+    except (OSError, ValueError, IndexError):
+        return 49152

@@ -5,16 +5,17 @@ from __future__ import annotations
 import json
 import socket
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch import platform
+from nbdist.launch import meeting, platform
 from nbdist.launch.choose import make_plan
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
-from nbdist.launch.meeting import meet
+from nbdist.launch.meeting import free_ports, meet
 from nbdist.launch.plan import Plan
 
 
@@ -226,3 +227,22 @@ def test_tensorflow_takes_gpus_where_there_are_any(tmp_path: Path) -> None:
     assert platform.choose_for_tensorflow(root=tmp_path) == "cpu"
     (tmp_path / "proc/driver/nvidia/gpus/0000:01:00.0").mkdir(parents=True)
     assert platform.choose_for_tensorflow(root=tmp_path) == "gpu"
+
+
+def test_ports_are_free_and_none_that_the_system_gives_to_whoever_asks() -> None:
+    ports = free_ports(50)
+    assert len(set(ports)) == 50
+    with socket.socket() as given:
+        given.bind(("127.0.0.1", 0))
+        assert all(port < given.getsockname()[1] for port in ports)
+    with socket.socket() as mine:
+        mine.bind(("127.0.0.1", ports[0]))
+
+
+def test_a_port_in_use_on_any_address_is_not_chosen(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        port = taken.getsockname()[1]
+        tried = iter([port, port, 20001])
+        monkeypatch.setattr(meeting, "_RANDOM", SimpleNamespace(choice=lambda _: next(tried)))
+        assert free_ports(1) == [20001]

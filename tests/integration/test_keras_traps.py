@@ -276,6 +276,15 @@ def test_predict_is_refused_before_it_computes_what_it_cannot_fetch(notebook: No
     assert "nbdist.keras.predict(model, x)" in shown
 
 
+def test_many_steps_that_nobody_waits_for_come_to_an_end(notebook: Notebook) -> None:
+    # Two devices in each process: XLA on CPU would block itself after 32 steps in flight.
+    notebook.good(
+        "%%dist\nmodel.fit(x, y, batch_size=4, epochs=2, verbose=0)\n"
+        "model.evaluate(x, y, batch_size=4, verbose=0)",
+        timeout_s=60,
+    )
+
+
 def test_without_a_distribution_every_process_trains_for_itself(notebook: Notebook) -> None:
     notebook.good(
         "%%dist\nkeras.distribution.set_distribution(None)\n"

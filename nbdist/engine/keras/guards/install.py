@@ -88,7 +88,8 @@ def _guarded(name: str, original: Callable[..., Any], watch: Watch) -> Callable[
         error = watch.before(name, self, bound.arguments)
         if error is not None:
             raise error
+        watch.slow_down(bound.arguments)
         with watch.within():
-            return original(self, *args, **options)
+            return original(*bound.args, **bound.kwargs)
 
     return method

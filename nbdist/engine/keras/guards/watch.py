@@ -19,6 +19,7 @@ from nbdist.engine.keras.guards.checks import (
     save_refusal,
 )
 from nbdist.engine.keras.guards.places import Places
+from nbdist.engine.keras.guards.steps import run_ahead_too_far, with_waiting
 from nbdist.errors import InputError, NbdistError
 
 Facts = dict[str, int | str | None]
@@ -72,6 +73,12 @@ class Watch:
             facts, refusal = examine(method, model, arguments, distribution, places)
         paths = written_paths(method, arguments)
         return self._meet(method, facts, paths, refusal, places)
+
+    def slow_down(self, arguments: dict[str, Any]) -> None:
+        """Has steps waited for where they would otherwise block each other; changes `callbacks`."""
+        found = self._places()
+        if found is not None and "callbacks" in arguments and run_ahead_too_far(found[0]):
+            arguments["callbacks"] = with_waiting(arguments["callbacks"])
 
     def helper(self, method: str, **facts: int | str | None) -> NbdistError | None:
         """As `before`, for a function of `nbdist.keras`, all of which every process must call alike."""

@@ -1,17 +1,15 @@
 """These tests run in the environment that has TensorFlow: `/path/to/it/bin/python -m pytest tests/tensorflow`."""
 
 import os
-
-# Read when TensorFlow and Keras are imported, here and in all processes that tests start.
-os.environ["KERAS_BACKEND"] = "tensorflow"
-os.environ["TF_CPP_MIN_LOG_LEVEL"] = "2"
-
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.integration.notebook import Notebook
+
+# For the plain processes and this one. Kernels inherit it; that Keras runs on TensorFlow by itself is its default.
+os.environ["KERAS_BACKEND"] = "tensorflow"
 
 
 @pytest.fixture

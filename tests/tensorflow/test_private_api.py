@@ -1,4 +1,7 @@
-"""What happens where TensorFlow's private API is gone; nothing here starts TensorFlow in this process."""
+"""What happens where TensorFlow's private API is gone; nothing here starts TensorFlow in this process.
+
+Other tests may have, so its context is put aside where that matters.
+"""
 
 from __future__ import annotations
 
@@ -18,6 +21,7 @@ from nbdist.engine.tensorflow.describe import replica_values
 def test_tensorflow_counts_as_not_started_where_its_context_is_not_found(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
+    monkeypatch.setattr(eager, "_context", None)
     assert not context.started()
     monkeypatch.setattr(eager, "_context", SimpleNamespace(_context_handle=object()))
     assert context.started()
@@ -32,6 +36,7 @@ def test_collectives_are_aborted_only_where_tensorflow_has_started_and_can(
     running = SimpleNamespace(
         _context_handle=object(), abort_collective_ops=lambda *args: said.append(args)
     )
+    monkeypatch.setattr(eager, "_context", None)
     assert not context.abort_collectives("before the start")
     monkeypatch.setattr(eager, "_context", running)
     assert context.abort_collectives("now")

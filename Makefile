@@ -77,7 +77,7 @@ golden: $(READY)
 
 screenshots: $(READY)
 	$(BIN)/python -m tests.browser.install
-	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k screenshot
+	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k "screenshot or test_k4_k5"
 
 clean:
 	rm -rf $(VENV) $(VENV_TENSORFLOW) labextension/node_modules labextension/lib nbdist/static nbdist/labextension

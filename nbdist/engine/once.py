@@ -1,8 +1,9 @@
-"""A framework's `initialize` may be called once; its own error says so, and not that it has been."""
+"""What goes along with a framework's own `initialize`, which may be called once."""
 
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
@@ -27,5 +28,19 @@ def explain_second_call(module: ModuleType, magic: str = "%dist_init") -> None:
                 "this line out, or start with --no-initialize to call it yourself."
             )
             raise
+
+    module.initialize = initialize  # type: ignore[attr-defined]
+
+
+def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
+    """Has `then` called when a user has called `module.initialize(…)` with success."""
+    original = module.initialize
+
+    @functools.wraps(original)
+    def initialize(*args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        result = original(*args, **options)
+        then()
+        return result
 
     module.initialize = initialize  # type: ignore[attr-defined]

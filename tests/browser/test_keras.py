@@ -96,7 +96,6 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     expect(holds).to_have_text("[0:32, 0:512]")
     assert lab_.busy(), "the cell still trains"
     lab_.page.screenshot(path=shots / "keras-lab.png")
-    view.screenshot(path=shots / "keras-view.png")
     while lab_.busy():
         lab_.page.wait_for_timeout(200)
     expect(progress).to_contain_text(re.compile(r"fit, epoch 10 of 10"))

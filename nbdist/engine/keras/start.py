@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.jax.start import INTERRUPT, LOOPBACK, explain, keep_gloo_on, offer_array
 from nbdist.engine.keras.guards import install
-from nbdist.engine.once import explain_second_call
+from nbdist.engine.once import after_users_call, explain_second_call
 from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ def initialize(
         _prepare_jax(devices, loopback)
     answer: dict[str, Any] = {"version": version_text(keras)}
     if arguments is None:
+        if backend == "jax":
+            after_users_call(keras.distribution, install)
         return answer
     if arguments["num_processes"] == 1 and not joins(backend):
         return {**answer, "process_id": 0, "said": nothing_sharded(keras)}

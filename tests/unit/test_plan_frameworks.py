@@ -246,3 +246,10 @@ def test_a_port_in_use_on_any_address_is_not_chosen(monkeypatch: pytest.MonkeyPa
         tried = iter([port, port, 20001])
         monkeypatch.setattr(meeting, "_RANDOM", SimpleNamespace(choice=lambda _: next(tried)))
         assert free_ports(1) == [20001]
+
+
+def test_the_keras_that_tensorflow_s_users_import_is_imported_before_the_fork() -> None:
+    found = plan("tensorflow")
+    assert framework_plan("tensorflow").preload(found) == ["tensorflow", "keras"]
+    legacy = plan("tensorflow", environment={"TF_USE_LEGACY_KERAS": "1"})
+    assert framework_plan("tensorflow").preload(legacy) == ["tensorflow", "tf_keras"]

@@ -6,6 +6,7 @@ Source: https://www.tensorflow.org/guide/distributed_training and `TFConfigClust
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,8 +23,10 @@ SERVER_SAYS = (
 
 
 def preload(plan: Plan) -> list[str]:
-    """TensorFlow itself."""
-    return ["tensorflow"]
+    """TensorFlow, and the Keras its users will import: each worker would import it for itself."""
+    given = {**os.environ, **plan.environment}
+    legacy = given.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+    return ["tensorflow", "tf_keras" if legacy else "keras"]
 
 
 def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, str]:

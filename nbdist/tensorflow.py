@@ -59,9 +59,11 @@ def follow_checkpoints(
         # One that was deleted meanwhile; a newer one is there.
         with contextlib.suppress(tf.errors.NotFoundError):
             _restore(tf, model, path)
-            results = {k: float(v) for k, v in _evaluate(model, data).items()}
             name = Path(path).name
-            progress.note(f"evaluate, checkpoint {name}", results)
+            what = f"evaluate, checkpoint {name}"
+            with progress.evaluating(what):
+                results = {k: float(v) for k, v in _evaluate(model, data).items()}
+            progress.note(what, results)
             yield name, results
 
 

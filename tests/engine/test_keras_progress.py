@@ -132,3 +132,11 @@ def test_reports_tell_each_epoch_while_the_cell_trains(model):
         names["wait"] = lambda what: seen.wait(lambda: what in said())
         seen.run(source)
         seen.wait(lambda: said()[-1] == "fit, epoch 3 of 3")
+
+
+def test_an_evaluation_is_noted_under_the_name_it_is_given(hooked, model):
+    with progress.evaluating("evaluate, checkpoint ckpt-3"):
+        model.evaluate(X, Y, verbose=0)
+    assert told()[0] == "evaluate, checkpoint ckpt-3"
+    model.evaluate(X, Y, verbose=0)
+    assert told()[0] == "evaluate"

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import math
 import sys
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,6 +18,7 @@ class _Last:
     """The newest of this process, replaced as a whole: readers on other threads need no lock."""
 
     progress: dict[str, Any] | None = None
+    evaluation: str = "evaluate"
     hooked: dict[str, Callable[[], None]] = field(default_factory=dict)
 
 
@@ -37,6 +39,16 @@ def note(what: str, metrics: Mapping[str, Any]) -> None:
             {"name": name, "value": value} for name, value in numbers.items() if value is not None
         ],
     }
+
+
+@contextlib.contextmanager
+def evaluating(what: str) -> Iterator[None]:
+    """Within it, an evaluation is noted under this name, such as `"evaluate, checkpoint ckpt-3"`."""
+    before, _last.evaluation = _last.evaluation, what
+    try:
+        yield
+    finally:
+        _last.evaluation = before
 
 
 def newest() -> list[dict[str, Any]]:
@@ -97,7 +109,7 @@ def _follow(cls: Any) -> Callable[[], None] | None:
         __tracebackhide__ = True
         result = test_end(self, logs)
         if not _is_of_fit(self):
-            note("evaluate", _results(logs))
+            note(_last.evaluation, _results(logs))
         return result
 
     cls.on_epoch_end, cls.on_test_end = on_epoch_end, on_test_end

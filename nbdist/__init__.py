@@ -16,12 +16,12 @@ __all__ = ["Session", "__version__", "current", "start"]
 
 
 def start(processes: int | None = None, **options: Any) -> Session:
-    """Starts processes on this machine; see `nbdist.session.start_session`.
+    """Starts processes on this machine; see `nbdist.starting.start_session`.
 
     Returns:
       A `Session`, also a context manager that stops what it started.
     """
-    from nbdist.session import start_session
+    from nbdist.starting import start_session
 
     return start_session(processes, **options)
 

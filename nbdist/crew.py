@@ -11,8 +11,8 @@ from nbdist.engine.frameworks import framework
 from nbdist.launch import join, start
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
-from nbdist.launch.plan import Plan
 from nbdist.launch.running import Tell
+from nbdist.launch.spawn import Spawned
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text
@@ -36,7 +36,7 @@ class Crew:
     """Started, connected and watched processes; stopped once and for all by `stop`.
 
     Args:
-      plan: What to start.
+      spawned: The parent of the processes; they are started here.
       session: The session's id, as snapshots carry it.
       tell: Hears how far the start is.
       publish: Hears each new snapshot, on the monitor's thread.
@@ -47,26 +47,22 @@ class Crew:
 
     def __init__(
         self,
-        plan: Plan,
+        spawned: Spawned,
         *,
         session: str,
         tell: Tell,
         publish: Callable[[Snapshot], None],
     ) -> None:
         started = time.monotonic()
-        self.plan = plan
+        plan = self.plan = spawned.plan
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
             way_on=WAY_ON.get(plan.framework, RESTART),
         )
         self.last_cell = 0
         self._lock = threading.Lock()
-        self.link = start.start(plan, tell=tell)
-        try:
-            self.answers = join.join(self.link, tell=tell)
-        except BaseException:
-            self.link.stop()
-            raise
+        self.link = start.start(spawned, tell=tell)
+        # It listens before there is anything to hear: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,
             planned=tuple(
@@ -78,7 +74,11 @@ class Crew:
         )
         self.monitor.start()
         try:
+            self.answers = join.join(self.link, tell=tell)
             if plan.initialize:
+                # Their next look by themselves would come a little later.
+                for process_id in plan.hosts:
+                    self.send(process_id, "look", timeout_s=LOOK_SECONDS)
                 self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
         except BaseException:
             self.link.stop()

@@ -14,7 +14,8 @@ from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
-from nbdist.session import Session, start_session
+from nbdist.session import Session
+from nbdist.starting import start_session
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import atexit
 import itertools
-import os
 import time
 import uuid
-import warnings
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,10 +14,9 @@ from typing import Any, Self
 
 import nbdist.values as move
 from nbdist.crew import Crew
-from nbdist.errors import OptionError, SessionError
-from nbdist.launch.choose import make_plan, proxy_warning
-from nbdist.launch.plan import Plan
+from nbdist.errors import SessionError
 from nbdist.launch.running import Tell
+from nbdist.launch.spawn import Spawned, spawn
 from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
 from nbdist.run.choice import Targets
@@ -59,8 +56,10 @@ class Session:
     Made by `nbdist.start`. All methods may be called from the thread that runs cells.
     """
 
-    def __init__(self, plan: Plan, *, grace_s: float, tell: Tell, feed: Feed | None = None) -> None:
-        self.plan = plan
+    def __init__(
+        self, spawned: Spawned, *, grace_s: float, tell: Tell, feed: Feed | None = None
+    ) -> None:
+        self.plan = spawned.plan
         self.id = uuid.uuid4().hex[:8]
         self.feed = feed or Feed()
         self.history: list[PastCell] = []
@@ -68,10 +67,10 @@ class Session:
         self._numbers = itertools.count(1)
         self._pictures: list[Picture] = []
         self._crew: Crew | None = None
-        self._start(tell)
+        self._start(spawned, tell)
 
-    def _start(self, tell: Tell) -> None:
-        self._crew = Crew(self.plan, session=self.id, tell=tell, publish=self._publish)
+    def _start(self, spawned: Spawned, tell: Tell) -> None:
+        self._crew = Crew(spawned, session=self.id, tell=tell, publish=self._publish)
         self._snapshot = self._crew.monitor.snapshot
         self._described = self._crew.describe()
         atexit.register(self.shutdown)
@@ -309,7 +308,7 @@ class Session:
     def restart(self, *, tell: Tell | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost."""
         self.shutdown()
-        self._start(tell or _silent)
+        self._start(spawn(self.plan), tell or _silent)
 
     def shutdown(self) -> None:
         """Stops what was started, by handle; a second call does nothing."""
@@ -341,33 +340,3 @@ class Session:
 
 def _silent(stage: str, done: int, total: int) -> None:
     """Reports no progress."""
-
-
-def start_session(
-    processes: int | None = None,
-    *,
-    grace_s: float = 3.0,
-    tell: Tell | None = None,
-    feed: Feed | None = None,
-    **options: Any,
-) -> Session:
-    """Starts processes on this machine and joins them to one cluster.
-
-    Args:
-      processes: How many; default 2 on CPU, one a GPU.
-      grace_s: Seconds others may stay in a cell in which one process has failed.
-      tell: Called with (stage, done, total) while it starts.
-      feed: Gets the snapshots; default: one of the session's own.
-      **options: See `nbdist.launch.choose.make_plan`.
-
-    Raises:
-      OptionError: Something that cannot be; nothing was started.
-      LaunchError: It could not be started; nothing is left.
-    """
-    if grace_s < 0:
-        raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
-    plan = make_plan(processes=processes, **options)
-    proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
-    if proxies is not None:
-        warnings.warn(proxies, stacklevel=2)
-    return Session(plan, grace_s=grace_s, tell=tell or _silent, feed=feed)

@@ -51,8 +51,8 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
             f"--profile-dir={folder}",
             f"--cluster-id={cluster_id}",
             "--log-level=WARN",
-            # The hub pings every quarter of a second; a busy machine may starve it for a while.
-            "--IPEngine.max_heartbeat_misses=240",
+            # The hub pings every tenth of a second or less; a busy machine may starve it for a minute.
+            "--IPEngine.max_heartbeat_misses=600",
             "--IPEngine.timeout=60",
         ]
     )

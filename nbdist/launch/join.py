@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import socket
 import time
 from collections.abc import Mapping
+from contextlib import closing
 from typing import Any
 
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
+from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan
 from nbdist.launch.running import POLL_SECONDS, Running, Tell
 from nbdist.quantities import processes_text
 
 MARGIN_SECONDS = 15.0
 """How much longer than JAX's own timeout is waited for its error text."""
+
+LISTENS_SECONDS = 0.5
 
 JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
@@ -50,17 +55,31 @@ def broadcast(
     Raises:
       LaunchError: As for `join`.
     """
-    asked = {
-        process_id: ask(
+    asked = {}
+    for process_id, arguments in options.items():
+        asked[process_id] = ask(
             running.client[running.engines[process_id]],
             "initialize",
             where=f"process {process_id} (host {running.plan.hosts[process_id]})",
             framework=running.plan.framework,
             **arguments,
         )
-        for process_id, arguments in options.items()
-    }
+        if process_id == 0 and len(options) > 1 and running.plan.initialize:
+            _until_it_listens(running.meeting)
     return _collect(running, asked, tell)
+
+
+def _until_it_listens(meeting: Meeting) -> None:
+    """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
+    if not meeting.on_loopback or meeting.tasks:
+        return
+    host, _, port = meeting.coordinator.rpartition(":")
+    deadline = time.monotonic() + LISTENS_SECONDS
+    while time.monotonic() < deadline:
+        with closing(socket.socket()) as probe:
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(POLL_SECONDS / 2)
 
 
 def _silent(stage: str, done: int, total: int) -> None:

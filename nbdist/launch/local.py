@@ -7,27 +7,11 @@ They take the place of ipyparallel's `LocalControllerLauncher` and `LocalEngineS
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance, List
 
 from nbdist.launch.hostprocess import HostProcess
-from nbdist.launch.plan import PlannedProcess
-
-CONTROLLER_ARGUMENTS = (
-    "--nodb",
-    "--ip=127.0.0.1",
-    # Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s.
-    "--HeartMonitor.period=250",
-    # A starved machine must not lose its engines: 60 s, while a death is told by the nanny at once.
-    "--HeartMonitor.max_heartmonitor_misses=240",
-    # Relays in threads of one process instead of a process each; broadcast trees are for many hosts.
-    "--IPController.use_threads=True",
-    "--IPController.broadcast_scheduler_depth=0",
-    "--log-level=WARN",
-)
 
 
 class LocalController(ControllerLauncher):
@@ -87,38 +71,3 @@ class LocalEngines(EngineLauncher):
         """Stops the engines together with the parent."""
         await asyncio.to_thread(self.host.stop)
         self.notify_stop({"exit_code": 0})
-
-
-def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
-    """The environment engines get: the kernel's, without what would make them behave otherwise.
-
-    `PYTEST_*` switches off ipykernel's capture of file descriptors; the variables of Jupyter's own
-    kernel start belong to the kernel alone.
-    """
-    left_out = ("PYTEST_", "JPY_", "IPP_", "NBDIST_")
-    kept = {k: v for k, v in environment.items() if not k.startswith(left_out)}
-    return {**kept, **added}
-
-
-def controller_arguments(folder: str, cluster_id: str) -> list[str]:
-    """The command line of the controller of a local session."""
-    return [f"--profile-dir={folder}", f"--cluster-id={cluster_id}", *CONTROLLER_ARGUMENTS]
-
-
-def planned(
-    processes: Sequence[PlannedProcess],
-    folder: str,
-    environment: Callable[[PlannedProcess], Mapping[str, str]],
-) -> list[dict[str, Any]]:
-    """What the parent needs to know of each planned process, the framework's `environment` included."""
-    return [
-        {
-            "process_id": process.process_id,
-            "environment": {
-                **environment(process),
-                "NBDIST_PROCESS_ID": str(process.process_id),
-                "NBDIST_LOG": f"{folder}/process-{process.process_id}.log",
-            },
-        }
-        for process in processes
-    ]

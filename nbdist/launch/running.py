@@ -12,9 +12,9 @@ from typing import Any
 from nbdist.engine.host import CONTROLLER
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.hostprocess import Exit, HostProcess
-from nbdist.launch.local import planned
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.launch.spawn import planned
 
 Tell = Callable[[str, int, int], None]
 """Called with a stage's words, how many processes have reached it, and how many there are."""

@@ -2,33 +2,25 @@
 
 from __future__ import annotations
 
-import os
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 import ipyparallel
 
-from nbdist.engine.host import Assignment, read_whole
+from nbdist.engine.host import read_whole
 from nbdist.launch.connect import check, connect
-from nbdist.launch.framework import framework_plan
-from nbdist.launch.hostprocess import HostProcess
-from nbdist.launch.local import (
-    LocalController,
-    LocalEngines,
-    clean_environment,
-    controller_arguments,
-)
-from nbdist.launch.meeting import meet
-from nbdist.launch.plan import Plan
+from nbdist.launch.local import LocalController, LocalEngines
 from nbdist.launch.running import POLL_SECONDS, Running, Tell
+from nbdist.launch.spawn import CLUSTER_ID, Spawned
 
-CLUSTER_ID = "nbdist"
 
-
-def start(plan: Plan, *, tell: Tell) -> Running:
+def start(spawned: Spawned, *, tell: Tell) -> Running:
     """Starts what the plan says and waits until every engine has answered.
+
+    Args:
+      spawned: The host's parent, which may still be importing.
+      tell: Hears how far the start is.
 
     Raises:
       LaunchError: An engine ended, could not import its framework, or did not come up in time; all
@@ -36,37 +28,23 @@ def start(plan: Plan, *, tell: Tell) -> Running:
       VersionError: An engine's nbdist is another version.
       KeyboardInterrupt: As raised by the user; also then nothing is left.
     """
-    running = _spawn(plan)
     try:
+        running = _engines(spawned)
         _open_client(running, tell)
-        connect(running, plan.hosts, tell=tell)
+        connect(running, spawned.plan.hosts, tell=tell)
     except BaseException:
-        running.stop()
+        spawned.stop()
         raise
     return running
 
 
-def _spawn(plan: Plan) -> Running:
-    folder = tempfile.mkdtemp(prefix="nbdist-")
-    assignment = Assignment(
-        folder=folder,
-        cluster_id=CLUSTER_ID,
-        preload=framework_plan(plan.framework).preload(plan),
-        fork=plan.start_method == "fork",
-        controller_arguments=controller_arguments(folder, CLUSTER_ID),
-    )
-    environment = clean_environment(os.environ, plan.environment)
-    running: Running | None = None
-
-    def on_event(event: dict[str, Any]) -> None:
-        if running is not None and running.on_event is not None:
-            running.on_event(event)
-
-    host = HostProcess(assignment, environment=environment, on_event=on_event)
+def _engines(spawned: Spawned) -> Running:
+    """Asks for the controller and all engines."""
+    plan, host = spawned.plan, spawned.host
     cluster = ipyparallel.Cluster(
         controller=LocalController,
         engines=LocalEngines,
-        profile_dir=folder,
+        profile_dir=spawned.folder,
         cluster_id=CLUSTER_ID,
         cluster_file="",
         load_profile=False,
@@ -75,14 +53,18 @@ def _spawn(plan: Plan) -> Running:
         parent=None,
         log_level=40,
     )
-    running = Running(plan=plan, folder=folder, host=host, cluster=cluster, meeting=meet(plan))
-    try:
-        cluster.start_controller_sync(host=host)
-        processes = running.planned(plan.processes)
-        cluster.start_engines_sync(n=len(processes), host=host, processes=processes)
-    except BaseException:
-        running.stop()
-        raise
+    running = Running(
+        plan=plan, folder=spawned.folder, host=host, cluster=cluster, meeting=spawned.meeting
+    )
+
+    def on_event(event: dict[str, Any]) -> None:
+        if running.on_event is not None:
+            running.on_event(event)
+
+    spawned.hears = on_event
+    cluster.start_controller_sync(host=host)
+    processes = running.planned(plan.processes)
+    cluster.start_engines_sync(n=len(processes), host=host, processes=processes)
     return running
 
 

@@ -163,7 +163,9 @@ def test_python_without_jax_is_one_clear_error(tmp_path: Path) -> None:
     (tmp_path / "jax").mkdir()
     (tmp_path / "jax" / "__init__.py").write_text("raise ImportError('jax is broken here')")
     before = children()
-    with pytest.raises(LaunchError, match=r"processes 0, 1 .*cannot import jax: ImportError: jax is broken here"):
+    with pytest.raises(
+        LaunchError, match=r"processes 0, 1 .*cannot import jax: ImportError: jax is broken here"
+    ):
         nbdist.start(2, platform="cpu", environment={"PYTHONPATH": str(tmp_path)})
     assert children() == before
 

@@ -75,7 +75,7 @@ class Crew:
         self.monitor.start()
         try:
             self.answers = join.join(self.link, tell=tell)
-            if plan.initialize:
+            if framework_plan(plan.framework).summary(plan, self.answers) is not None:
                 # Their next look by themselves would come a little later.
                 for process_id in plan.hosts:
                     self.send(process_id, "look", timeout_s=LOOK_SECONDS)

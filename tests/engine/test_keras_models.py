@@ -110,7 +110,9 @@ def test_a_large_variable_that_no_rule_matched_is_missed(look):
 
 
 @pytest.mark.parametrize(
-    "make", [lambda: None, keras.distribution.DataParallel, model_parallel], ids=repr
+    "make",
+    [lambda: None, keras.distribution.DataParallel, model_parallel],
+    ids=["none", "DataParallel", "ModelParallel"],
 )
 def test_nothing_is_missed_where_there_are_no_rules(look, make):
     keras.distribution.set_distribution(make())

@@ -45,8 +45,13 @@ class Notebook:
 
     def __init__(self, *, folder: Path, environment: dict[str, str] | None = None) -> None:
         self.manager = KernelManager(kernel_name="python3")
-        # The variables of pytest would make a kernel behave as under test.
-        kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
+        # A kernel is to behave as a user's: without pytest's variables, and without the back end that some tests
+        # have chosen for their own process.
+        kept = {
+            k: v
+            for k, v in os.environ.items()
+            if not k.startswith("PYTEST_") and k != "KERAS_BACKEND"
+        }
         self.manager.start_kernel(
             env={**kept, "IPYTHONDIR": str(folder / "ipython"), **(environment or {})},
             cwd=str(folder),

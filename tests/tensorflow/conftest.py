@@ -8,7 +8,7 @@ import pytest
 
 from tests.integration.notebook import Notebook
 
-# For the plain processes and this one. Kernels inherit it; that Keras runs on TensorFlow by itself is its default.
+# For the plain processes and this one; kernels start without it.
 os.environ["KERAS_BACKEND"] = "tensorflow"
 
 

@@ -75,11 +75,7 @@ class Crew:
         self.monitor.start()
         try:
             self.answers = join.join(self.link, tell=tell)
-            if framework_plan(plan.framework).summary(plan, self.answers) is not None:
-                # Their next look by themselves would come a little later.
-                for process_id in plan.hosts:
-                    self.send(process_id, "look", timeout_s=LOOK_SECONDS)
-                self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
+            self._hear_all()
         except BaseException:
             self.link.stop()
             self.monitor.stop()
@@ -93,6 +89,13 @@ class Crew:
             activity=self.monitor.activity,
         )
         self.seconds_to_start = time.monotonic() - started
+
+    def _hear_all(self) -> None:
+        """Waits until every process has told of itself, and of its devices where it has any to tell of."""
+        # Their next look by themselves would come a little later.
+        self._have_told(list(self.plan.hosts), within_s=DEVICES_SECONDS)
+        if framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None:
+            self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
 
     def describe(self) -> str:
         """One line: processes, hosts, devices, and how long the start took."""
@@ -145,14 +148,18 @@ class Crew:
             and (activity := self.monitor.activity(p)) is not None
             and activity.state == "idle"
         ]
-        asked = {p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2) for p in idle}
-        deadline = time.monotonic() + LOOK_SECONDS
+        self._have_told(idle, within_s=LOOK_SECONDS)
+
+    def _have_told(self, process_ids: Sequence[int], *, within_s: float) -> None:
+        """Has processes report what there is now, and waits until that is heard; no longer than `within_s`."""
+        deadline = time.monotonic() + within_s
+        asked = {p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2) for p in process_ids}
         sequences = {}
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
                 sequences[process_id] = request.get()[0]["sequence"]
-        self.monitor.wait_for(sequences, timeout_s=LOOK_SECONDS)
+        self.monitor.wait_for(sequences, timeout_s=within_s)
 
     def wait_until_idle(self, *, timeout_s: float | None) -> None:
         """Waits until every process that can has finished what it was given.

@@ -40,7 +40,7 @@ describe('a distribution', () => {
   it('says what each replica gets of a batch', () => {
     const strategy = first(named('tensorflow').distributions);
     const told = (one: Distribution): unknown => factsOf(one, new Map()).at(-1);
-    expect(told(strategy)).toEqual(['on the replicas', '3, 3, 3, 1']);
+    expect(told(strategy)).toEqual(['on the replicas', '3, 3, 2, 2']);
     const even = { ...strategy, replica_batches: [8, 8] };
     expect(told(even)).toEqual(['on the replicas', '8 each']);
   });

@@ -40,10 +40,11 @@ def _problem(one: Distribution) -> Notice:
 
 def _uneven(one: Distribution) -> Notice:
     """Fewer examples on one replica: it waits for the others, and plain means weigh them more."""
+    effect = "the means of all replicas count the same, so examples in smaller parts weigh more"
     each = ", ".join(map(str, one.replica_batches))
     total = sum(one.replica_batches) if one.global_batch is None else one.global_batch
     count = len(one.replica_batches)
-    text = f"global batch {total} on {count_text(count, 'replica')}: {each}"
+    text = f"global batch {total} on {count_text(count, 'replica')}: {each}; {effect}"
     return Notice(level="warn", title="The batch is divided unevenly:", text=text)
 
 

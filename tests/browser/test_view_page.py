@@ -587,4 +587,4 @@ def test_t2_t4_t7_tasks_progress_and_replicas_are_shown(open_view: OpenView) -> 
     facts = page.locator(".nbdist-distribution-facts")
     expect(facts).to_contain_text("replicas 4")
     expect(facts).to_contain_text("global batch 10")
-    expect(facts).to_contain_text("on the replicas 3, 3, 3, 1")
+    expect(facts).to_contain_text("on the replicas 3, 3, 2, 2")

@@ -243,7 +243,7 @@ def tensorflow() -> dict:
         auto_shard=True,
         replicas=4,
         global_batch=10,
-        replica_batches=(3, 3, 3, 1),
+        replica_batches=(3, 3, 2, 2),
         processes=workers,
     )
     groups = ((held[:3], workers, 4), (held[3:], (2,), 1))
@@ -288,7 +288,10 @@ def tensorflow() -> dict:
             Notice(
                 level="warn",
                 title="The batch is divided unevenly:",
-                text="global batch 10 on 4 replicas: 3, 3, 3, 1",
+                text=(
+                    "global batch 10 on 4 replicas: 3, 3, 2, 2; the means of all replicas count the same, "
+                    "so examples in smaller parts weigh more"
+                ),
             ),
         ),
     )

@@ -147,7 +147,10 @@ def test_t2_the_view_shows_global_and_per_replica_batch_and_tells_an_uneven_spli
     uneven = (17, 16) if n == 2 else (9, 8, 8, 8)
     sizes = f"[(d.global_batch, d.replica_batches) for d in {of_workers}]"
     seen_when(notebook, sizes, [(33, uneven)])
-    assert f"A batch of 33 is uneven on {n} replicas" in notebook.good("%dist_status").text
+    assert (
+        f"global batch 33 on {n} replicas: {str(uneven)[1:-1]}"
+        in notebook.good("%dist_status").text
+    )
 
 
 def test_t3_workers_share_one_strategy_and_train_as_one_process(cluster: Cluster) -> None:

@@ -299,7 +299,7 @@ def test_t2_t4_t7_the_status_shows_tasks_progress_and_replicas():
     assert re.search(r"^2 +h2 +evaluator 0 +idle", text, re.M)
     assert "fit, epoch 4 of 5  loss 0.287  accuracy 0.923  (processes 0, 1)\n" in text
     assert "evaluate, checkpoint ckpt-3  loss 0.418  accuracy 0.88  (process 2)\n" in text
-    assert "4 replicas, global batch 10, on the replicas 3, 3, 3, 1" in text
+    assert "4 replicas, global batch 10, on the replicas 3, 3, 2, 2" in text
 
 
 def test_devices_that_hold_different_numbers_of_bytes_are_named():

@@ -21,7 +21,7 @@ const WORDS: Readonly<Record<Distribution['framework'], string>> = {
 /** `distribution`, or `strategy` as TensorFlow calls it. */
 export const nounOf = ({ framework }: Distribution): string => WORDS[framework];
 
-/** `3, 3, 3, 1`; `8 each` where all get the same. */
+/** `3, 3, 2, 2`; `8 each` where all get the same. */
 function eachText(batches: readonly number[]): string {
   const [first] = batches;
   if (first !== undefined && batches.every(batch => batch === first)) return `${first} each`;

@@ -30,17 +30,6 @@ class Batches:
     of_replicas: tuple[int, ...]
     auto_shard: bool | None
 
-    @property
-    def problem(self) -> str | None:
-        """A sentence where the split is uneven."""
-        if len(set(self.of_replicas)) <= 1:
-            return None
-        most, least = max(self.of_replicas), min(self.of_replicas)
-        return (
-            f"A batch of {self.size} is uneven on {len(self.of_replicas)} replicas ({most} or {least} each): "
-            "their means count the same, so examples in smaller parts weigh more."
-        )
-
 
 class Noted:
     """What was given to strategies; written on the main thread, read on others."""

@@ -115,7 +115,7 @@ class Observer:
                 "replicas": self._replicas.count,
                 "global_batch": None if given is None else given.size,
                 "replica_batches": [] if given is None else list(given.of_replicas),
-                "problem": None if given is None else given.problem,
+                "problem": None,
                 "processes": [],
             }
         ]

@@ -65,11 +65,11 @@ def broadcast(
             **arguments,
         )
         if process_id == 0 and len(options) > 1 and running.plan.initialize:
-            _until_it_listens(running.meeting)
+            until_it_listens(running.meeting)
     return _collect(running, asked, tell)
 
 
-def _until_it_listens(meeting: Meeting) -> None:
+def until_it_listens(meeting: Meeting) -> None:
     """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
     if not meeting.on_loopback or meeting.tasks:
         return

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import socket
+import threading
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,11 +12,11 @@ from typing import Any
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch import meeting, platform
+from nbdist.launch import join, meeting, platform
 from nbdist.launch.choose import make_plan
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
-from nbdist.launch.meeting import free_ports, meet
+from nbdist.launch.meeting import Meeting, free_ports, meet
 from nbdist.launch.plan import Plan
 
 
@@ -253,3 +254,19 @@ def test_the_keras_that_tensorflow_s_users_import_is_imported_before_the_fork() 
     assert framework_plan("tensorflow").preload(found) == ["tensorflow", "keras"]
     legacy = plan("tensorflow", environment={"TF_USE_LEGACY_KERAS": "1"})
     assert framework_plan("tensorflow").preload(legacy) == ["tensorflow", "tf_keras"]
+
+
+def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (port,) = free_ports(1)
+    found = Meeting(coordinator=f"127.0.0.1:{port}", tasks={})
+    monkeypatch.setattr(join, "LISTENS_SECONDS", 0.05)
+    join.until_it_listens(found)  # nobody comes: it goes on all the same
+    monkeypatch.setattr(join, "LISTENS_SECONDS", 60.0)
+    with socket.socket() as coordinator:
+        coordinator.bind(("127.0.0.1", port))
+        threading.Timer(0.1, coordinator.listen).start()
+        join.until_it_listens(found)
+        coordinator.settimeout(5)
+        coordinator.accept()[0].close()

@@ -5,6 +5,7 @@ In a notebook: `%load_ext nbdist`, then `%dist_init`. In Python: `nbdist.start(â
 
 from __future__ import annotations
 
+import importlib
 from typing import TYPE_CHECKING, Any
 
 from nbdist.version import __version__
@@ -40,6 +41,8 @@ def __getattr__(name: str) -> Any:
         from nbdist.session import Session
 
         return Session
+    if name in ("keras", "tensorflow"):
+        return importlib.import_module(f"{__name__}.{name}")
     raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 

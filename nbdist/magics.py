@@ -64,6 +64,7 @@ class DistMagics(Magics):
         """Start processes, connect them, and form one cluster."""
         asked = options.dist_init().parse(line)
         if asked.restart:
+            options.refuse_beside_restart(asked)
             self._restart()
             return
         arguments = options.start_arguments(asked)
@@ -215,16 +216,16 @@ class DistMagics(Magics):
     def dist_shards(self, line: str) -> None:
         """Show the shards of one array."""
         # An expression may hold anything a shell would take apart, quotes above all.
-        if line.strip() in ("", "--help", "-h"):
-            options.dist_shards().parse(line or "--help")
+        if line.split()[-1:] in ([], ["--help"], ["-h"]):
+            options.dist_shards().parse("--help")
         print(self._active().shards(line.strip()).text())
 
     @line_magic
     @teaching
     def dist_layout(self, line: str) -> None:
         """Show each variable of a Keras model with the rule that placed it."""
-        if line.strip() in ("", "--help", "-h"):
-            options.dist_layout().parse(line or "--help")
+        if line.split()[-1:] in ([], ["--help"], ["-h"]):
+            options.dist_layout().parse("--help")
         print(self._active().layout(line.strip()).text())
 
     @line_magic

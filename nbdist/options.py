@@ -125,6 +125,20 @@ def dist_init() -> Parser:
     return parser
 
 
+def refuse_beside_restart(asked: argparse.Namespace) -> None:
+    """Refuses options beside `--restart`, which keeps the plan there is.
+
+    Raises:
+      OptionError: Names one of them.
+    """
+    for name, default in vars(dist_init().parse("")).items():
+        if name != "restart" and getattr(asked, name) != default:
+            raise OptionError(
+                f"--restart starts the same plan afresh; --{name.replace('_', '-')} cannot change it. For another "
+                "plan use %dist_shutdown, then %dist_init with the options."
+            )
+
+
 def dist_recover() -> Parser:
     """`%dist_recover`."""
     return Parser(

@@ -45,13 +45,20 @@ def recover(crew: Crew, *, tell: Tell) -> str:
     if hopeless:
         end(crew.link, hopeless)
     gone = hopeless | set(crew.facts.lost)
-    meet_again(crew.link)
+    # The workers of a lost evaluator are as good as before, and their models stay of use.
+    workers = crew.facts.out_of_step or not gone or not crew.facts.workers.isdisjoint(gone)
+    tell("joined", 0, len(crew.plan.workers) if workers else len(gone))
+    if workers:
+        meet_again(crew.link)
     if gone:
         replace(crew.link, gone, tell=tell)
-    rebuild_strategy(crew.link, gone, tell=tell)
+    rebuild_strategy(crew.link, gone, workers=workers, tell=tell)
     crew.recovered()
     kept = sorted(crew.plan.hosts.keys() - gone)
-    parts = [f"strategy made anew on {count_text(len(crew.plan.workers), 'worker')}"]
+    parts = []
+    if workers:
+        count = count_text(len(crew.plan.workers), "worker")
+        parts.append(f"strategy made anew on {count}: make models anew under it, too")
     if gone:
         parts.append(f"{processes_text(gone)} started again, their variables are lost")
     if kept:

@@ -49,15 +49,16 @@ def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> No
 
 
 def rebuild_strategy(
-    running: Running, replaced: Collection[int], *, tell: Tell
+    running: Running, replaced: Collection[int], *, workers: bool, tell: Tell
 ) -> dict[int, dict[str, Any]]:
-    """Makes TensorFlow's strategy anew on all workers, at new addresses.
+    """Makes TensorFlow's strategy anew, on the workers at new addresses.
 
     Those that were there before have their old cluster forgotten first; their Python variables stay.
 
     Args:
       running: Engines of which none is in a cell.
       replaced: Processes that have just been started.
+      workers: Whether the workers take part; an evaluator alone can be replaced beside them.
       tell: Hears how many have joined.
 
     Returns:
@@ -72,7 +73,7 @@ def rebuild_strategy(
     if new:
         broadcast(running, new, tell=lambda *_: None)
     # An evaluator takes part in no collective: one that was there before goes on as it is.
-    taking_part = {w.process_id for w in plan.workers} | set(replaced)
+    taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, Mapping[str, Any]] = {
         p: {**found[1], "again": p not in replaced}
         for p, found in stages.items()

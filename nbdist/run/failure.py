@@ -78,5 +78,6 @@ def _ending(standing: Standing) -> str:
         case "stuck" | "running":
             return f"stuck in {where}"
         case _:
+            said = first_line(standing.error or "").rstrip(".")
             at = f", line {standing.line}" if standing.line else ""
-            return f"{first_line(standing.error or '')}{at}"
+            return f"{said}{at}"

@@ -11,6 +11,8 @@ from typing import Any
 
 import pytest
 
+import nbdist
+from nbdist import options
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch import join, meeting, platform
 from nbdist.launch.choose import make_plan
@@ -270,3 +272,15 @@ def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(
         join.until_it_listens(found)
         coordinator.settimeout(5)
         coordinator.accept()[0].close()
+
+
+def test_options_beside_restart_are_refused_since_the_plan_stays() -> None:
+    parse = options.dist_init().parse
+    options.refuse_beside_restart(parse("--restart"))
+    with pytest.raises(OptionError, match="--devices-per-process cannot change it"):
+        options.refuse_beside_restart(parse("--restart --devices-per-process 2"))
+
+
+def test_the_helpers_are_there_under_the_package_s_name() -> None:
+    assert nbdist.keras.checkpoint_dir
+    assert nbdist.tensorflow.follow_checkpoints

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.tensorflow import adapt, batches, interrupt, observe
 from nbdist.engine.tensorflow.arrays import explain, offer_array
 from nbdist.engine.tensorflow.context import reset_context
+from nbdist.engine.tensorflow.outdated import refuse_outdated
+from nbdist.engine.tensorflow.strategies import REMEMBERED
 from nbdist.engine.tensorflow.warnings import Chatter, follow_standard_error
 from nbdist.errors import SessionError
 
@@ -110,7 +112,9 @@ def make_strategy(
     if tf_config is not None:
         os.environ["TF_CONFIG"] = tf_config
     if again:
+        REMEMBERED.retire()
         reset_context()
+        refuse_outdated()
     interrupt.install(threading.main_thread().ident or 0)
     batches.install()
     several = role == "worker" and len(workers) > 1

@@ -47,12 +47,24 @@ class Remembered:
 
     def __init__(self) -> None:
         self._last: weakref.ref[Any] | None = None
+        self._made: weakref.WeakSet[Any] = weakref.WeakSet()
+        self._retired: weakref.WeakSet[Any] = weakref.WeakSet()
         self._unhook: Callable[[], None] | None = None
 
     def note(self, strategy: Any) -> None:
         """Notes a strategy; TensorFlow's default, which spreads nothing, is none."""
         if not is_default(strategy):
             self._last = weakref.ref(strategy)
+            self._made.add(strategy)
+
+    def retire(self) -> None:
+        """TensorFlow is about to forget all clusters: the strategies made so far are of no use any more."""
+        self._retired.update(self._made)
+        self._made.clear()
+
+    def is_retired(self, strategy: Any) -> bool:
+        """Whether a strategy was made before the last reset."""
+        return strategy in self._retired
 
     def get(self) -> Any | None:
         """The strategy, while it is alive."""

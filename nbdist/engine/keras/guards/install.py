@@ -8,6 +8,7 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.engine.keras.guards import waiting
 from nbdist.engine.keras.guards.agreement import Agreement
 from nbdist.engine.keras.guards.board import Board, coordinator_client
 from nbdist.engine.keras.guards.watch import Watch
@@ -28,6 +29,9 @@ def install() -> None:
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
         watch.restore.append(_placed(keras.Model, name, method))
+    unplace = waiting.place()
+    if unplace is not None:
+        watch.restore.append(unplace)
 
 
 def remove() -> None:

@@ -1,0 +1,59 @@
+"""A process that waits in Keras' `fit` for one that has left it comes back, and loses nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.notebook import Notebook
+
+START = "%dist_init -n 2 --devices-per-process 2 --platform cpu --framework keras"
+SETUP = """%%dist
+import jax, keras, numpy as np
+keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
+me = jax.process_index()
+model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+model.compile("adam", "mse")
+x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
+kept = 41
+
+class Leaves(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if me == 1 and batch == 2:
+            raise RuntimeError("boom")
+"""
+
+
+@pytest.fixture(scope="module")
+def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    with Notebook(folder=tmp_path_factory.mktemp("interrupts")) as found:
+        found.good("%load_ext nbdist")
+        yield found
+
+
+@pytest.fixture
+def notebook(kernel: Notebook) -> Iterator[Notebook]:
+    kernel.good(START)
+    kernel.good(SETUP)
+    yield kernel
+    kernel.run("%dist_shutdown")
+
+
+def test_the_others_are_freed_when_one_raises_in_the_middle_of_fit(notebook: Notebook) -> None:
+    failed = notebook.bad(
+        "%%dist --grace 1\nmodel.fit(x, y, epochs=3, batch_size=8, verbose=0, callbacks=[Leaves()])"
+    )
+    assert "RuntimeError: boom" in failed.traceback
+    assert "process 0   interrupted while waiting" in failed.traceback
+    assert "stuck" not in failed.text + failed.traceback
+    assert "processes 0, 1   42" in notebook.good("%%dist\nprint(kept + 1)").text
+
+
+def test_an_interrupt_ends_fit_on_all(notebook: Notebook) -> None:
+    ended = notebook.bad(
+        "%%dist --timeout 4\nmodel.fit(x, y, epochs=100000, batch_size=8, verbose=0)"
+    )
+    assert "CellTimeout" in ended.traceback
+    assert "stuck" not in ended.text + ended.traceback
+    assert "processes 0, 1   42" in notebook.good("%%dist\nprint(kept + 1)").text

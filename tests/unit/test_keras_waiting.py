@@ -1,0 +1,63 @@
+"""Keras waits for logs in Python, where an interrupt is heard; without its private function it does as shipped."""
+
+from __future__ import annotations
+
+import threading
+import time
+
+import keras
+import pytest
+from keras.src.utils import python_utils
+
+from nbdist.engine.keras.guards import waiting
+
+
+class Computed:
+    """An array that is ready after a while."""
+
+    def __init__(self, seconds: float) -> None:
+        self._at = time.monotonic() + seconds
+
+    def is_ready(self) -> bool:
+        return time.monotonic() >= self._at
+
+    def __float__(self) -> float:
+        assert self.is_ready(), "this would wait where no interrupt is heard"
+        return 0.5
+
+    @property
+    def shape(self) -> tuple[()]:
+        return ()
+
+
+def test_logs_are_waited_for_before_they_become_numbers() -> None:
+    unplace = waiting.place()
+    assert unplace is not None
+    try:
+        waiting.until_ready({"loss": (late := Computed(0.05)), "accuracy": 0.5})
+        assert late.is_ready()
+        assert python_utils.pythonify_logs({"loss": 0.25}) == {"loss": 0.25}
+    finally:
+        unplace()
+
+
+def test_other_threads_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    unplace = waiting.place()
+    assert unplace is not None
+    waited = []
+    monkeypatch.setattr(waiting, "until_ready", waited.append)
+    thread = threading.Thread(target=python_utils.pythonify_logs, args=({"loss": 0.25},))
+    thread.start()
+    thread.join()
+    assert waited == []
+    python_utils.pythonify_logs({"loss": 0.25})
+    assert waited == [{"loss": 0.25}]
+    unplace()
+
+
+def test_without_the_private_function_nothing_is_placed(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert keras.__version__
+    before = python_utils.pythonify_logs
+    monkeypatch.delattr(python_utils, "pythonify_logs")
+    assert waiting.place() is None
+    monkeypatch.setattr(python_utils, "pythonify_logs", before, raising=False)

@@ -149,8 +149,10 @@ class CellRun:
                 if stepped is None:
                     raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
                 final = stepped
-        except KeyboardInterrupt:
-            self._finish(self.execution.standings())
+        except KeyboardInterrupt as interrupt:
+            error = self._finish(self.execution.standings())
+            shown = error.shown if isinstance(error, ProcessError) else str(error or "")
+            _show_alone(interrupt, shown.replace("ProcessError:", "KeyboardInterrupt:"))
             raise
         error = self._finish(final)
         if error is not None:
@@ -178,3 +180,9 @@ class CellRun:
 
     def _refresh(self) -> None:
         self._renderer.refresh(self.output)
+
+
+def _show_alone(interrupt: KeyboardInterrupt, shown: str) -> None:
+    """Has IPython show who was where in place of this package's own frames, which explain nothing."""
+    lines = shown.splitlines() or ["KeyboardInterrupt"]
+    interrupt._render_traceback_ = lambda: lines  # type: ignore[attr-defined]

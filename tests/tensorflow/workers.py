@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import multiprocessing
 import os
+import signal
 import socket
 import traceback
 from multiprocessing.connection import Connection
@@ -100,6 +101,8 @@ def _run(
     talk: Connection,
     options: dict[str, Any],
 ) -> None:
+    # Shells start what runs in the background with the signal ignored, and that is inherited.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     from tests.tensorflow import tasks
 
     if config is not None:

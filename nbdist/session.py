@@ -15,7 +15,7 @@ from typing import Any, Self
 import nbdist.values as move
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
-from nbdist.launch.running import Tell
+from nbdist.launch.running import Tell, silent
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
@@ -303,12 +303,12 @@ class Session:
           SessionError: Another framework, or a process is in the middle of a cell.
           LaunchError: It did not succeed.
         """
-        return recover(self._alive(), tell=tell or _silent)
+        return recover(self._alive(), tell=tell or silent)
 
     def restart(self, *, tell: Tell | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost."""
         self.shutdown()
-        self._start(spawn(self.plan), tell or _silent)
+        self._start(spawn(self.plan), tell or silent)
 
     def shutdown(self) -> None:
         """Stops what was started, by handle; a second call does nothing."""
@@ -336,7 +336,3 @@ class Session:
     def __repr__(self) -> str:
         state = self.describe() if self.alive else "ended"
         return f"<nbdist.Session {self.id}: {state}>"
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Reports no progress."""

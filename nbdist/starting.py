@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import OptionError
 from nbdist.launch.choose import make_plan, proxy_warning
+from nbdist.launch.running import Tell, silent
 from nbdist.launch.spawn import spawn
 
 if TYPE_CHECKING:
-    from nbdist.launch.running import Tell
     from nbdist.session import Session
     from nbdist.view.feed import Feed
 
@@ -48,11 +48,7 @@ def start_session(
         # Imported while the processes import: both take a while.
         from nbdist.session import Session
 
-        return Session(spawned, grace_s=grace_s, tell=tell or _silent, feed=feed)
+        return Session(spawned, grace_s=grace_s, tell=tell or silent, feed=feed)
     except BaseException:
         spawned.stop()
         raise
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Reports no progress."""

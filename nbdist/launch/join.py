@@ -13,7 +13,7 @@ from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan
-from nbdist.launch.running import POLL_SECONDS, Running, Tell
+from nbdist.launch.running import POLL_SECONDS, Running, Tell, silent
 from nbdist.quantities import processes_text
 
 MARGIN_SECONDS = 15.0
@@ -41,7 +41,7 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
         options = {process_id: calls[step] for process_id, calls in stages.items()}
-        last = broadcast(running, options, tell=tell if step == last_step else _silent)
+        last = broadcast(running, options, tell=tell if step == last_step else silent)
         answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
@@ -80,10 +80,6 @@ def until_it_listens(meeting: Meeting) -> None:
             if probe.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(POLL_SECONDS / 2)
-
-
-def _silent(stage: str, done: int, total: int) -> None:
-    """Reports no progress."""
 
 
 def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:

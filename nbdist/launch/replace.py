@@ -12,7 +12,7 @@ from nbdist.launch.connect import connect
 from nbdist.launch.framework import tensorflow
 from nbdist.launch.join import broadcast
 from nbdist.launch.meeting import meet
-from nbdist.launch.running import POLL_SECONDS, Running, Tell
+from nbdist.launch.running import POLL_SECONDS, Running, Tell, silent
 from nbdist.quantities import processes_text
 
 END_SECONDS = 5.0
@@ -71,7 +71,7 @@ def rebuild_strategy(
     stages = {p.process_id: tensorflow.stages(plan, p, running.meeting) for p in plan.processes}
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
-        broadcast(running, new, tell=lambda *_: None)
+        broadcast(running, new, tell=silent)
     # An evaluator takes part in no collective: one that was there before goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, Mapping[str, Any]] = {

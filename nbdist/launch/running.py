@@ -22,6 +22,10 @@ Tell = Callable[[str, int, int], None]
 POLL_SECONDS = 0.01
 
 
+def silent(stage: str, done: int, total: int) -> None:
+    """A `Tell` for whom nobody listens."""
+
+
 @dataclass
 class Running:
     """Started and connected engines.

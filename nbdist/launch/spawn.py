@@ -53,6 +53,7 @@ class Spawned:
 
 def spawn(plan: Plan) -> Spawned:
     """Starts the parent of the plan's processes; does not wait for anything."""
+    meeting = meet(plan)  # may refuse, and then nothing has been started
     folder = tempfile.mkdtemp(prefix="nbdist-")
     assignment = Assignment(
         folder=folder,
@@ -71,7 +72,7 @@ def spawn(plan: Plan) -> Spawned:
     spawned: Spawned | None = None
     environment = clean_environment(os.environ, plan.environment)
     host = HostProcess(assignment, environment=environment, on_event=on_event)
-    spawned = Spawned(plan=plan, folder=folder, meeting=meet(plan), host=host)
+    spawned = Spawned(plan=plan, folder=folder, meeting=meeting, host=host)
     return spawned
 
 

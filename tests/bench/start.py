@@ -35,7 +35,7 @@ assert float(total) == n
 """
 
 
-def plain_processes(count: int) -> float:
+def plain_processes(count: int, script: str = "plain.py") -> float:
     """Seconds until the last of `count` plain processes has done its first collective."""
     with closing(socket.socket()) as probe:
         probe.bind(("127.0.0.1", 0))
@@ -43,7 +43,7 @@ def plain_processes(count: int) -> float:
     started = time.time()
     processes = [
         subprocess.Popen(
-            [sys.executable, str(HERE / "plain.py"), str(i), str(count), str(port)],
+            [sys.executable, str(HERE / script), str(i), str(count), str(port)],
             env=ENVIRONMENT,
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
@@ -55,11 +55,11 @@ def plain_processes(count: int) -> float:
     return max(done) - started
 
 
-def session(count: int) -> float:
+def session(count: int, code: str = SESSION) -> float:
     """Seconds until a session's first collective is done, imports included."""
     started = time.time()
     done = subprocess.run(
-        [sys.executable, "-c", SESSION, str(count)],
+        [sys.executable, "-c", code, str(count)],
         env=ENVIRONMENT,
         check=True,
         capture_output=True,

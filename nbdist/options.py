@@ -6,9 +6,11 @@ import argparse
 import difflib
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any, NoReturn
 
 from nbdist.errors import OptionError
+from nbdist.launch.hostlist import AskedHost, parse_hosts, read_hosts
 
 
 class HelpShown(Exception):
@@ -123,6 +125,33 @@ def dist_init() -> Parser:
     jax.add_argument("--shutdown-timeout", type=int, metavar="S", help="JAX's default is 300")
     jax.add_argument("--partition-index", metavar="0,0,1,1", help="one for each process, or none")
     return parser
+
+
+def host_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options that say which hosts are meant and how they are reached.
+
+    They are read as `hosts`, `hosts_file`, `ssh_config` and `remote_python`; `asked_hosts` reads the first two.
+    """
+    group = parser.add_argument_group("hosts, reached with ssh")
+    group.add_argument("--hosts", metavar="H1:2,H2:2", help="[USER@]HOST[:PROCESSES], or …:PORT:N")
+    group.add_argument("--hosts-file", metavar="FILE", help="the same, one host a line")
+    group.add_argument("--ssh-config", metavar="FILE", help="in place of ~/.ssh/config")
+    group.add_argument(
+        "--remote-python", metavar="PATH", help="the hosts' Python (default: this one's path)"
+    )
+
+
+def asked_hosts(asked: argparse.Namespace) -> tuple[AskedHost, ...]:
+    """The hosts that the options of `host_options` name; none where they name none.
+
+    Raises:
+      OptionError: A host that cannot be read, a file that cannot, or both ways at once.
+    """
+    if asked.hosts is not None and asked.hosts_file is not None:
+        raise OptionError("--hosts and --hosts-file both name the hosts. Use one of them.")
+    if asked.hosts_file is not None:
+        return read_hosts(Path(asked.hosts_file))
+    return parse_hosts(asked.hosts) if asked.hosts is not None else ()
 
 
 def refuse_beside_restart(asked: argparse.Namespace) -> None:

@@ -285,7 +285,8 @@ class Activity:
 
     `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that
     line's text, stripped. Seconds are durations at the time of the report. `waiting` is true when
-    the main thread stands inside the framework and neither compiles nor uses the processor.
+    the main thread stands inside the framework and neither compiles nor uses the processor, or where
+    nbdist waits for other processes to make the same call.
     """
 
     state: Literal["idle", "running", "compiling"]

@@ -58,8 +58,11 @@ class Activity:
         """Whether the main thread stands inside the framework and neither compiles nor computes.
 
         C++ may be called straight from the user's line (a jitted function, `block_until_ready`), so that no
-        Python frame of the framework is there to see; it then waits for another thread.
+        Python frame of the framework is there to see; it then waits for another thread. An agreement with other
+        processes is a wait by itself, though it takes some of the processor to look whether they have come.
         """
+        if stands.inside == "agreement":
+            return True
         if stands.compiling or busy_share is None or busy_share > IDLE_SHARE:
             return False
         if stands.inside == "framework":

@@ -38,8 +38,13 @@ COMPILING_FUNCTIONS = {
     },
 }
 
-AGREEING_FILE = str(PurePath(__file__).parent / "keras" / "guards" / "agreement.py")
-"""Where nbdist itself waits for other processes, before the framework would."""
+GUARDS = PurePath(__file__).parent / "keras" / "guards"
+OWN_WAITS = {
+    (str(GUARDS / "agreement.py"), "_wait"): "agreement",
+    (str(GUARDS / "waiting.py"), "until_ready"): "framework",
+}
+"""Functions in which nbdist itself waits, before the framework would or in its place: they look again and again,
+so that the innermost frame may be that of anything they call."""
 
 STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
 
@@ -73,6 +78,7 @@ class Place:
     `line` is 1-based in the notebook's cell; both are None where no frame of the cell is found.
     `inside` says what the innermost Python frame belongs to: the framework, the standard library or
     IPython ("library"), or anything else, from where C++ may have been called directly ("user").
+    "agreement" is where nbdist waits for other processes, whatever it calls there.
     """
 
     line: int | None
@@ -93,7 +99,7 @@ def place(stack: Stack, cell: RunningCell) -> Place:
       stack: Its stack, as `MainThread.stack` gives it; empty where it is not known.
       cell: The cell it runs.
     """
-    inside = side(stack[0].filename) if stack else "library"
+    inside = own_wait(stack) or (side(stack[0].filename) if stack else "library")
     compiling = is_compiling(stack)
     found = line_of_cell(stack) or line_of_cell(awaiting_lines(cell.loop))
     if found is None:
@@ -169,6 +175,12 @@ def is_compiling(stack: Stack) -> bool:
     return False
 
 
+def own_wait(stack: Stack) -> str | None:
+    """What a stack counts as that passes through one of nbdist's own waits; None where it does not."""
+    found = (OWN_WAITS.get((filename, function)) for filename, function, _ in stack)
+    return next(filter(None, found), None)
+
+
 def framework_folders(*names: str) -> tuple[str, ...]:
     """Folders, each ending in a separator, of those frameworks that have been imported."""
     files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
@@ -179,7 +191,7 @@ def side(filename: str) -> str:
     """Whom code of this file belongs to: "framework", "library" or "user"."""
     if is_cell_file(filename):
         return "user"
-    if filename == AGREEING_FILE or filename.startswith(framework_folders(*FRAMEWORKS)):
+    if filename.startswith(framework_folders(*FRAMEWORKS)):
         return "framework"
     if _is_kernel_file(filename) or filename.startswith("<frozen "):
         return "library"

@@ -35,6 +35,8 @@ class Thread:
         (blocked("framework"), Thread(), True),
         (blocked("framework"), Thread(share=0.5), False),
         (blocked("framework", compiling=True), Thread(), False),
+        (blocked("agreement"), Thread(share=0.5), True),
+        (blocked("agreement"), Thread(share=None), True),
         (blocked("library"), Thread(), False),
         (blocked("user"), Thread(), True),
         (blocked("user"), Thread(for_a_thread=False), False),

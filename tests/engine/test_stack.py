@@ -9,6 +9,8 @@ import jax.numpy as jnp
 import pytest
 
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.keras.guards import agreement, waiting
+from nbdist.engine.keras.guards.call import Call
 from nbdist.engine.main_thread import StackDump, stack_of_frames
 from nbdist.engine.stack import Line, is_cell_file, place, side
 
@@ -175,6 +177,40 @@ def test_frames_belong_to_the_framework_a_library_or_the_user():
     assert side(CELL) == "user"
     assert side("/home/me/jax/train.py") == "user"
     assert side("<frozen importlib._bootstrap>") == "library"
+
+
+@pytest.mark.parametrize(
+    ("file", "function", "expected"),
+    [
+        (agreement.__file__, "_wait", "agreement"),
+        (agreement.__file__, "_put", "library"),
+        (waiting.__file__, "until_ready", "framework"),
+    ],
+)
+def test_a_wait_of_nbdist_counts_as_such_also_while_it_looks(stage, file, function, expected):
+    # The innermost frame is one of the standard library, as when it reads what others wrote.
+    stage.define(f"def {function}():\n    look()\n", file)
+    (found,) = stage.run(f"x = 1\n{function}()\n")
+    assert (found.inside, found.line) == (expected, 2)
+
+
+def test_an_agreement_that_nobody_has_joined_is_a_wait_in_every_look(stage, monkeypatch):
+    class Board:
+        def put(self, text):
+            self.text = text
+
+        def read(self):
+            stage.look()
+            if len(stage.places) > 2:
+                raise RuntimeError("enough")
+            return {1: self.text}
+
+    monkeypatch.setattr(agreement.time, "sleep", lambda seconds: stage.look())
+    part = agreement.Agreement(Board(), stage.cell, 1, "h")
+    stage.names["meet"] = lambda: part.meet(Call(method="fit", host="h"), (0, 1))
+    stage.cell.started(7, "meet()", run=1, targets=(0, 1))
+    stage.define("meet()", CELL)
+    assert [p.inside for p in stage.places] == ["agreement"] * 3
 
 
 def test_a_cell_before_its_first_statement_has_no_line(stage):

@@ -1,0 +1,374 @@
+"""Facts about the machine a process runs on: what is there, judged by nobody here.
+
+One file that imports nothing but the standard library, and nothing of nbdist: its source is also sent to
+hosts that have no nbdist, or an older Python (3.8 and later).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import getpass
+import json
+import os
+import re
+import select
+import shutil
+import socket
+import sys
+import tempfile
+import threading
+import time
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Dict  # noqa: UP035 - Python 3.8
+
+if TYPE_CHECKING:
+    from collections.abc import Iterable, Mapping, Sequence
+
+PACKAGES = ("nbdist", "ipyparallel", "jax", "jaxlib", "numpy", "keras", "tensorflow", "libtpu")
+VARIABLES = re.compile(
+    r"(SLURM|OMPI|PMI\w*|TPU|CLOUD_TPU|MEGASCALE|JAX|KERAS)_.+|TF_CONFIG|XLA_FLAGS|LIBTPU_INIT_ARGS"
+    r"|KUBERNETES_SERVICE_HOST|(?i:https?|all|grpc|no)_(?i:proxy)"
+)
+SECRET = re.compile(r"KEY|TOKEN|SECRET|PASS|CREDENTIAL|AUTH|JWT|COOKIE", re.IGNORECASE)
+HIDDEN = "(not shown)"
+LONGEST_VALUE = 200
+
+DEVICES = ("dev/accel*", "dev/vfio/[0-9]*")
+LOCKS = "tmp/libtpu_lockfile*"
+GOOGLE_PCI_VENDOR = "0x1ae0"
+FIREWALLS = ("ufw", "firewall-cmd")
+SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
+NAME_SECONDS = 1.0
+CONNECT_SECONDS = 1.5
+
+Facts = Dict[str, Any]  # noqa: UP006 - evaluated, and Python 3.8 has no other
+
+
+def checkup(asked: Facts) -> Facts:
+    """What there is on this machine, and in the environment of this process.
+
+    Takes 10 to 30 ms, up to a second longer where its own name is asked for in vain. Needs no package,
+    imports none, starts nothing, and leaves nothing behind.
+
+    Args:
+      asked: `folder`: a path that should exist here, or none. `connect`: `[host, port]` pairs to be reached.
+
+    Returns:
+      Facts that JSON can carry. Sizes are in bytes, `time` in Unix seconds; None stands for what cannot be
+      found out on this system.
+    """
+    folder = asked.get("folder")
+    facts: Facts = {
+        "host": socket.gethostname(),
+        "python": list(sys.version_info[:3]),
+        "executable": sys.executable,
+        "user": _user(),
+        "name": own_name(socket.gethostname()),
+        "seen_as": seen_as(os.environ),
+        "packages": {name: _version(name) for name in PACKAGES},
+        "variables": variables(os.environ),
+        "memory": memory(),
+        "temporary": temporary(tempfile.gettempdir()),
+        "folder": folder and {"path": folder, "exists": Path(folder).is_dir()},
+        "accelerators": accelerators(),
+        "locks": locks(),
+        "holders": holders(),
+        "leftovers": leftovers(),
+        "firewalls": [tool for tool in FIREWALLS if shutil.which(tool, path=SYSTEM_PATH)],
+        "port_range": _numbers(Path("/proc/sys/net/ipv4/ip_local_port_range")),
+    }
+    if asked.get("connect"):
+        facts["connected"] = connect(asked["connect"])
+    facts["time"] = time.time()
+    return facts
+
+
+def _user() -> str:
+    try:
+        return getpass.getuser()
+    except (KeyError, OSError):
+        return str(os.getuid())
+
+
+def _version(package: str) -> str | None:
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
+    """What a machine's own name leads to: `addresses`, those of them that are its own, or the `error`.
+
+    A name server that is silent is waited for so many seconds at most.
+    """
+    answer: list[Any] = []
+
+    def ask() -> None:
+        try:
+            found = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+            answer.append(sorted({str(entry[4][0]) for entry in found}))
+        except (OSError, UnicodeError) as error:
+            answer.append(error)
+
+    asking = threading.Thread(target=ask, daemon=True)
+    asking.start()
+    asking.join(seconds)
+    if not answer:
+        return {"addresses": [], "own": [], "error": f"no answer within {seconds:g} s"}
+    if isinstance(answer[0], Exception):
+        return {"addresses": [], "own": [], "error": str(answer[0])}
+    return {"addresses": answer[0], "own": [a for a in answer[0] if is_own(a)], "error": None}
+
+
+def is_own(address: str) -> bool:
+    """Whether an address belongs to this machine: only those can be bound."""
+    try:
+        listen(address).close()
+    except OSError:
+        return False
+    return True
+
+
+def seen_as(environment: Mapping[str, str]) -> Facts | None:
+    """The addresses of both ends of the ssh connection this process runs under: `client` and `server`."""
+    words = environment.get("SSH_CONNECTION", "").split()
+    return {"client": words[0], "server": words[2]} if len(words) == 4 else None
+
+
+def variables(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables by which frameworks and schedulers are told of a cluster; secrets without their value."""
+    found = {}
+    for name, value in sorted(environment.items()):
+        if VARIABLES.fullmatch(name) and value:
+            # A proxy's address may hold a password.
+            shown = re.sub(r"//[^/@]*@", "//", value)[:LONGEST_VALUE]
+            found[name] = HIDDEN if SECRET.search(name) else shown
+    return found
+
+
+def memory(root: Path = Path("/")) -> Facts:
+    """`total` and `available` bytes, after the limit of the control group this process is in."""
+    sizes = {}
+    for line in _read(root / "proc/meminfo").splitlines():
+        words = line.split()
+        sizes[words[0].rstrip(":")] = int(words[1]) * 1024
+    total, available = sizes.get("MemTotal"), sizes.get("MemAvailable")
+    for limit, used in _limits(root):
+        total = limit if total is None else min(total, limit)
+        left = max(0, limit - used)
+        available = left if available is None else min(available, left)
+    return {"total": total, "available": available}
+
+
+def _limits(root: Path) -> Iterable[tuple[int, int]]:
+    """Limit and use of each control group above this process that has a limit (version 2, then 1)."""
+    base = root / "sys/fs/cgroup"
+    own = [line[3:] for line in _read(root / "proc/self/cgroup").splitlines() if line[:3] == "0::"]
+    group = base / (own[0].lstrip("/") if own else "")
+    groups = [group, *(parent for parent in group.parents if base in (parent, *parent.parents))]
+    places = [(g, "memory.max", "memory.current") for g in groups]
+    places.append((base / "memory", "memory.limit_in_bytes", "memory.usage_in_bytes"))
+    for place, limit, used in places:
+        bytes_limit, bytes_used = _numbers(place / limit), _numbers(place / used)
+        # Version 1 has a huge number where there is no limit.
+        if bytes_limit and bytes_used and bytes_limit[0] < 1 << 60:
+            cache = re.search(
+                r"^(?:total_)?inactive_file (\d+)", _read(place / "memory.stat"), re.M
+            )
+            yield bytes_limit[0], bytes_used[0] - (int(cache[1]) if cache else 0)
+
+
+def temporary(folder: str) -> Facts:
+    """`free` bytes in the folder for temporary files, and why none can be written there, if so."""
+    found: Facts = {"path": folder, "free": None, "error": None}
+    try:
+        found["free"] = shutil.disk_usage(folder).free
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(b"." * 4096)
+            file.flush()
+    except OSError as error:
+        found["error"] = error.strerror or str(error)
+    return found
+
+
+def accelerators(root: Path = Path("/")) -> Facts:
+    """Number of `gpus` and TPU chips (`tpus`) the system shows."""
+    gpus = [*root.glob("proc/driver/nvidia/gpus/*")] or [*root.glob("dev/nvidia[0-9]*")]
+    vendors = root.glob("sys/bus/pci/devices/*/vendor")
+    return {
+        "gpus": len(gpus or [*root.glob("dev/dri/renderD*")]),
+        "tpus": sum(_read(vendor).strip() == GOOGLE_PCI_VENDOR for vendor in vendors),
+    }
+
+
+def locks(root: Path = Path("/")) -> list[Facts]:
+    """Lock files of libtpu, each with its `owner`."""
+    found = []
+    for path in sorted(root.glob(LOCKS)):
+        try:
+            found.append({"path": str(path), "owner": _owner(path)})
+        except OSError:
+            continue
+    return found
+
+
+def holders(root: Path = Path("/")) -> list[Facts]:
+    """The processes that hold a TPU's device, as far as this user may see it."""
+    devices = tuple(str(path) for pattern in DEVICES for path in root.glob(pattern))
+    if not devices:
+        return []
+    found = []
+    for pid, folder in _processes():
+        held = sorted(_open_files(folder).intersection(devices))
+        if held:
+            found.append({**_described(pid, folder), "devices": held})
+    return found
+
+
+def leftovers() -> list[Facts]:
+    """This user's nbdist processes whose parent has gone, so that nothing will ever end them."""
+    found = []
+    for pid, folder in _processes():
+        status = _read(folder / "status")
+        if pid == os.getpid() or not re.search(rf"^Uid:\s*{os.getuid()}\s", status, re.M):
+            continue
+        if re.search(r"^PPid:\s*1$", status, re.M) and b"nbdist.engine" in _bytes(
+            folder / "cmdline"
+        ):
+            found.append(_described(pid, folder))
+    return found
+
+
+def _processes() -> Iterable[tuple[int, Path]]:
+    return [(int(path.name), path) for path in Path("/proc").glob("[0-9]*")]
+
+
+def _open_files(process: Path) -> set[str]:
+    found = set()
+    with contextlib.suppress(OSError):
+        for file in (process / "fd").iterdir():
+            with contextlib.suppress(OSError):
+                found.add(os.readlink(file))  # noqa: PTH115 - Python 3.8
+    return found
+
+
+def _described(pid: int, folder: Path) -> Facts:
+    words = _bytes(folder / "cmdline").split(b"\0")
+    command = b" ".join(words).decode("utf-8", "replace").strip()
+    try:
+        user = _owner(folder)
+    except OSError:
+        user = "?"
+    return {"pid": pid, "user": user, "command": command[:LONGEST_VALUE]}
+
+
+def _owner(path: Path) -> str:
+    try:
+        return path.owner()
+    except KeyError:
+        return str(path.stat().st_uid)
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError:
+        return b""
+
+
+def _read(path: Path) -> str:
+    return _bytes(path).decode("utf-8", "replace")
+
+
+def _numbers(path: Path) -> list[int] | None:
+    words = _read(path).split()
+    return [int(word) for word in words] if words and all(map(str.isdigit, words)) else None
+
+
+def listen(address: str, port: int = 0) -> socket.socket:
+    """A listener that the system answers for; nobody need accept.
+
+    Raises:
+      OSError: The address is not this machine's, or the port is taken.
+    """
+    family = socket.AF_INET6 if ":" in address else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    try:
+        listener.bind((address, port))
+        listener.listen(128)
+    except OSError:
+        listener.close()
+        raise
+    return listener
+
+
+def connect(targets: Sequence[Sequence[Any]], seconds: float = CONNECT_SECONDS) -> list[Facts]:
+    """Tries to connect to all `[address, port]` at once, and closes again.
+
+    Returns:
+      For each `ms`, or why not in `error`.
+    """
+    found: list[Facts] = [{"error": f"no answer within {seconds:g} s"} for _ in targets]
+    poll = select.poll()
+    waiting: dict[int, tuple[int, socket.socket]] = {}
+    started = time.monotonic()
+    for index, (address, port) in enumerate(targets):
+        caller = socket.socket(socket.AF_INET6 if ":" in address else socket.AF_INET)
+        caller.setblocking(False)
+        failed = caller.connect_ex((address, port))
+        if failed not in (0, errno.EINPROGRESS):
+            found[index] = {"error": os.strerror(failed)}
+            caller.close()
+            continue
+        waiting[caller.fileno()] = (index, caller)
+        poll.register(caller, select.POLLOUT)
+    while waiting and time.monotonic() < started + seconds:
+        for number, _ in poll.poll(1000 * max(0.0, started + seconds - time.monotonic())):
+            poll.unregister(number)
+            index, caller = waiting.pop(number)
+            failed = caller.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR)
+            taken = round(1000 * (time.monotonic() - started), 1)
+            found[index] = {"error": os.strerror(failed)} if failed else {"ms": taken}
+            caller.close()
+    for _, caller in waiting.values():
+        caller.close()
+    return found
+
+
+def main() -> None:
+    """Answers the lines on standard input: first facts, then what can be reached from here.
+
+    The first line is what `checkup` is asked, with `address`, where to listen (default: where ssh has come
+    in). The second holds `connect`. Each answer is a line of JSON with the key `checkup`, so that it is
+    known from what a shell may print at its start.
+    """
+    asked = json.loads(sys.stdin.buffer.readline())
+    facts = checkup(asked)
+    address = asked.get("address") or (facts["seen_as"] or {}).get("server")
+    listener = None
+    if address:
+        try:
+            listener = listen(address)
+            facts["listening"] = [address, listener.getsockname()[1]]
+        except OSError as error:
+            facts["listening_error"] = f"{address}: {error.strerror}"
+    _tell(facts)
+    line = sys.stdin.buffer.readline()
+    if line:
+        _tell({"time": time.time()})
+        _tell({"connected": connect(json.loads(line)["connect"])})
+        sys.stdin.buffer.readline()
+    if listener is not None:
+        listener.close()
+
+
+def _tell(answer: Facts) -> None:
+    sys.stdout.write(json.dumps({"checkup": answer}) + "\n")
+    sys.stdout.flush()
+
+
+if __name__ == "__main__":
+    main()

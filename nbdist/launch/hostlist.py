@@ -15,13 +15,14 @@ class AskedHost:
     """One host: its name as the person's ssh knows it, and what was said beside it.
 
     `processes` is how many it gets, None where nothing was said; `user` and `port` are those to be given to
-    ssh, None where its configuration decides.
+    ssh, None where its configuration decides; `ssh` are more of ssh's options for this host alone.
     """
 
     name: str
     user: str | None = None
     port: int | None = None
     processes: int | None = None
+    ssh: tuple[str, ...] = ()
 
     @property
     def local(self) -> bool:

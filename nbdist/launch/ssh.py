@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from nbdist.launch.hostlist import AskedHost
 
 CONNECT_SECONDS = 10
-"""How long ssh itself may take to connect, where the person's configuration says nothing shorter."""
+"""How long ssh itself may take to connect."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -39,7 +39,8 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
         command += ["-F", options.config]
     # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
     command += ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    command += ["-oClearAllForwardings=yes", f"-oConnectTimeout={CONNECT_SECONDS}", *options.extra]
+    command += ["-oClearAllForwardings=yes", f"-oConnectTimeout={CONNECT_SECONDS}"]
+    command += [*options.extra, *host.ssh]
     if host.port is not None:
         command += ["-p", str(host.port)]
     if host.user is not None:

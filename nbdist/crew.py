@@ -11,8 +11,8 @@ from nbdist.engine.frameworks import framework
 from nbdist.launch import join, start
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
-from nbdist.launch.running import Tell
 from nbdist.launch.spawn import Spawned
+from nbdist.launch.tell import Tell
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text
@@ -54,14 +54,16 @@ class Crew:
         publish: Callable[[Snapshot], None],
     ) -> None:
         started = time.monotonic()
-        plan = self.plan = spawned.plan
+        self.link = start.start(spawned, tell=tell)
+        # Only now is it known where a scheduler has put the processes.
+        plan = self.plan = self.link.plan
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
             way_on=WAY_ON.get(plan.framework, RESTART),
         )
         self.last_cell = 0
         self._lock = threading.Lock()
-        self.link = start.start(spawned, tell=tell)
+        self._silent: Mapping[str, float] = {}
         # It listens before there is anything to hear: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,

@@ -38,6 +38,14 @@ class LaunchError(NbdistError, RuntimeError):
     """Processes could not be started or connected; whatever had been started is stopped again."""
 
 
+class HostError(LaunchError):
+    """A host could not be reached, or was lost, while processes were started; `host` is its name."""
+
+    def __init__(self, message: str, *, host: str) -> None:
+        super().__init__(message)
+        self.host = host
+
+
 class VersionError(LaunchError):
     """An engine's nbdist is not the kernel's."""
 

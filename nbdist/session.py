@@ -15,8 +15,8 @@ from typing import Any, Self
 import nbdist.values as move
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
-from nbdist.launch.running import Tell, silent
 from nbdist.launch.spawn import Spawned, spawn
+from nbdist.launch.tell import Tell, silent
 from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
 from nbdist.run.choice import Targets

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import OptionError
 from nbdist.launch.choose import make_plan, proxy_warning
-from nbdist.launch.running import Tell, silent
 from nbdist.launch.spawn import spawn
+from nbdist.launch.tell import Tell, silent
 
 if TYPE_CHECKING:
     from nbdist.session import Session

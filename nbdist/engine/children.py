@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import signal
 import sys
@@ -11,7 +10,9 @@ import time
 import traceback
 from collections.abc import Callable
 from pathlib import Path
-from typing import TextIO
+
+from nbdist.engine.events import Events
+from nbdist.engine.last_words import tail
 
 TERMINATE_SECONDS = 0.5
 """What a process may take to end by itself after SIGTERM before it gets SIGKILL."""
@@ -24,19 +25,14 @@ class Children:
     that forked it.
     """
 
-    def __init__(self, events: TextIO) -> None:
+    def __init__(self, events: Events) -> None:
         self._events = events
         self._pids: dict[int, int] = {}
+        self._logs: dict[int, Path] = {}
         self._oom_kills = oom_kills()
 
     def __len__(self) -> int:
         return len(self._pids)
-
-    def tell(self, event: str, **facts: object) -> None:
-        """Writes one event line; a kernel that no longer listens shows as end of input."""
-        with contextlib.suppress(OSError, ValueError):
-            self._events.write(json.dumps({"event": event, "time": time.time(), **facts}) + "\n")
-            self._events.flush()
 
     def start(
         self, process_id: int, log: Path, main: Callable[[], None], *, death_signal: int
@@ -47,7 +43,8 @@ class Children:
         if pid == 0:
             become(main, log, parent, death_signal)
         self._pids[pid] = process_id
-        self.tell("started", process_id=process_id, pid=pid)
+        self._logs[pid] = log
+        self._events.tell("started", process_id=process_id, pid=pid)
 
     def reap(self) -> None:
         """Tells of every child that has ended since; does not wait."""
@@ -62,7 +59,14 @@ class Children:
             self._signal_group(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(status)
             oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
-            self.tell("exited", process_id=process_id, pid=pid, code=code, oom=oom)
+            self._events.tell(
+                "exited",
+                process_id=process_id,
+                pid=pid,
+                code=code,
+                oom=oom,
+                last_lines=tail(self._logs.pop(pid)),
+            )
 
     def signal(self, number: int, process_ids: list[int]) -> None:
         """Sends a signal to the children that have one of these process ids."""

@@ -4,31 +4,38 @@ It imports the framework and ipyparallel once and forks the controller and every
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
-`{"signal": 2, "process_ids": […]}`); end of input means the kernel is gone, and everything is stopped.
-On standard output: events (`{"event": "exited", "process_id": 2, "code": -9, "oom": false}`).
-Standard error is for people.
+`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"alive": 1}`); end of input means the kernel is
+gone, and everything is stopped. On standard output: events (`{"event": "exited", "process_id": 2, "code": -9}`),
+see `nbdist.engine.events`. Standard error is for people.
 
-Nothing outlives the kernel or this process: end of input stops all, and every child is told by the
-operating system to die with its parent.
+Nothing outlives the kernel or this process: end of input stops all, and so does a silence of the kernel longer
+than the assignment allows; every child is told by the operating system to die with its parent.
+
+In a job that a scheduler started each task is such a parent, of one process. `--task VARIABLE` names the
+environment variable that holds the task's number, which is the process id.
 """
 
 from __future__ import annotations
 
-import gc
-import importlib
 import json
 import os
 import select
 import signal
+import socket
 import sys
 import time
-import traceback
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
 from nbdist.engine.children import Children
+from nbdist.engine.events import Events
+from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
+from nbdist.engine.ports import free_ports, own_address
+from nbdist.engine.preload import preload
+from nbdist.engine.pulse import Pulse
+from nbdist.version import __version__
 
 CONTROLLER = -1
 """Stands for the controller where a process id is expected."""
@@ -38,28 +45,25 @@ CONTROLLER = -1
 class Assignment:
     """What this host is for.
 
-    `folder` is private to the session and holds connection files and logs; `preload` names the modules
-    every engine will need; `controller_arguments` is None where the controller runs elsewhere.
+    `folder` is private to the session and holds connection files and logs; None where the host is another
+    machine, which makes one of its own. `preload` names the modules every engine will need;
+    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where.
+    `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
+    are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
+    `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks.
     """
 
-    folder: str
     cluster_id: str
     preload: list[str]
     fork: bool
+    folder: str | None = None
     controller_arguments: list[str] | None = None
-
-    def controller_is_ready(self) -> bool:
-        """Whether the controller has written the connection file for engines, all of it."""
-        path = Path(self.folder) / "security" / f"ipcontroller-{self.cluster_id}-engine.json"
-        return read_whole(path) is not None
-
-
-def read_whole(path: Path) -> dict[str, Any] | None:
-    """What a JSON file holds; None while it is not there, or still being written."""
-    try:
-        return json.loads(path.read_text())  # type: ignore[no-any-return]
-    except (OSError, ValueError):
-        return None
+    controller_address: str | None = None
+    environment: dict[str, str] = field(default_factory=dict)
+    cwd: str | None = None
+    ports: int = 0
+    silence_s: float | None = None
+    checks: dict[str, Any] | None = None
 
 
 @dataclass
@@ -67,54 +71,120 @@ class Host:
     """Obeys orders and watches children, all on the main thread."""
 
     children: Children
+    events: Events
     orders: int
+    task: int | None = None
     assignment: Assignment | None = None
+    folder: str = ""
+    own_folder: bool = False
     wanted: list[dict[str, Any]] = field(default_factory=list)
     preloaded: bool = False
+    pulse: Pulse | None = None
     _unread: bytes = b""
 
     def serve(self) -> None:
-        """Runs until end of input, or until the preload fails."""
+        """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
         wakeup, wake = os.pipe()
         os.set_blocking(wake, False)
         os.set_blocking(wakeup, False)
         signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(wake)
         while True:
-            waiting = self.wanted or (self.assignment and not self.preloaded)
-            ready, _, _ = select.select([self.orders, wakeup], [], [], 0.005 if waiting else None)
+            ready, _, _ = select.select([self.orders, wakeup], [], [], self._patience())
             if wakeup in ready:
                 os.read(wakeup, 4096)
             if self.orders in ready and not self._read():
                 return
+            if self.pulse and not self.pulse.beat():
+                return
             self.children.reap()
             if self.assignment and not self.preloaded and not self._preload(self.assignment):
                 return
-            if self.assignment and self.wanted and self.assignment.controller_is_ready():
+            if self.assignment and self.wanted and self._controller_is_ready(self.assignment):
                 self._start_engines(self.assignment)
+
+    def _patience(self) -> float | None:
+        if self.wanted or (self.assignment and not self.preloaded):
+            return 0.005
+        return self.pulse.period_s if self.pulse else None
 
     def _read(self) -> bool:
         data = os.read(self.orders, 1 << 16)
         *lines, self._unread = (self._unread + data).split(b"\n")
+        if self.pulse:
+            self.pulse.heard()
         for line in lines:
             self._obey(json.loads(line))
         return bool(data)
 
     def _obey(self, order: dict[str, Any]) -> None:
         if "start" in order:
-            self.wanted.extend(order["start"])
+            # All tasks of a job hear the same orders.
+            self.wanted.extend(p for p in order["start"] if self.task in (None, p["process_id"]))
         elif "signal" in order:
             self.children.signal(order["signal"], order["process_ids"])
-        else:
-            self.assignment = Assignment(**order)
-            self._start_controller(self.assignment)
+        elif "connection" in order:
+            self._connection(order["connection"])
+        elif "cluster_id" in order:
+            self._begin(Assignment(**order))
+
+    def _begin(self, assignment: Assignment) -> None:
+        self.assignment = assignment
+        os.environ.update(assignment.environment)
+        self.own_folder = assignment.folder is None
+        try:
+            self.folder = assignment.folder or make()
+            if assignment.cwd is not None:
+                os.chdir(assignment.cwd)
+        except OSError as error:
+            self.events.tell("refused", folder=error.filename, error=str(error))
+            raise SystemExit(1) from None
+        if assignment.silence_s is not None:
+            self.pulse = Pulse(self.events, self.orders, silence_s=assignment.silence_s)
+        self._say_who()
+        self._start_controller(assignment)
+
+    def _say_who(self) -> None:
+        """Tells what the kernel must know before it can give more orders."""
+        assignment = self.assignment
+        assert assignment is not None
+        checks = None
+        if assignment.checks is not None:
+            from nbdist.engine.checkup import checkup
+
+            checks = checkup(assignment.checks)
+        self.events.tell(
+            "host",
+            host=socket.gethostname(),
+            pid=os.getpid(),
+            nbdist=__version__,
+            folder=self.folder,
+            address=own_address(assignment.controller_address)
+            if assignment.controller_address
+            else None,
+            ports=free_ports(assignment.ports),
+            checks=checks,
+        )
+
+    def _connection(self, connection: dict[str, Any]) -> None:
+        assert self.assignment is not None
+        path = engine_connection(self.folder, self.assignment.cluster_id)
+        try:
+            write_private(path, connection)
+        except OSError as error:
+            self.events.tell("refused", folder=self.folder, error=str(error))
+            raise SystemExit(1) from None
+
+    def _controller_is_ready(self, assignment: Assignment) -> bool:
+        """Whether the connection file for engines is here, all of it."""
+        return read_whole(engine_connection(self.folder, assignment.cluster_id)) is not None
 
     def _start_controller(self, assignment: Assignment) -> None:
         arguments = assignment.controller_arguments
         if arguments is not None:
             self.children.start(
                 CONTROLLER,
-                Path(assignment.folder) / "controller.log",
+                Path(self.folder) / "controller.log",
                 lambda: _run_controller(arguments),
                 # It has processes of its own, which it ends on this signal.
                 death_signal=signal.SIGTERM,
@@ -124,33 +194,37 @@ class Host:
         """Imports what all engines need; tells why when it cannot."""
         started = time.monotonic()
         engine = ["ipyparallel.engine.app", "ipyparallel.engine.nanny"]
-        # Imports make much and leave little behind: without collections they take a sixth less time.
-        gc.disable()
-        for module in [*engine, *assignment.preload] if assignment.fork else []:
-            try:
-                importlib.import_module(module)
-            except Exception as error:  # noqa: BLE001 - whatever a package raises becomes an event
-                text = f"{type(error).__name__}: {error}"
-                trace = traceback.format_exc()
-                self.children.tell("failed", module=module, error=text, trace=trace)
-                return False
-        # What is there now stays: no collection in a child need look at it, and copy its memory.
-        gc.freeze()
-        gc.enable()
-        self.children.tell("preloaded", seconds=time.monotonic() - started)
+        modules = [*engine, *assignment.preload] if assignment.fork and assignment.preload else []
+        if self.pulse:
+            self.pulse.go_on_by_itself()
+        failure = preload(modules)
+        if self.pulse:
+            self.pulse.stop()
+        if failure is not None:
+            self.events.tell("failed", **failure)
+            return False
+        self.events.tell("preloaded", seconds=time.monotonic() - started)
         self.preloaded = True
         return True
 
     def _start_engines(self, assignment: Assignment) -> None:
         run = _fork_engine if assignment.fork else _spawn_engine
         for process in self.wanted:
+            log = Path(self.folder) / f"process-{process['process_id']}.log"
+            process["environment"]["NBDIST_LOG"] = str(log)
             self.children.start(
                 process["process_id"],
-                Path(assignment.folder) / f"process-{process['process_id']}.log",
-                lambda process=process: run(assignment, process),  # type: ignore[misc]
+                log,
+                lambda process=process: run(self.folder, assignment.cluster_id, process),  # type: ignore[misc]
                 death_signal=signal.SIGKILL,
             )
         self.wanted = []
+
+    def stop(self) -> None:
+        """Ends all children; a folder of this host's own is removed."""
+        self.children.stop()
+        if self.own_folder and self.folder:
+            remove(self.folder)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:
@@ -167,32 +241,45 @@ def _run_controller(arguments: list[str]) -> None:
     IPController.launch_instance(arguments)
 
 
-def _fork_engine(assignment: Assignment, process: dict[str, Any]) -> None:
+def _fork_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:
     from nbdist.engine.process import run_engine
 
     os.environ.update(process["environment"])
-    run_engine(assignment.folder, assignment.cluster_id, fork_nanny=True)
+    run_engine(folder, cluster_id, fork_nanny=True)
 
 
-def _spawn_engine(assignment: Assignment, process: dict[str, Any]) -> None:
-    command = [sys.executable, "-m", "nbdist.engine.process"]
-    command += [assignment.folder, assignment.cluster_id]
+def _spawn_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:
+    command = [sys.executable, "-m", "nbdist.engine.process", folder, cluster_id]
     os.execve(sys.executable, command, {**os.environ, **process["environment"]})
+
+
+def _task(arguments: list[str]) -> int | None:
+    """The number of this task; None for a parent that is no task."""
+    if arguments[:1] != ["--task"]:
+        return None
+    variable = arguments[1]
+    if not os.environ.get(variable, "").isdigit():
+        raise SystemExit(f"nbdist: {variable} is not set by whoever started this task.")
+    return int(os.environ[variable])
 
 
 def main() -> None:
     """Entry point."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _leave)
-    events = os.fdopen(os.dup(1), "w")
+    # A connection that is cut takes standard output away; what is to be done is told by end of input.
+    signal.signal(signal.SIGHUP, _leave)
+    task = _task(sys.argv[1:])
+    events = Events(os.fdopen(os.dup(1), "w"), task)
     # What libraries print while they are imported must not be taken for an event.
     os.dup2(2, 1)
-    children = Children(events)
+    host = Host(children=Children(events), events=events, orders=0, task=task)
     try:
-        Host(children=children, orders=0).serve()
+        host.serve()
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
-        children.stop()
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        host.stop()
 
 
 if __name__ == "__main__":

@@ -13,8 +13,10 @@ from nbdist.launch import platform as platforms
 from nbdist.launch.framework import jax as jax_plan
 from nbdist.launch.framework import keras as keras_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
+from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.meeting import checked_coordinator
-from nbdist.launch.plan import Framework, Plan, Platform, local_plan
+from nbdist.launch.placement import Placement
+from nbdist.launch.plan import Framework, Plan, Platform, plan_for
 
 DEFAULT_PROCESSES = 2
 PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
@@ -37,15 +39,18 @@ def make_plan(
     coordinator: str | None = None,
     local_device_ids: Sequence[Sequence[int]] | None = None,
     partition_index: Sequence[int] | None = None,
+    placement: Placement | None = None,
     **jax: Any,
 ) -> Plan:
-    """A plan for this machine; see `nbdist.start` for the arguments.
+    """A plan for this machine, or for where `placement` says; see `nbdist.start` for the arguments.
 
     Raises:
       OptionError: Anything that cannot be, before anything is started.
     """
     environment = dict(environment or {})
     given = {**os.environ, **environment}
+    placement = placement or Placement()
+    here = placement.on_this_machine
     if framework not in FRAMEWORKS:
         raise OptionError(f"framework {framework!r}: known are {', '.join(FRAMEWORKS)}.")
     if platform is not None and platform not in PLATFORMS:
@@ -57,13 +62,20 @@ def make_plan(
         if framework == "tensorflow"
         else platforms.choose(environment=given)
     )
-    accelerators = platforms.accelerators(found)
-    if found == "gpu" and chosen == "gpu" and not accelerators and local_device_ids is None:
+    # What other hosts have is not known before they are asked.
+    accelerators = platforms.accelerators(found) if here else None
+    if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
         raise OptionError("--platform gpu: no GPU was found on this machine.")
     if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
         _refuse_two_counts(devices_per_process)
-    count = _count(processes, found, accelerators)
-    shared = _of_framework(framework, backend, job_addresses, evaluators, given, max(count, 1))
+    if placement.hosts:
+        hosts = host_counts(placement.hosts, processes)
+    else:
+        hosts = [(socket.gethostname(), _count(processes, found, accelerators or 0))]
+    count = sum(number for _, number in hosts)
+    shared = _of_framework(
+        framework, backend, job_addresses, evaluators, given, max(count, 1), here=here
+    )
     if framework == "tensorflow":
         tensorflow_plan.refuse(
             platform=found,
@@ -71,9 +83,8 @@ def make_plan(
             devices_per_process=devices_per_process,
             local_device_ids=local_device_ids,
         )
-    return local_plan(
-        host=socket.gethostname(),
-        processes=count,
+    return plan_for(
+        hosts=hosts,
         devices_per_process=devices_per_process,
         platform=found,
         accelerators=accelerators,
@@ -83,13 +94,14 @@ def make_plan(
         platform_chosen=chosen is not None,
         framework=framework,
         initialize=initialize,
-        coordinator=checked_coordinator(coordinator),
+        coordinator=checked_coordinator(coordinator, here=here),
         backend=shared["backend"],
         addresses=shared["addresses"],
         environment=_environment(found, {**shared["environment"], **environment}),
         jax=jax_plan.asked_arguments(jax),
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,
+        placement=placement,
     )
 
 
@@ -125,11 +137,15 @@ def _of_framework(
     evaluators: int,
     given: Mapping[str, str],
     processes: int,
+    *,
+    here: bool,
 ) -> dict[str, Any]:
     """What the plan holds for this framework; variables that are already set are respected or refused."""
     if framework == "keras":
         name = keras_plan.chosen_backend(backend, given)
-        addresses = keras_plan.chosen_addresses(job_addresses, given, processes=processes)
+        addresses = keras_plan.chosen_addresses(
+            job_addresses, given, processes=processes, here=here
+        )
         return {"backend": name, "addresses": addresses, "environment": {"KERAS_BACKEND": name}}
     if framework == "tensorflow":
         existing = given.get("KERAS_BACKEND", "tensorflow")
@@ -147,6 +163,31 @@ def _of_framework(
             "environment": {"KERAS_BACKEND": "tensorflow"},
         }
     return {"backend": None, "addresses": (), "environment": {}}
+
+
+def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
+    """How many processes each host gets: as said beside it, else `processes` divided evenly, else one.
+
+    Raises:
+      OptionError: The numbers do not agree, or cannot be divided.
+    """
+    names = [socket.gethostname() if host.local else host.name for host in hosts]
+    said = [host.processes for host in hosts]
+    known = [number for number in said if number is not None]
+    silent = len(said) - len(known)
+    listed = ", ".join(
+        name if n is None else f"{name}:{n}" for name, n in zip(names, said, strict=True)
+    )
+    each = 1
+    if processes is not None:
+        left = processes - sum(known)
+        if left < silent or (silent == 0 and left) or (silent and left % silent):
+            raise OptionError(
+                f"-n {processes} with hosts {listed}: these numbers do not agree. Leave -n out, or give "
+                f"hosts without numbers that {processes} can be divided among."
+            )
+        each = left // silent if silent else 1
+    return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
 
 
 def _count(processes: int | None, platform: Platform, accelerators: int) -> int:

@@ -10,8 +10,11 @@ from nbdist.engine.calls import PROTOCOL
 from nbdist.engine.host import CONTROLLER
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.calling import ask
-from nbdist.launch.hostprocess import Exit
-from nbdist.launch.running import POLL_SECONDS, Running, Tell
+from nbdist.launch.exits import Exit
+from nbdist.launch.gather import check_host
+from nbdist.launch.parent import Parent
+from nbdist.launch.running import Running
+from nbdist.launch.tell import POLL_SECONDS, Tell
 from nbdist.quantities import processes_text
 from nbdist.version import __version__
 
@@ -57,35 +60,62 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
     Raises:
       LaunchError: Says which, why, and what to type.
     """
-    host, plan = running.host, running.plan
-    if host.failure is not None:
+    plan, parents = running.plan, running.parents
+    for parent in parents.all:
+        if parent.failure is not None and parent.failure["event"] == "failed":
+            raise LaunchError(_cannot_import(running, parent))
+    ended = [end for p, end in parents.exits.items() if p in process_ids and end.because_of is None]
+    controller = parents.home.exits.get(CONTROLLER)
+    if ended or controller:
+        raise LaunchError(_ended(running, controller or ended[0]))
+    for name, parent in parents.others.items():
+        check_host(name, parent)
+    if parents.home.poll() is not None:
+        lines = "\n".join(parents.home.controller_words())
         raise LaunchError(
-            f"{processes_text(plan.hosts)} (host {plan.processes[0].host}) cannot import "
-            f"{host.failure['module']}: {host.failure['error']}\n"
-            f"{install_text(host.failure['module'], host.failure['error'])}, or check --env PYTHONPATH.\n"
-            f"{host.failure['trace'].rstrip()}"
+            f"The engines' parent process ended (exit code {parents.home.poll()}).\n{lines}"
         )
-    ended = [end for p, end in host.exits.items() if p in process_ids or p == CONTROLLER]
-    if ended:
-        raise LaunchError(_ended(running, ended[0]))
-    if host.poll() is not None:
-        lines = "\n".join(host.last_lines(CONTROLLER))
-        raise LaunchError(f"The engines' parent process ended (exit code {host.poll()}).\n{lines}")
     if time.monotonic() > deadline:
         missing = len(process_ids) - running.connected
+        hosts = ", ".join(sorted(set(plan.hosts.values())))
         raise LaunchError(
             f"{missing} of {len(process_ids)} processes did not connect within "
-            f"{plan.start_timeout_s:g} s on {plan.processes[0].host}. "
-            "Give them longer with --start-timeout."
+            f"{plan.start_timeout_s:g} s (host {hosts}). Give them longer with --start-timeout."
+            f"{_unreached(running)}"
         )
 
 
-def install_text(module: str, error: str = "") -> str:
+def _unreached(running: Running) -> str:
+    """What else may be the matter where the controller is on another machine."""
+    if not running.parents.others:
+        return ""
+    address = running.connection["interface"].rpartition("/")[2]
+    return (
+        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, "
+        "or name another address with --controller-address."
+    )
+
+
+def _cannot_import(running: Running, parent: Parent) -> str:
+    failure = parent.failure or {}
+    task = failure.get("task")
+    plan = running.plan
+    ids = [p for p in plan.hosts if running.parents.of(p) is parent and (task is None or p == task)]
+    host = plan.hosts[ids[0]]
+    there = f" of host {host}" if parent.reach.remote else " of this notebook's kernel"
+    return (
+        f"{processes_text(ids)} (host {host}) cannot import {failure['module']}: {failure['error']}\n"
+        f"{install_text(failure['module'], failure['error'], where=there)}, or check --env PYTHONPATH.\n"
+        f"{failure['trace'].rstrip()}"
+    )
+
+
+def install_text(module: str, error: str = "", *, where: str = " of this notebook's kernel") -> str:
     """What to type when the processes cannot import `module`, or what `error` says it lacks."""
     missing = re.search(r"No module named '(\w+)", error)
     lacking = missing[1] if missing else module
     what = f"'nbdist[{lacking}]'" if lacking in ("keras", "tensorflow") else lacking
-    return f"In the environment of this notebook's kernel run: pip install {what}"
+    return f"In the environment{where} run: pip install {what}"
 
 
 def _ended(running: Running, end: Exit) -> str:

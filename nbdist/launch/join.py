@@ -13,7 +13,8 @@ from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan
-from nbdist.launch.running import POLL_SECONDS, Running, Tell, silent
+from nbdist.launch.running import Running
+from nbdist.launch.tell import POLL_SECONDS, Tell, silent
 from nbdist.quantities import processes_text
 
 MARGIN_SECONDS = 15.0

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import random
 import socket
 from collections.abc import Mapping
 from contextlib import closing
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
+from typing import Protocol
 
+from nbdist.engine.ports import free_ports
 from nbdist.errors import OptionError
 from nbdist.launch.plan import Plan
 
@@ -20,11 +20,13 @@ class Meeting:
     """Addresses, each `HOST:PORT`.
 
     `coordinator` is where process 0 serves; `tasks` where each process serves, by process id, for frameworks
-    in which each does.
+    in which each does. `own` is the address, without a port, under which the others know the host of each
+    process; empty where a person has chosen the coordinator's address and all are on one machine.
     """
 
     coordinator: str
     tasks: Mapping[int, str]
+    own: Mapping[int, str] = field(default_factory=dict)
 
     @property
     def on_loopback(self) -> bool:
@@ -32,28 +34,67 @@ class Meeting:
         return self.coordinator.startswith(LOOPBACK)
 
 
-def meet(plan: Plan, *, again: bool = False) -> Meeting:
+class Place(Protocol):
+    """What must be known of a process's host: its address, and ports that are free there."""
+
+    address: str | None
+    ports: list[int]
+
+
+@dataclass
+class ThisMachine:
+    """This machine, as its own processes know it."""
+
+    ports: list[int]
+    address: str | None = LOOPBACK
+
+
+def meet(plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False) -> Meeting:
     """The addresses of a plan, with free ports where none were asked for.
 
     Args:
       plan: What is to be started.
+      places: The host of each process, by process id; ports are taken from it. None: all are on this machine.
       again: The ports of the first time are still in use; hosts stay, other ports are chosen.
     """
     ids = [process.process_id for process in plan.processes]
+    here = places is None
+    if places is None:
+        machine = ThisMachine(ports=free_ports(len(ids)))
+        places = dict.fromkeys(ids, machine)
+
+    def serves(process_id: int, host: str | None = None) -> str:
+        place = places[process_id]
+        return f"{host or place.address or LOOPBACK}:{place.ports.pop()}"
+
+    own = {p: place.address for p, place in places.items() if place.address is not None}
     if plan.framework == "tensorflow":
         addresses = list(plan.addresses)
         if again or not addresses:
-            hosts = [address.rpartition(":")[0] for address in addresses] or [LOOPBACK] * len(ids)
-            ports = free_ports(len(ids))
-            addresses = [f"{host}:{port}" for host, port in zip(hosts, ports, strict=True)]
+            hosts: list[str | None] = [address.rpartition(":")[0] for address in addresses]
+            hosts = hosts or [None] * len(ids)
+            addresses = [serves(p, host) for p, host in zip(ids, hosts, strict=True)]
         tasks = dict(zip(ids, addresses, strict=True))
-        return Meeting(coordinator=tasks[ids[0]], tasks=tasks)
+        return Meeting(coordinator=tasks[ids[0]], tasks=tasks, own=own)
     asked = plan.addresses[0] if plan.addresses else plan.coordinator
-    return Meeting(coordinator=asked or f"{LOOPBACK}:{free_port()}", tasks={})
+    if asked is not None and ":" not in asked:
+        asked = serves(ids[0], asked)
+    chosen = asked or serves(ids[0])
+    # Who chooses an address of this machine chooses it for gloo as well.
+    mine = {} if here and not chosen.startswith(LOOPBACK) else own
+    return Meeting(coordinator=chosen, tasks={}, own=mine)
 
 
-def checked_coordinator(text: str | None, *, option: str = "--coordinator") -> str | None:
+def checked_coordinator(
+    text: str | None, *, option: str = "--coordinator", here: bool = True
+) -> str | None:
     """`HOST[:PORT]` made complete, with a free port where none is named.
+
+    Args:
+      text: As a person wrote it.
+      option: By which name.
+      here: Whether process 0 is on this machine, so that the port can be tried; elsewhere it is completed when
+        that host is known.
 
     Raises:
       OptionError: The port is in use, or cannot be read.
@@ -62,10 +103,11 @@ def checked_coordinator(text: str | None, *, option: str = "--coordinator") -> s
         return None
     host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
     if not port:
-        return f"{host}:{free_port(host)}"
+        return f"{host}:{free_port(host)}" if here else host
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"{option} {text!r}: expected HOST or HOST:PORT.")
-    _try_port(host, int(port), text, option)
+    if here:
+        _try_port(host, int(port), text, option)
     return text
 
 
@@ -83,43 +125,11 @@ def _try_port(host: str, port: int, text: str, option: str) -> None:
 
 
 def free_port(host: str = LOOPBACK) -> int:
-    """A TCP port that is free on `host` at this moment.
+    """A TCP port that is free on every address of this machine at this moment, `host` one of them.
 
     Raises:
       OptionError: `host` is no address of this machine.
     """
-    (port,) = free_ports(1, host)
-    return port
-
-
-def free_ports(count: int, host: str = LOOPBACK) -> list[int]:
-    """So many different TCP ports that are free on `host` and on every other address of this machine.
-
-    They are bound later, by other processes, so they come from below the range out of which the system gives
-    ports to whoever asks for any: one of those may be gone a moment later.
-
-    Raises:
-      OptionError: `host` is no address of this machine.
-    """
-    _refuse_foreign_host(host)
-    below = _first_given_port()
-    candidates = range(FIRST_PORT, below) if below - FIRST_PORT > 1000 else range(1024, 65536)
-    found: list[int] = []
-    while len(found) < count:
-        port = _RANDOM.choice(candidates)
-        if port not in found and _is_free(port):
-            found.append(port)
-    return found
-
-
-FIRST_PORT = 20000
-"""Below it many services have ports of their own."""
-
-_RANDOM = random.SystemRandom()
-"""Two notebooks that both call `random.seed(0)` must not meet at one port."""
-
-
-def _refuse_foreign_host(host: str) -> None:
     with closing(socket.socket()) as probe:
         try:
             probe.bind((host, 0))
@@ -127,21 +137,5 @@ def _refuse_foreign_host(host: str) -> None:
             raise OptionError(
                 f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
             ) from error
-
-
-def _is_free(port: int) -> bool:
-    with closing(socket.socket()) as probe:
-        try:
-            probe.bind(("", port))
-        except OSError:
-            return False
-    return True
-
-
-def _first_given_port() -> int:
-    """Where the range begins out of which the system gives ports (Linux; elsewhere that of IANA)."""
-    try:
-        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
-        return int(text.split()[0])
-    except (OSError, ValueError, IndexError):
-        return 49152
+    (port,) = free_ports(1)
+    return port

@@ -7,10 +7,11 @@ the order of hosts and slots, so that the same host and slot always gets the sam
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nbdist.errors import OptionError
+from nbdist.launch.placement import Placement
 
 Platform = Literal["cpu", "gpu", "tpu"]
 Framework = Literal["jax", "keras", "tensorflow"]
@@ -60,6 +61,7 @@ class Plan:
     jax: Mapping[str, Any] = field(default_factory=dict)
     start_method: Literal["fork", "spawn"] = "fork"
     start_timeout_s: float = 120.0
+    placement: Placement = field(default_factory=Placement)
 
     @property
     def hosts(self) -> dict[int, str]:
@@ -85,6 +87,35 @@ class Plan:
         evaluators = tuple(sorted(self.hosts.keys() - set(workers)))
         return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
 
+    def on(self, host: str) -> tuple[PlannedProcess, ...]:
+        """The processes of one host."""
+        return tuple(process for process in self.processes if process.host == host)
+
+    def placed(self, hosts: Mapping[int, str]) -> Plan:
+        """This plan with the hosts that a scheduler has chosen, by process id."""
+        slots: dict[str, int] = {}
+        processes = []
+        for process in self.processes:
+            host = hosts[process.process_id]
+            slot = slots[host] = slots.get(host, -1) + 1
+            processes.append(replace(process, host=host, slot=slot))
+        return replace(self, processes=tuple(processes))
+
+    def without(self, host: str) -> Plan:
+        """This plan without one host; process ids stay dense, so those behind it move up."""
+        left = [process for process in self.processes if process.host != host]
+        indices: dict[Role, int] = {}
+        processes = []
+        for process_id, process in enumerate(left):
+            index = indices[process.role] = indices.get(process.role, -1) + 1
+            processes.append(replace(process, process_id=process_id, task_index=index))
+        hosts = tuple(asked for asked in self.placement.hosts if asked.name != host)
+        return replace(
+            self,
+            processes=tuple(processes),
+            placement=replace(self.placement, hosts=hosts),
+        )
+
     def task(self, process: PlannedProcess) -> str | None:
         """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
         if self.framework != "tensorflow":
@@ -93,73 +124,85 @@ class Plan:
         return f"{process.role} {process.task_index}{chief}"
 
 
-def local_plan(
+def plan_for(
     *,
-    host: str,
-    processes: int,
+    hosts: Sequence[tuple[str, int]],
     devices_per_process: int | None,
     platform: Platform,
-    accelerators: int,
+    accelerators: int | None,
     local_device_ids: Sequence[Sequence[int]] | None = None,
     partition_index: Sequence[int] | None = None,
     evaluators: int = 0,
     **shared: Any,
 ) -> Plan:
-    """A plan for one machine.
+    """A plan for hosts of which each has so many processes.
 
     Args:
-      host: This machine's name, as shown.
-      processes: Number of processes, 1 or more, evaluators not counted.
+      hosts: Each host's name, as shown, and its number of processes, 1 or more, evaluators not counted.
       devices_per_process: On CPU, virtual devices of each process (default 1); on GPU, how many
         each gets (default: all, divided evenly).
       platform: What the processes compute on.
-      accelerators: GPUs or TPU chips of this machine; not read for CPU.
+      accelerators: GPUs or TPU chips of a host; not read for CPU. None where that is not known: each process
+        then gets as many as are asked for.
       local_device_ids: One list of device ids for each process.
       partition_index: One index for each process; all processes or none.
-      evaluators: Processes beside those, with the highest ids; they compute on the CPU where accelerators
-        are divided, so that they take none from the others.
+      evaluators: Processes beside those, with the highest ids, on the last host; they compute on the CPU
+        where accelerators are divided, so that they take none from the others.
       **shared: The remaining fields of `Plan`.
 
     Raises:
       OptionError: Counts that cannot be, or more devices than there are.
     """
-    if processes < 1:
-        raise OptionError(f"-n {processes}: the number of processes must be 1 or more.")
+    total = sum(count for _, count in hosts)
+    for _, count in hosts:
+        if count < 1:
+            raise OptionError(f"-n {count}: the number of processes must be 1 or more.")
     if devices_per_process is not None and devices_per_process < 1:
         raise OptionError(
             f"--devices-per-process {devices_per_process}: must be 1 or more, or left out."
         )
-    given = _divide(processes, devices_per_process, platform, accelerators, local_device_ids)
-    if partition_index is not None and len(partition_index) != processes:
+    if local_device_ids is not None and len(local_device_ids) != total:
         raise OptionError(
-            f"--partition-index gives {len(partition_index)} indices for {processes} processes. "
+            f"--local-device-ids gives {len(local_device_ids)} lists for {total} processes. "
+            "Write one for each, separated by semicolons, such as 0,1;2,3."
+        )
+    if partition_index is not None and len(partition_index) != total:
+        raise OptionError(
+            f"--partition-index gives {len(partition_index)} indices for {total} processes. "
             "JAX wants one for each process, or none at all."
         )
-    workers = tuple(
+    devices = (devices_per_process or 1) if platform == "cpu" else None
+    workers: list[PlannedProcess] = []
+    for host, count in hosts:
+        first = len(workers)
+        asked = local_device_ids[first : first + count] if local_device_ids is not None else None
+        given = _divide(count, devices_per_process, platform, accelerators, asked)
+        workers += [
+            PlannedProcess(
+                process_id=first + slot,
+                host=host,
+                slot=slot,
+                task_index=first + slot,
+                devices=devices,
+                local_device_ids=given[slot],
+                partition_index=partition_index[first + slot] if partition_index else None,
+            )
+            for slot in range(count)
+        ]
+    last, beside = hosts[-1]
+    others = [
         PlannedProcess(
-            process_id=i,
-            host=host,
-            slot=i,
-            task_index=i,
-            devices=(devices_per_process or 1) if platform == "cpu" else None,
-            local_device_ids=given[i],
-            partition_index=partition_index[i] if partition_index is not None else None,
-        )
-        for i in range(processes)
-    )
-    beside = tuple(
-        PlannedProcess(
-            process_id=processes + i,
-            host=host,
-            slot=processes + i,
+            process_id=total + i,
+            host=last,
+            slot=beside + i,
             role="evaluator",
             task_index=i,
-            devices=(devices_per_process or 1) if platform == "cpu" else None,
+            devices=devices,
             local_device_ids=None if platform == "cpu" else (),
         )
         for i in range(evaluators)
-    )
-    return Plan(processes=workers + beside, platform=platform, **shared)
+    ]
+    return Plan(processes=(*workers, *others), platform=platform, **shared)
 
 
 MAX_CPU_DEVICES = 2048
@@ -170,12 +213,12 @@ def _divide(
     processes: int,
     per_process: int | None,
     platform: Platform,
-    accelerators: int,
+    accelerators: int | None,
     asked: Sequence[Sequence[int]] | None,
 ) -> list[tuple[int, ...] | None]:
-    """Local device ids of each process; no accelerator goes to two processes unasked."""
+    """Local device ids of each process of a host; no accelerator goes to two processes unasked."""
     if asked is not None:
-        return _as_asked(processes, asked)
+        return _as_asked(asked)
     if platform == "cpu":
         if per_process is not None and per_process > MAX_CPU_DEVICES:
             raise OptionError(
@@ -191,6 +234,10 @@ def _divide(
                 "Use -n 1, or divide them with --local-device-ids and --env TPU_VISIBLE_CHIPS=… ."
             )
         return [None]
+    if accelerators is None:
+        if per_process is None and processes == 1:
+            return [None]
+        accelerators = (per_process or 1) * processes
     each = per_process or accelerators // processes
     if each < 1 or each * processes > accelerators:
         wanted = f"{processes} processes × {max(each, 1)}"
@@ -202,12 +249,7 @@ def _divide(
     return [tuple(range(i * each, (i + 1) * each)) for i in range(processes)]
 
 
-def _as_asked(processes: int, asked: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
-    if len(asked) != processes:
-        raise OptionError(
-            f"--local-device-ids gives {len(asked)} lists for {processes} processes. "
-            "Write one for each, separated by semicolons, such as 0,1;2,3."
-        )
+def _as_asked(asked: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
     flat = [number for ids in asked for number in ids]
     doubled = sorted({number for number in flat if flat.count(number) > 1})
     if doubled:

@@ -12,7 +12,8 @@ from nbdist.launch.connect import connect
 from nbdist.launch.framework import tensorflow
 from nbdist.launch.join import broadcast
 from nbdist.launch.meeting import meet
-from nbdist.launch.running import POLL_SECONDS, Running, Tell, silent
+from nbdist.launch.running import Running
+from nbdist.launch.tell import POLL_SECONDS, Tell, silent
 from nbdist.quantities import processes_text
 
 END_SECONDS = 5.0
@@ -44,7 +45,7 @@ def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> No
     again = [p for p in running.plan.processes if p.process_id in process_ids]
     known = {*running.engines.values(), *running.client.ids}
     running.forget(process_ids)
-    running.host.start(running.planned(again))
+    running.parents.start(running.planned(again))
     connect(running, process_ids, known=known, tell=tell)
 
 
@@ -84,4 +85,6 @@ def rebuild_strategy(
 
 def meet_again(running: Running) -> None:
     """Chooses new addresses: the old servers of those that live on are still there."""
-    running.meeting = meet(running.plan, again=True)
+    ids = list(running.plan.hosts)
+    places = {p: place for p in ids if (place := running.parents.place(p)) is not None}
+    running.meeting = meet(running.plan, places if len(places) == len(ids) else None, again=True)

@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import json
-import shutil
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.host import CONTROLLER
+from nbdist.engine import folder as folders
+from nbdist.launch.exits import Exit
 from nbdist.launch.framework import framework_plan
-from nbdist.launch.hostprocess import Exit, HostProcess
 from nbdist.launch.meeting import Meeting
+from nbdist.launch.parents import Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.spawn import planned
-
-Tell = Callable[[str, int, int], None]
-"""Called with a stage's words, how many processes have reached it, and how many there are."""
-
-POLL_SECONDS = 0.01
-
-
-def silent(stage: str, done: int, total: int) -> None:
-    """A `Tell` for whom nobody listens."""
 
 
 @dataclass
@@ -37,7 +28,7 @@ class Running:
 
     plan: Plan
     folder: str
-    host: HostProcess
+    parents: Parents
     cluster: Any
     meeting: Meeting
     client: Any = None
@@ -48,23 +39,23 @@ class Running:
     on_event: Callable[[dict[str, Any]], None] | None = None
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
-        """What the host's parent needs in order to start these."""
+        """What their parents need in order to start these."""
         framework = framework_plan(self.plan.framework)
         return planned(
             processes,
-            self.folder,
             lambda process: framework.environment(self.plan, process, self.meeting),
         )
 
     def forget(self, process_ids: Collection[int]) -> None:
         """Drops what is known of processes that are about to be started again."""
         for process_id in process_ids:
-            for known in (self.engines, self.idents, self.pids, self.host.exits):
+            for known in (self.engines, self.idents, self.pids):
                 known.pop(process_id, None)
+        self.parents.forget(process_ids)
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to processes."""
-        self.host.signal(number, process_ids)
+        self.parents.signal(number, process_ids)
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -75,16 +66,11 @@ class Running:
     @property
     def exits(self) -> dict[int, Exit]:
         """How processes ended that have, or why they can no longer be reached."""
-        ends = {p: end for p, end in self.host.exits.items() if p != CONTROLLER}
-        lost = self.host.out_of_reach()
-        if lost is not None:
-            for process in self.plan.processes:
-                ends.setdefault(process.process_id, replace(lost, process_id=process.process_id))
-        return ends
+        return self.parents.exits
 
     def stop(self) -> None:
         """Stops all that was started here, and removes the session's folder."""
         if self.client is not None:
             self.client.close()
-        self.host.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        self.parents.stop()
+        folders.remove(self.folder)

@@ -1,4 +1,4 @@
-"""The first thing of a start: the host's parent, which imports what all processes need.
+"""The first thing of a start: the parents, which import what all processes need.
 
 That takes longest, so it begins before this kernel imports what it needs itself; nothing here imports more than
 the standard library.
@@ -7,23 +7,25 @@ the standard library.
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
+import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
+from nbdist.engine import folder as folders
 from nbdist.engine.host import Assignment
 from nbdist.launch.framework import framework_plan
-from nbdist.launch.hostprocess import HostProcess
-from nbdist.launch.meeting import Meeting, meet
+from nbdist.launch.meeting import LOOPBACK, Meeting, meet
+from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parents import LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.launch.reach import controller_address, forwarded, job_reach, ssh_reach
 
 CLUSTER_ID = "nbdist"
 
 CONTROLLER_ARGUMENTS = (
     "--nodb",
-    "--ip=127.0.0.1",
     # Relays in threads of one process instead of a process each; broadcast trees are for many hosts.
     "--IPController.use_threads=True",
     "--IPController.broadcast_scheduler_depth=0",
@@ -33,47 +35,107 @@ CONTROLLER_ARGUMENTS = (
 
 @dataclass
 class Spawned:
-    """A host's parent that imports; nothing else has been started.
+    """Parents that import; nothing else has been started.
 
-    `folder` is private to the session. `hears` is called, on a thread of the host's, with each event of the
-    parent, once it is set.
+    `folder` is private to the session. `meeting` is None where it depends on what other hosts say.
     """
 
     plan: Plan
     folder: str
-    meeting: Meeting
-    host: HostProcess
-    hears: Callable[[dict[str, Any]], None] | None = None
+    meeting: Meeting | None
+    parents: Parents
 
     def stop(self) -> None:
-        """Stops it and all that came of it, and removes the session's folder; again, it does nothing."""
-        self.host.stop()
-        shutil.rmtree(self.folder, ignore_errors=True)
+        """Stops them and all that came of them, and removes the session's folder; again, it does nothing."""
+        self.parents.stop()
+        folders.remove(self.folder)
 
 
 def spawn(plan: Plan) -> Spawned:
-    """Starts the parent of the plan's processes; does not wait for anything."""
-    meeting = meet(plan)  # may refuse, and then nothing has been started
-    folder = tempfile.mkdtemp(prefix="nbdist-")
-    assignment = Assignment(
+    """Starts the parents of the plan's processes; does not wait for anything."""
+    here = plan.placement.on_this_machine
+    meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
+    address = LOOPBACK if here else controller_address(plan.placement)
+    folder = folders.make()
+    started: list[Parent] = []
+    heard: list[Callable[[dict[str, Any]], None]] = []
+
+    def hears(event: dict[str, Any]) -> None:
+        for one in heard:
+            one(event)
+
+    def start(reach: Reach, assignment: Assignment, name: str) -> Parent:
+        log = Path(folder) / f"{name}.log"
+        parent = Parent(reach, assignment, log=log, on_event=hears)
+        started.append(parent)
+        return parent
+
+    try:
+        # The furthest first: their connections take time, too.
+        others = {
+            reach.name: start(reach, elsewhere(plan, reach, address), f"host-{number}")
+            for number, reach in enumerate(reaches(plan))
+        }
+        home = start(
+            Reach(
+                name=socket.gethostname(),
+                environment=clean_environment(os.environ, plan.environment),
+            ),
+            at_home(plan, folder, address),
+            "host",
+        )
+    except BaseException:
+        for parent in started:
+            parent.stop()
+        folders.remove(folder)
+        raise
+    parents = Parents(home, others)
+    heard.append(parents.heard)
+    return Spawned(plan=plan, folder=folder, meeting=meeting, parents=parents)
+
+
+def reaches(plan: Plan) -> list[Reach]:
+    """How the parents on other machines are started."""
+    placement = plan.placement
+    if placement.job is not None:
+        return [job_reach(placement.job, placement.launcher)]
+    if placement.ssh is None:
+        return []
+    return [ssh_reach(host, placement.ssh) for host in placement.hosts if not host.local]
+
+
+def at_home(plan: Plan, folder: str, address: str) -> Assignment:
+    """What the parent of this machine is for: the controller, and the processes that are to run here."""
+    mine = plan.placement.job is None and plan.on(socket.gethostname())
+    return Assignment(
         folder=folder,
+        cluster_id=CLUSTER_ID,
+        preload=framework_plan(plan.framework).preload(plan) if mine else [],
+        fork=plan.start_method == "fork",
+        controller_arguments=controller_arguments(
+            folder, CLUSTER_ID, processes=len(plan.processes), address=address
+        ),
+        ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
+        controller_address=None if plan.placement.on_this_machine else address,
+    )
+
+
+def elsewhere(plan: Plan, reach: Reach, address: str) -> Assignment:
+    """What a parent on another machine is for."""
+    job = plan.placement.job is not None
+    count = 1 if job else len(plan.on(reach.name))
+    return Assignment(
         cluster_id=CLUSTER_ID,
         preload=framework_plan(plan.framework).preload(plan),
         fork=plan.start_method == "fork",
-        controller_arguments=controller_arguments(
-            folder, CLUSTER_ID, processes=len(plan.processes)
-        ),
+        controller_address=address,
+        environment={**forwarded(os.environ), **plan.environment},
+        cwd=plan.placement.cwd or str(Path.cwd()),
+        # Enough for the coordinator, a server each, and all of it again after a failure.
+        ports=2 * count + 2,
+        silence_s=LOST_SECONDS,
+        checks={},
     )
-
-    def on_event(event: dict[str, Any]) -> None:
-        if spawned is not None and spawned.hears is not None:
-            spawned.hears(event)
-
-    spawned: Spawned | None = None
-    environment = clean_environment(os.environ, plan.environment)
-    host = HostProcess(assignment, environment=environment, on_event=on_event)
-    spawned = Spawned(plan=plan, folder=folder, meeting=meeting, host=host)
-    return spawned
 
 
 def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
@@ -91,16 +153,21 @@ STARVED_SECONDS = 60
 """A starved machine must not lose its engines for so long; a death is told by the nanny at once."""
 
 
-def controller_arguments(folder: str, cluster_id: str, *, processes: int) -> list[str]:
-    """The command line of the controller of a local session.
+def controller_arguments(
+    folder: str, cluster_id: str, *, processes: int, address: str = LOOPBACK
+) -> list[str]:
+    """The command line of the controller of a session.
 
     Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
-    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer.
+    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. What leaves
+    this machine is encrypted.
     """
     period = max(100, 4 * processes)
     return [
         f"--profile-dir={folder}",
         f"--cluster-id={cluster_id}",
+        f"--ip={address}",
+        *([] if address == LOOPBACK else [f"--location={address}", "--enable-curve"]),
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={STARVED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,
@@ -109,17 +176,15 @@ def controller_arguments(folder: str, cluster_id: str, *, processes: int) -> lis
 
 def planned(
     processes: Sequence[PlannedProcess],
-    folder: str,
     environment: Callable[[PlannedProcess], Mapping[str, str]],
 ) -> list[dict[str, Any]]:
-    """What the parent needs to know of each planned process, the framework's `environment` included."""
+    """What a parent needs to know of each planned process, the framework's `environment` included."""
     return [
         {
             "process_id": process.process_id,
             "environment": {
                 **environment(process),
                 "NBDIST_PROCESS_ID": str(process.process_id),
-                "NBDIST_LOG": f"{folder}/process-{process.process_id}.log",
             },
         }
         for process in processes

@@ -8,27 +8,31 @@ from typing import Any
 
 import ipyparallel
 
-from nbdist.engine.host import read_whole
+from nbdist.engine.folder import engine_connection, read_whole
 from nbdist.launch.connect import check, connect
-from nbdist.launch.local import LocalController, LocalEngines
-from nbdist.launch.running import POLL_SECONDS, Running, Tell
+from nbdist.launch.gather import gather
+from nbdist.launch.launchers import Controller, Engines
+from nbdist.launch.running import Running
 from nbdist.launch.spawn import CLUSTER_ID, Spawned
+from nbdist.launch.tell import POLL_SECONDS, Tell
 
 
 def start(spawned: Spawned, *, tell: Tell) -> Running:
     """Starts what the plan says and waits until every engine has answered.
 
     Args:
-      spawned: The host's parent, which may still be importing.
+      spawned: The parents, which may still be importing.
       tell: Hears how far the start is.
 
     Raises:
       LaunchError: An engine ended, could not import its framework, or did not come up in time; all
         that had been started is stopped again.
+      HostError: As `LaunchError`, where it was a whole host.
       VersionError: An engine's nbdist is another version.
       KeyboardInterrupt: As raised by the user; also then nothing is left.
     """
     try:
+        gather(spawned, tell=tell)
         running = _engines(spawned)
         _open_client(running, tell)
         connect(running, spawned.plan.hosts, tell=tell)
@@ -40,10 +44,11 @@ def start(spawned: Spawned, *, tell: Tell) -> Running:
 
 def _engines(spawned: Spawned) -> Running:
     """Asks for the controller and all engines."""
-    plan, host = spawned.plan, spawned.host
+    plan, parents = spawned.plan, spawned.parents
+    assert spawned.meeting is not None
     cluster = ipyparallel.Cluster(
-        controller=LocalController,
-        engines=LocalEngines,
+        controller=Controller,
+        engines=Engines,
         profile_dir=spawned.folder,
         cluster_id=CLUSTER_ID,
         cluster_file="",
@@ -54,26 +59,32 @@ def _engines(spawned: Spawned) -> Running:
         log_level=40,
     )
     running = Running(
-        plan=plan, folder=spawned.folder, host=host, cluster=cluster, meeting=spawned.meeting
+        plan=plan,
+        folder=spawned.folder,
+        parents=parents,
+        cluster=cluster,
+        meeting=spawned.meeting,
     )
 
-    def on_event(event: dict[str, Any]) -> None:
+    def hears(event: dict[str, Any]) -> None:
         if running.on_event is not None:
             running.on_event(event)
 
-    spawned.hears = on_event
-    cluster.start_controller_sync(host=host)
+    parents.hears = hears
+    cluster.start_controller_sync(parents=parents)
     processes = running.planned(plan.processes)
-    cluster.start_engines_sync(n=len(processes), host=host, processes=processes)
+    cluster.start_engines_sync(n=len(processes), parents=parents, processes=processes)
     return running
 
 
 def _open_client(running: Running, tell: Tell) -> None:
-    """Waits for the controller, and connects to it."""
+    """Waits for the controller, connects to it, and tells the other hosts where it is."""
     deadline = time.monotonic() + running.plan.start_timeout_s
     tell("starting", 0, len(running.plan.processes))
-    path = running.cluster.controller.connection_files["client"]
-    while read_whole(Path(path)) is None:
+    client = Path(running.cluster.controller.connection_files["client"])
+    engine = engine_connection(running.folder, CLUSTER_ID)
+    while (connection := read_whole(engine)) is None or read_whole(client) is None:
         check(running, running.plan.hosts, deadline)
         time.sleep(POLL_SECONDS)
-    running.client = ipyparallel.Client(path, cluster=running.cluster)
+    running.parents.connect(connection)
+    running.client = ipyparallel.Client(str(client), cluster=running.cluster)

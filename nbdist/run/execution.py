@@ -11,7 +11,7 @@ from typing import Any, Protocol
 
 from ipyparallel.error import TaskAborted
 
-from nbdist.launch.hostprocess import Exit
+from nbdist.launch.exits import Exit
 from nbdist.output import CellOutput
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit

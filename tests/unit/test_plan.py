@@ -12,19 +12,19 @@ from nbdist.launch import platform
 from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.framework.jax import arguments
 from nbdist.launch.meeting import Meeting, checked_coordinator
-from nbdist.launch.plan import Plan, local_plan
+from nbdist.launch.plan import Plan, plan_for
 
 
 def plan_of(**changes: object) -> Plan:
+    processes = changes.pop("processes", 4)
     given = {
-        "host": "h1",
-        "processes": 4,
+        "hosts": [("h1", processes)],
         "devices_per_process": None,
         "platform": "gpu",
         "accelerators": 8,
         **changes,
     }
-    return local_plan(**given)  # type: ignore[arg-type]
+    return plan_for(**given)  # type: ignore[arg-type]
 
 
 def test_process_ids_are_dense_and_follow_the_slots() -> None:

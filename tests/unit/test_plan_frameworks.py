@@ -18,7 +18,9 @@ from nbdist.launch import join, meeting, platform
 from nbdist.launch.choose import make_plan
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
-from nbdist.launch.meeting import Meeting, free_ports, meet
+from nbdist.engine import ports
+from nbdist.engine.ports import free_ports
+from nbdist.launch.meeting import Meeting, meet
 from nbdist.launch.plan import Plan
 
 
@@ -247,7 +249,7 @@ def test_a_port_in_use_on_any_address_is_not_chosen(monkeypatch: pytest.MonkeyPa
         taken.bind(("127.0.0.1", 0))
         port = taken.getsockname()[1]
         tried = iter([port, port, 20001])
-        monkeypatch.setattr(meeting, "_RANDOM", SimpleNamespace(choice=lambda _: next(tried)))
+        monkeypatch.setattr(ports, "_RANDOM", SimpleNamespace(choice=lambda _: next(tried)))
         assert free_ports(1) == [20001]
 
 

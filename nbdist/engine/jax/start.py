@@ -22,15 +22,13 @@ INTERRUPT = signal.SIGINT
 """Frees a process that waits in a JAX collective (measured: 0.1 to 0.3 s); the collectives of the
 session are out of step afterwards."""
 
-LOOPBACK = "127.0.0.1"
-
 
 def initialize(
     resident: Resident,
     *,
     devices: int | None,
     arguments: Mapping[str, Any] | None,
-    loopback: bool,
+    gloo: str | None,
 ) -> dict[str, Any]:
     """Joins the cluster, and starts the back end, so that the devices are known.
 
@@ -39,7 +37,7 @@ def initialize(
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: Keyword arguments of `jax.distributed.initialize`; None: leave it to the user, and start
         nothing.
-      loopback: Keep gloo's listeners on the loopback address as well.
+      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
 
     Returns:
       `process_id`, `version`, and the numbers of `local` and `global` devices and their `platform`.
@@ -49,8 +47,8 @@ def initialize(
     """
     import jax
 
-    if loopback:
-        keep_gloo_on(LOOPBACK)
+    if gloo is not None:
+        keep_gloo_on(gloo)
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
     if arguments is None:

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.jax.start import INTERRUPT, LOOPBACK, explain, keep_gloo_on, offer_array
+from nbdist.engine.jax.start import INTERRUPT, explain, keep_gloo_on, offer_array
 from nbdist.engine.keras.guards import install
 from nbdist.engine.once import after_users_call, explain_second_call
 from nbdist.errors import SessionError
@@ -27,7 +27,7 @@ def initialize(
     devices: int | None,
     arguments: Mapping[str, Any] | None,
     jax: Mapping[str, Any],
-    loopback: bool,
+    gloo: str | None,
 ) -> dict[str, Any]:
     """Joins the cluster by `keras.distribution.initialize`.
 
@@ -37,7 +37,7 @@ def initialize(
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: Those of `keras.distribution.initialize`; None: leave it to the user, and start nothing.
       jax: What `jax.distributed.initialize` gets beyond what Keras gives it.
-      loopback: Keep gloo's listeners on the loopback address as well.
+      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
 
     Returns:
       As `nbdist.engine.jax.start.initialize`.
@@ -48,7 +48,7 @@ def initialize(
     """
     keras = imported(backend, resident.process_id, resident.host)
     if backend == "jax":
-        _prepare_jax(devices, loopback)
+        _prepare_jax(devices, gloo)
     answer: dict[str, Any] = {"version": version_text(keras)}
     if arguments is None:
         if backend == "jax":
@@ -129,11 +129,11 @@ def version_text(keras: ModuleType) -> str:
     return f"{keras.__version__} on {backend} {importlib.import_module(backend).__version__}"
 
 
-def _prepare_jax(devices: int | None, loopback: bool) -> None:
+def _prepare_jax(devices: int | None, gloo: str | None) -> None:
     import jax
 
-    if loopback:
-        keep_gloo_on(LOOPBACK)
+    if gloo is not None:
+        keep_gloo_on(gloo)
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
 

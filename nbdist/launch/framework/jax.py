@@ -40,7 +40,7 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[s
         {
             "devices": process.devices if devices_by_config(plan) else None,
             "arguments": arguments(plan, process, meeting) if plan.initialize else None,
-            "loopback": meeting.on_loopback,
+            "gloo": meeting.own.get(process.process_id),
         }
     ]
 

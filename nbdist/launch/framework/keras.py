@@ -59,7 +59,7 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[s
                 for name, value in (through_jax["arguments"] or {}).items()
                 if name not in ("coordinator_address", "num_processes", "process_id")
             },
-            "loopback": through_jax["loopback"],
+            "gloo": through_jax["gloo"],
         }
     ]
 
@@ -102,7 +102,7 @@ def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:
 
 
 def chosen_addresses(
-    asked: str | None, given: Mapping[str, str], *, processes: int
+    asked: str | None, given: Mapping[str, str], *, processes: int, here: bool = True
 ) -> tuple[str, ...]:
     """The addresses to use: as asked for, else as KERAS_DISTRIBUTION_JOB_ADDRESSES says; empty for none.
 
@@ -110,6 +110,7 @@ def chosen_addresses(
       asked: `HOST:PORT`, or one for each process, separated by commas.
       given: The environment the processes would get.
       processes: How many there will be.
+      here: Whether process 0 is on this machine.
 
     Raises:
       OptionError: Neither one nor one for each process, a port in use, or a variable that disagrees.
@@ -129,7 +130,7 @@ def chosen_addresses(
             f"{name} has {len(addresses)} addresses for {processes} processes ({text}). "
             "Give the coordinator's alone, or one for each process."
         )
-    first = checked_coordinator(addresses[0], option=name)
+    first = checked_coordinator(addresses[0], option=name, here=here)
     return (first or "", *addresses[1:])
 
 

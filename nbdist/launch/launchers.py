@@ -1,7 +1,7 @@
-"""ipyparallel's launchers for this machine: a preloaded parent that forks.
+"""ipyparallel's launchers for preloaded parents that fork, on this machine and on others.
 
-They take the place of ipyparallel's `LocalControllerLauncher` and `LocalEngineSetLauncher` in an
-`ipyparallel.Cluster`; both hold the same `HostProcess`, since the controller is its child as well.
+They take the place of ipyparallel's own in an `ipyparallel.Cluster`; both hold the same `Parents`, since the
+controller is a child of one of them as well.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ import asyncio
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance, List
 
-from nbdist.launch.hostprocess import HostProcess
+from nbdist.launch.parents import Parents
 
 
-class LocalController(ControllerLauncher):
-    """The controller as a fork of the host's parent."""
+class Controller(ControllerLauncher):
+    """The controller as a fork of this machine's parent."""
 
-    host: HostProcess = Instance(HostProcess)
+    parents: Parents = Instance(Parents)
 
     def find_args(self) -> list[str]:
         """For ipyparallel's log."""
@@ -25,29 +25,29 @@ class LocalController(ControllerLauncher):
 
     async def start(self) -> None:
         """The parent starts the controller by itself, first of all."""
-        self.notify_start({"pid": "child of the host's parent"})
+        self.notify_start({"pid": "child of this machine's parent"})
 
     def poll(self) -> int | None:
         """The exit status, or None while it runs."""
-        return self.host.poll()
+        return self.parents.home.poll()
 
     def signal(self, sig: int) -> None:
         """The controller is stopped with its parent, and never signalled alone."""
 
     async def join(self, timeout: float | None = None) -> None:
         """Waits for the end."""
-        await asyncio.to_thread(self.host.stop)
+        await asyncio.to_thread(self.parents.stop)
 
     async def stop(self) -> None:
-        """Stops the parent and with it all engines."""
-        await asyncio.to_thread(self.host.stop)
+        """Stops the parents and with them all engines."""
+        await asyncio.to_thread(self.parents.stop)
         self.notify_stop({"exit_code": 0})
 
 
-class LocalEngines(EngineLauncher):
-    """All engines of this machine, forked by the host's parent."""
+class Engines(EngineLauncher):
+    """All engines, each forked by the parent of its host."""
 
-    host: HostProcess = Instance(HostProcess)
+    parents: Parents = Instance(Parents)
     processes = List()
 
     def find_args(self) -> list[str]:
@@ -55,19 +55,19 @@ class LocalEngines(EngineLauncher):
         return ["nbdist.engine.host"]
 
     async def start(self, n: int) -> None:
-        """Asks the parent for the planned processes; `n` is how many those are."""
+        """Asks the parents for the planned processes; `n` is how many those are."""
         self.n = n
-        self.host.start(self.processes)
+        self.parents.start(self.processes)
         self.notify_start({"n": n})
 
     def signal(self, sig: int) -> None:
         """Signals all engines."""
-        self.host.signal(sig, [process["process_id"] for process in self.processes])
+        self.parents.signal(sig, [process["process_id"] for process in self.processes])
 
     async def join(self, timeout: float | None = None) -> None:
-        """Engines end with the parent."""
+        """Engines end with their parents."""
 
     async def stop(self) -> None:
-        """Stops the engines together with the parent."""
-        await asyncio.to_thread(self.host.stop)
+        """Stops the engines together with their parents."""
+        await asyncio.to_thread(self.parents.stop)
         self.notify_stop({"exit_code": 0})

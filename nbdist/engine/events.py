@@ -1,0 +1,75 @@
+"""What a parent tells the kernel: one JSON object a line.
+
+The processes of a job that a scheduler has started share one stream, and what carries it cuts long lines and
+mixes those of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where
+`LAST` is 1 for the end of an event and 0 for a part of one.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from typing import Any, TextIO
+
+LINE_CHARACTERS = 600
+"""Slurm sends lines on in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+
+
+class Events:
+    """Writes events.
+
+    Args:
+      stream: Where the kernel reads.
+      task: The number of this task, None for a parent with a stream of its own.
+    """
+
+    def __init__(self, stream: TextIO, task: int | None = None) -> None:
+        self._stream = stream
+        self._task = task
+
+    def tell(self, event: str, **facts: object) -> None:
+        """Writes one event; a kernel that no longer listens shows as end of input."""
+        text = json.dumps({"event": event, "time": time.time(), **facts})
+        lines = [text] if self._task is None else in_lines(text, self._task)
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write("".join(f"{line}\n" for line in lines))
+            self._stream.flush()
+
+
+def in_lines(text: str, task: int) -> list[str]:
+    """An event of a task, as lines short enough to stay whole."""
+    parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
+    return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
+
+
+class Lines:
+    """Reads what `Events` of any number of tasks have written; other lines are somebody else's."""
+
+    _TASK = re.compile(rb"(?:^|\s|>)nbdist (\d+) ([01]) (.*)$")
+
+    def __init__(self) -> None:
+        self._parts: dict[int, bytes] = {}
+
+    def take(self, line: bytes) -> dict[str, Any] | None:
+        """The event that this line completes, if any; an event of a task has its number as `task`."""
+        line = line.rstrip(b"\r\n")
+        found = self._TASK.search(line)
+        if found is None:
+            return self._event(line) if line.startswith(b"{") else None
+        task, last, part = int(found[1]), found[2] == b"1", found[3]
+        whole = self._parts.pop(task, b"") + part
+        if not last:
+            self._parts[task] = whole
+            return None
+        event = self._event(whole)
+        return None if event is None else {**event, "task": task}
+
+    @staticmethod
+    def _event(text: bytes) -> dict[str, Any] | None:
+        with contextlib.suppress(ValueError):
+            event = json.loads(text)
+            if isinstance(event, dict) and "event" in event:
+                return event
+        return None

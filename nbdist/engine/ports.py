@@ -1,0 +1,64 @@
+"""Ports of this host that are free, and the address under which another host knows it."""
+
+from __future__ import annotations
+
+import random
+import socket
+from contextlib import closing
+from pathlib import Path
+
+FIRST_PORT = 20000
+"""Below it many services have ports of their own."""
+
+_RANDOM = random.SystemRandom()
+"""Two notebooks that both call `random.seed(0)` must not meet at one port."""
+
+
+def free_ports(count: int) -> list[int]:
+    """So many different TCP ports that are free on every address of this machine.
+
+    They are bound later, by other processes, so they come from below the range out of which the system gives
+    ports to whoever asks for any: one of those may be gone a moment later.
+    """
+    below = _first_given_port()
+    candidates = range(FIRST_PORT, below) if below - FIRST_PORT > 1000 else range(1024, 65536)
+    found: list[int] = []
+    while len(found) < count:
+        port = _RANDOM.choice(candidates)
+        if port not in found and _is_free(port):
+            found.append(port)
+    return found
+
+
+def own_address(other: str) -> str | None:
+    """The address of this machine from which `other` is reached; None where no way leads there.
+
+    Nothing is sent: connecting a UDP socket only has the system choose a route.
+    """
+    try:
+        family, kind, protocol, _, address = socket.getaddrinfo(
+            other, 9, type=socket.SOCK_DGRAM, family=socket.AF_INET
+        )[0]
+        with closing(socket.socket(family, kind, protocol)) as probe:
+            probe.connect(address)
+            return str(probe.getsockname()[0])
+    except OSError:
+        return None
+
+
+def _is_free(port: int) -> bool:
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind(("", port))
+        except OSError:
+            return False
+    return True
+
+
+def _first_given_port() -> int:
+    """Where the range begins out of which the system gives ports (Linux; elsewhere that of IANA)."""
+    try:
+        text = Path("/proc/sys/net/ipv4/ip_local_port_range").read_text()
+        return int(text.split()[0])
+    except (OSError, ValueError, IndexError):
+        return 49152

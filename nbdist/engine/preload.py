@@ -1,0 +1,31 @@
+"""Importing what all engines of a host need, before they are forked."""
+
+from __future__ import annotations
+
+import gc
+import importlib
+import traceback
+from collections.abc import Sequence
+
+
+def preload(modules: Sequence[str]) -> dict[str, str] | None:
+    """Imports modules.
+
+    Returns:
+      None, or the `module` that could not be imported, its `error` and `trace`.
+    """
+    # Imports make much and leave little behind: without collections they take a sixth less time.
+    gc.disable()
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except Exception as error:  # noqa: BLE001 - whatever a package raises becomes an event
+            return {
+                "module": module,
+                "error": f"{type(error).__name__}: {error}",
+                "trace": traceback.format_exc(),
+            }
+    # What is there now stays: no collection in a child need look at it, and copy its memory.
+    gc.freeze()
+    gc.enable()
+    return None

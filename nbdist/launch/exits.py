@@ -1,0 +1,43 @@
+"""How a process ended, as far as is known."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exit:
+    """How a process ended.
+
+    `code` is its exit status, or minus the signal's number, None where the host itself is out of reach; `oom`
+    whether the out-of-memory killer of its host was at work since the session began. `last_lines` is the end of
+    what it wrote to its own standard error and output. `because_of` says what took it out of reach, where it
+    was not its own end.
+    """
+
+    process_id: int
+    pid: int
+    code: int | None
+    oom: bool
+    time: float
+    last_lines: tuple[str, ...]
+    because_of: str | None = None
+
+    def __str__(self) -> str:
+        if self.because_of is not None:
+            return f"out of reach: {self.because_of} {self._ending()}".rstrip()
+        return self._ending()
+
+    def _ending(self) -> str:
+        if self.code is None:
+            return ""
+        if self.code >= 0:
+            return f"ended with exit code {self.code}"
+        with contextlib.suppress(ValueError):
+            name = signal.Signals(-self.code).name
+            if self.oom:
+                return f"killed by signal {-self.code} ({name}), out of memory"
+            return f"killed by signal {-self.code} ({name})"
+        return f"killed by signal {-self.code}"

@@ -1,0 +1,130 @@
+"""Hearing from every host before anything is started on any."""
+
+from __future__ import annotations
+
+import time
+
+from nbdist.errors import HostError, VersionError
+from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
+from nbdist.launch.parent import SILENT_SECONDS, Parent
+from nbdist.launch.spawn import Spawned
+from nbdist.launch.tell import POLL_SECONDS, Tell
+from nbdist.version import __version__
+
+ANSWER_SECONDS = 30.0
+"""What a host may take to answer; ssh itself gives up after a third of it."""
+
+
+def gather(spawned: Spawned, *, tell: Tell) -> None:
+    """Waits until every host has said who it is, and settles where the processes meet.
+
+    Raises:
+      HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
+    """
+    others = spawned.parents.others
+    if not others:
+        _place(spawned)
+        return
+    wanted = {name: _tasks(spawned) for name in others}
+    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
+    told = -1
+    while True:
+        for name, parent in others.items():
+            check_host(name, parent)
+        answered = [name for name, parent in others.items() if len(parent.facts) >= wanted[name]]
+        if len(answered) != told:
+            told = len(answered)
+            tell("reached", told, len(others))
+        if told == len(others) and spawned.parents.home.facts:
+            break
+        if time.monotonic() > deadline and spawned.plan.placement.job is None:
+            name = next(name for name in others if name not in answered)
+            raise HostError(f"Host {name} did not answer within {ANSWER_SECONDS:g} s.", host=name)
+        time.sleep(POLL_SECONDS)
+    _place(spawned)
+
+
+def check_host(name: str, parent: Parent) -> None:
+    """Raises when a host can no longer take part.
+
+    Raises:
+      HostError: Says why, in ssh's own words where it was ssh.
+      VersionError: It has another version of nbdist.
+    """
+    if parent.failure is not None and parent.failure["event"] == "refused":
+        raise HostError(_refused(name, parent), host=name)
+    for facts in parent.facts.values():
+        if facts.nbdist != __version__:
+            raise VersionError(
+                f"Host {facts.host} has nbdist {facts.nbdist}, this kernel has {__version__}. On "
+                f"{facts.host} run: pip install nbdist=={__version__}"
+            )
+    if parent.ended_at is not None and parent.failure is None:
+        raise HostError(_ended(name, parent), host=name)
+    if parent.facts and parent.silence_s > 2 * SILENT_SECONDS:
+        raise HostError(
+            f"Host {name} has not answered for {parent.silence_s:.0f} s while the processes started: it is "
+            "cut off, overloaded, or stopped.",
+            host=name,
+        )
+
+
+def _tasks(spawned: Spawned) -> int:
+    return 1 if spawned.plan.placement.job is None else len(spawned.plan.processes)
+
+
+def _place(spawned: Spawned) -> None:
+    """Says which parent has which process, and where they meet."""
+    plan, parents = spawned.plan, spawned.parents
+    if plan.placement.job is not None:
+        (job,) = parents.others.values()
+        hosts = {
+            p.process_id: facts.host
+            for p in plan.processes
+            if (facts := job.facts.get(p.process_id)) is not None
+        }
+        plan = spawned.plan = plan.placed(hosts)
+        parents.assign({p.process_id: job for p in plan.processes})
+    else:
+        of = {p.process_id: parents.others.get(p.host, parents.home) for p in plan.processes}
+        parents.assign(of)
+    if spawned.meeting is None:
+        places: dict[int, Place] = {
+            p.process_id: parents.place(p.process_id) or _home(spawned) for p in plan.processes
+        }
+        spawned.meeting = meet(plan, places)
+
+
+def _home(spawned: Spawned) -> Place:
+    facts = spawned.parents.home.facts.get(None)
+    return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
+
+
+def _refused(name: str, parent: Parent) -> str:
+    failure = parent.failure or {}
+    folder, error = failure.get("folder"), failure["error"]
+    host = next((facts.host for facts in parent.facts.values()), name)
+    if "No such file" in error or "Permission" in error:
+        return (
+            f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "
+            "your files there with --sync."
+        )
+    return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
+
+
+def _ended(name: str, parent: Parent) -> str:
+    code, lines = parent.poll(), parent.last_words()
+    words = "\n".join(f"  {line}" for line in lines)
+    python = parent.reach.command[-1].split()[0]
+    if any("No module named" in line and "nbdist" in line for line in lines):
+        return (
+            f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
+            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+        )
+    if code in (126, 127):
+        return f"Host {name} has no Python at {python}. Name its interpreter with --remote-python.\n{words}"
+    if code == 255 and not parent.facts:
+        return f"Host {name} cannot be reached with ssh:\n{words}"
+    what = "ended" if not parent.facts else "was lost while the processes started"
+    ending = f" (exit code {code})" if code is not None else ""
+    return f"Host {name}: the connection {what}{ending}.\n{words}".rstrip()

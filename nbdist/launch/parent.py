@@ -1,0 +1,218 @@
+"""The kernel's end of one parent (`nbdist.engine.host`), or of one job of them: orders out, events in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.events import Lines
+from nbdist.engine.host import CONTROLLER, Assignment
+from nbdist.engine.last_words import LOG_LINES, tail
+from nbdist.launch.exits import Exit
+
+STOP_SECONDS = 3.0
+"""What a parent may take to stop all it started; it needs about 0.6 s at most."""
+
+LOCAL_COMMAND = (sys.executable, "-m", "nbdist.engine.host")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reach:
+    """How a parent is started, and what its end means.
+
+    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
+    that its folder and its processes are on another machine.
+    """
+
+    name: str
+    command: tuple[str, ...] = LOCAL_COMMAND
+    environment: Mapping[str, str] | None = None
+    remote: bool = False
+
+
+@dataclass
+class HostFacts:
+    """What a parent has said of its host; `ports` are free there and are used up one by one."""
+
+    host: str
+    pid: int
+    nbdist: str
+    folder: str
+    address: str | None
+    ports: list[int] = field(default_factory=list)
+    checks: dict[str, Any] | None = None
+
+
+class Parent:
+    """A running parent, held by its process handle and its pipes.
+
+    Args:
+      reach: How it is started.
+      assignment: What it is for.
+      log: Where its standard error goes, which may be needed when it fails before it can say anything.
+      on_event: Called from a thread of this object with each event of the parent.
+    """
+
+    def __init__(
+        self,
+        reach: Reach,
+        assignment: Assignment,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.reach = reach
+        self.log = log
+        self._on_event = on_event
+        self._lock = threading.Lock()
+        self.facts: dict[int | None, HostFacts] = {}
+        self.pids: dict[int, int] = {}
+        self.exits: dict[int, Exit] = {}
+        self.failure: dict[str, Any] | None = None
+        self.heard_at = time.monotonic()
+        self.ended_at: float | None = None
+        self.given_up = False
+        with log.open("wb") as errors:
+            self._process = subprocess.Popen(
+                reach.command,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                env=None if reach.environment is None else dict(reach.environment),
+                start_new_session=True,  # Ctrl-C in the kernel's terminal is the kernel's to handle
+            )
+        self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
+        self._reader.start()
+        self.order(asdict(assignment))
+
+    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Asks for engines: one `{"process_id": …, "environment": {…}}` each."""
+        self.order({"start": [dict(process) for process in processes]})
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to engines."""
+        self.order({"signal": int(number), "process_ids": list(process_ids)})
+
+    def poll(self) -> int | None:
+        """The exit status of the command, or None while it runs."""
+        return self._process.poll()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds since anything was heard of it."""
+        return time.monotonic() - self.heard_at
+
+    def begin_to_stop(self) -> None:
+        """Has it stop everything it started; does not wait."""
+        with contextlib.suppress(OSError, ValueError), self._lock:
+            assert self._process.stdin is not None
+            self._process.stdin.close()
+
+    def stop(self) -> None:
+        """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
+        self.begin_to_stop()
+        try:
+            self._process.wait(0.1)
+        except subprocess.TimeoutExpired:
+            if not self.reach.remote:
+                # It may be in the middle of a long import and not reading; one elsewhere looks up by itself.
+                self._process.terminate()
+            self._wait_or_kill()
+        self._reader.join(1.0)
+        with contextlib.suppress(OSError, ValueError):
+            assert self._process.stdout is not None
+            self._process.stdout.close()
+
+    def give_up(self) -> None:
+        """Cuts the connection to a host that no longer answers."""
+        self.given_up = True
+        self._process.kill()
+
+    def _wait_or_kill(self) -> None:
+        deadline = time.monotonic() + (0.0 if self.given_up else STOP_SECONDS)
+        while time.monotonic() < deadline:
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._process.wait(0.05)
+                return
+            if self.reach.remote and self.silence_s > SILENT_SECONDS:
+                break  # nobody there will answer; what runs there ends by itself
+        self._process.kill()  # its children are told by the operating system
+        self._process.wait()
+
+    def last_words(self) -> tuple[str, ...]:
+        """The end of what the parent, or the command that leads to it, wrote to its standard error."""
+        return tail(self.log)
+
+    def controller_words(self) -> tuple[str, ...]:
+        """The end of what ipyparallel's controller wrote."""
+        return tail(self.log.parent / "controller.log", lines=LOG_LINES)
+
+    def end_of_all(self) -> Exit | None:
+        """The end of this parent, with which all its engines are out of reach; None while it runs."""
+        if self.ended_at is None:
+            return None
+        if self.given_up:
+            because, code = f"host {self.reach.name} does not answer", None
+        elif self.reach.remote:
+            because, code = f"the connection to host {self.reach.name}", self._process.wait()
+        else:
+            because, code = "the engines' parent process", self._process.wait()
+        return Exit(
+            process_id=CONTROLLER,
+            pid=self._process.pid,
+            code=code,
+            oom=False,
+            time=self.ended_at,
+            last_lines=self.last_words(),
+            because_of=because,
+        )
+
+    def order(self, order: Mapping[str, Any]) -> None:
+        """Sends an order; one to a parent that has ended is dropped."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            assert self._process.stdin is not None
+            self._process.stdin.write(json.dumps(order).encode() + b"\n")
+            self._process.stdin.flush()
+
+    def _read(self) -> None:
+        assert self._process.stdout is not None
+        lines = Lines()
+        for line in self._process.stdout:
+            self.heard_at = time.monotonic()
+            event = lines.take(line)
+            if event is not None:
+                self._take(event)
+                self._on_event(event)
+        self.ended_at = time.time()
+        self._on_event({"event": "ended", "time": self.ended_at})
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "host":
+            names = HostFacts.__dataclass_fields__
+            self.facts[event.get("task")] = HostFacts(**{k: event[k] for k in names})
+        elif kind == "started":
+            self.pids[event["process_id"]] = event["pid"]
+        elif kind in ("failed", "refused"):
+            self.failure = event
+        elif kind == "exited":
+            self.exits[event["process_id"]] = Exit(
+                process_id=event["process_id"],
+                pid=event["pid"],
+                code=event["code"],
+                oom=event["oom"],
+                time=event["time"],
+                last_lines=tuple(event["last_lines"]),
+            )
+
+
+SILENT_SECONDS = 3.0
+"""A host that has said nothing for so long is shown as silent; each says once a second that it is there."""

@@ -1,0 +1,141 @@
+"""All parents of a session as one: the one of this machine, which has the controller, and those elsewhere."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from typing import Any
+
+from nbdist.engine.host import CONTROLLER
+from nbdist.engine.pulse import PERIOD_SECONDS
+from nbdist.launch.exits import Exit
+from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
+
+LOST_SECONDS = 30.0
+"""A host that has been silent for so long is given up; a cable that was out for a moment costs nothing."""
+
+
+class Parents:
+    """Every parent of a session.
+
+    Args:
+      home: The one of this machine.
+      others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
+
+    `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
+    them `{"event": "silence", "hosts": {"h2": 4.1}}` whenever other hosts than before are silent.
+    """
+
+    def __init__(self, home: Parent, others: Mapping[str, Parent]) -> None:
+        self.home = home
+        self.others = dict(others)
+        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.silent: dict[str, float] = {}
+        self._of: dict[int, Parent] = {}
+        self._stopped = threading.Event()
+        self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
+        if self.others:
+            self._watch.start()
+
+    @property
+    def all(self) -> tuple[Parent, ...]:
+        """Home first."""
+        return (self.home, *self.others.values())
+
+    def of(self, process_id: int) -> Parent:
+        """The parent of one process."""
+        return self._of[process_id]
+
+    def place(self, process_id: int) -> HostFacts | None:
+        """What is known of a process's host; None where it is this machine."""
+        parent = self._of[process_id]
+        if not parent.reach.remote:
+            return None
+        return parent.facts.get(process_id) or parent.facts.get(None)
+
+    def assign(self, of: Mapping[int, Parent]) -> None:
+        """Says which parent each process belongs to."""
+        self._of = dict(of)
+
+    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Asks for engines, each of its parent."""
+        wanted: dict[Parent, list[Mapping[str, Any]]] = defaultdict(list)
+        for process in processes:
+            wanted[self._of[process["process_id"]]].append(process)
+        for parent, its in wanted.items():
+            parent.start(its)
+
+    def connect(self, connection: Mapping[str, Any]) -> None:
+        """Tells the parents on other machines where the controller is, and the session's key."""
+        for parent in self.others.values():
+            parent.order({"connection": dict(connection)})
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to engines."""
+        wanted: dict[Parent, list[int]] = defaultdict(list)
+        for process_id in process_ids:
+            wanted[self._of[process_id]].append(process_id)
+        for parent, ids in wanted.items():
+            parent.signal(number, ids)
+
+    def forget(self, process_ids: Collection[int]) -> None:
+        """Drops the ends of processes that are about to be started again."""
+        for process_id in process_ids:
+            self._of[process_id].exits.pop(process_id, None)
+
+    @property
+    def controller_end(self) -> Exit | None:
+        """The end of the controller, or of its parent, with which all engines are lost."""
+        controller = self.home.exits.get(CONTROLLER)
+        if controller is not None:
+            return replace(controller, because_of="ipyparallel's controller")
+        return self.home.end_of_all()
+
+    @property
+    def exits(self) -> dict[int, Exit]:
+        """How processes ended that have, or why they can no longer be reached."""
+        ends: dict[int, Exit] = {}
+        everything = self.controller_end
+        for process_id, parent in self._of.items():
+            end = parent.exits.get(process_id) or parent.end_of_all() or everything
+            if end is not None:
+                ends[process_id] = replace(end, process_id=process_id)
+        return ends
+
+    def stop(self) -> None:
+        """Stops everything that was started, on all hosts at once."""
+        self._stopped.set()
+        for parent in self.others.values():
+            parent.begin_to_stop()
+        # The controller goes last: engines that are left alone wait for it.
+        if self.others:
+            with ThreadPoolExecutor(len(self.others)) as pool:
+                list(pool.map(Parent.stop, self.others.values()))
+        self.home.stop()
+        if self._watch.is_alive() and threading.current_thread() is not self._watch:
+            self._watch.join(2.0)
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """Called with each event of a parent."""
+        if self.hears is not None:
+            self.hears(event)
+
+    def _pulse(self) -> None:
+        while not self._stopped.wait(PERIOD_SECONDS):
+            for parent in self.others.values():
+                if parent.poll() is None:
+                    parent.order({"alive": 1})
+                    if parent.silence_s > LOST_SECONDS and parent.facts:
+                        parent.give_up()
+            silent = {
+                name: parent.silence_s
+                for name, parent in self.others.items()
+                if parent.facts and parent.silence_s > SILENT_SECONDS and parent.poll() is None
+            }
+            if silent.keys() != self.silent.keys():
+                self.silent = silent
+                self.heard({"event": "silence", "time": time.time(), "hosts": silent})

@@ -1,0 +1,89 @@
+"""The way to parents on other machines: commands, addresses, and what travels along."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+
+from nbdist.engine.ports import own_address
+from nbdist.errors import LaunchError
+from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.parent import Reach
+from nbdist.launch.placement import Job, Placement
+from nbdist.launch.ssh import SshOptions, ssh_command, ssh_target
+
+PARENT = ("-u", "-m", "nbdist.engine.host")
+
+FORWARDED = ("JAX_", "XLA_", "LIBTPU_", "NCCL_", "KERAS_", "TF_", "TPU_", "OMP_")
+"""Variables with these beginnings say how frameworks behave; they reach the hosts as they reach this machine."""
+
+NOT_FORWARDED = (
+    "TF_CONFIG",
+    "TPU_WORKER",
+    "TPU_PROCESS",
+    "KERAS_DISTRIBUTION_",
+    "OMPI_",
+    "JAX_COORDINATOR",
+)
+"""These say who a process is, and a host has its own, or is told its own."""
+
+
+def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
+    """One parent through one connection, which lasts as long as the parent."""
+    command = ssh_command(host, options, [options.python, *PARENT])
+    return Reach(name=host.name, command=tuple(command), remote=True)
+
+
+def job_reach(job: Job, launcher: str) -> Reach:
+    """As many parents as the job has tasks, through one stream."""
+    command = (*job.command, *PARENT, "--task", job.task_variable)
+    return Reach(name=launcher, command=command, remote=True)
+
+
+def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables of this kernel that its processes on other machines get."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(FORWARDED) and not name.startswith(NOT_FORWARDED)
+    }
+
+
+def controller_address(placement: Placement) -> str:
+    """The address of this machine at which the hosts are to find the controller.
+
+    It is the one from which this machine reaches the first host that can be resolved; a host that is reached
+    through others only (`ProxyJump`) has no say.
+
+    Raises:
+      LaunchError: No address is found, or hosts are reached from different ones.
+    """
+    if placement.controller_address is not None:
+        return placement.controller_address
+    found: dict[str, list[str]] = {}
+    for host in placement.hosts:
+        if host.local:
+            continue
+        target, _ = ssh_target(host, placement.ssh or SshOptions(python=""))
+        address = own_address(target)
+        if address is not None:
+            found.setdefault(address, []).append(host.name)
+    found = {address: names for address, names in found.items() if not address.startswith("127.")}
+    if len(found) > 1:
+        ways = "; ".join(f"{', '.join(names)} from {address}" for address, names in found.items())
+        raise LaunchError(
+            f"This machine reaches the hosts from different addresses: {ways}. Name one that all of them "
+            "reach with --controller-address."
+        )
+    if found:
+        return next(iter(found))
+    address = own_address(socket.gethostname())
+    if address is None or address.startswith("127."):
+        # No packet is sent; the way to anywhere outside is the way out of this machine.
+        address = own_address("192.0.2.1")
+    if address is None or address.startswith("127."):
+        raise LaunchError(
+            "No address of this machine was found that other hosts could reach. Name one with "
+            "--controller-address."
+        )
+    return address

@@ -1,0 +1,14 @@
+"""How far a start is, told to whoever shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+Tell = Callable[[str, int, int], None]
+"""Called with a stage's words, how many processes (or hosts) have reached it, and how many there are."""
+
+POLL_SECONDS = 0.01
+
+
+def silent(stage: str, done: int, total: int) -> None:
+    """A `Tell` for whom nobody listens."""

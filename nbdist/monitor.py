@@ -142,6 +142,7 @@ class Monitor:
         socket.RCVHWM = 0
         socket.LINGER = 0
         socket.setsockopt(zmq.SUBSCRIBE, b"nbdist")
+        _encrypt(socket, self._connection)
         socket.connect(f"{self._connection['interface']}:{self._connection['iopub']}")
         published = 0.0
         try:
@@ -173,6 +174,14 @@ class Monitor:
             return
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
+
+
+def _encrypt(socket: zmq.Socket[bytes], connection: Mapping[str, Any]) -> None:
+    """Uses CURVE where the controller does, with a pair of keys of this socket's own."""
+    server = connection.get("curve_serverkey")
+    if server:
+        socket.curve_serverkey = server.encode()
+        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
 
 
 def aged(activity: Activity, seconds: float) -> Activity:

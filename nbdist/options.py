@@ -124,6 +124,13 @@ def dist_init() -> Parser:
     jax.add_argument("--heartbeat-timeout", type=int, metavar="S", help="JAX's default is 100")
     jax.add_argument("--shutdown-timeout", type=int, metavar="S", help="JAX's default is 300")
     jax.add_argument("--partition-index", metavar="0,0,1,1", help="one for each process, or none")
+    host_options(parser)
+    hosts = parser.add_argument_group("many hosts")
+    hosts.add_argument("--min-hosts", type=int, metavar="N", help="go on when so many come up")
+    hosts.add_argument("--cwd", metavar="PATH", help="working folder there (default: the kernel's)")
+    hosts.add_argument(
+        "--controller-address", metavar="ADDRESS", help="of this machine, as the hosts reach it"
+    )
     return parser
 
 
@@ -278,6 +285,13 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
     index = options.partition_index
     return {
         "processes": options.processes,
+        "hosts": options.hosts,
+        "hosts_file": options.hosts_file,
+        "ssh_config": options.ssh_config,
+        "remote_python": options.remote_python,
+        "min_hosts": options.min_hosts,
+        "cwd": options.cwd,
+        "controller_address": options.controller_address,
         "devices_per_process": options.devices_per_process,
         "platform": options.platform,
         "framework": options.framework,

@@ -57,9 +57,16 @@ class Session:
     """
 
     def __init__(
-        self, spawned: Spawned, *, grace_s: float, tell: Tell, feed: Feed | None = None
+        self,
+        spawned: Spawned,
+        *,
+        grace_s: float,
+        tell: Tell,
+        feed: Feed | None = None,
+        left_out: tuple[str, ...] = (),
     ) -> None:
-        self.plan = spawned.plan
+        self._asked = spawned.plan
+        self._left_out = left_out
         self.id = uuid.uuid4().hex[:8]
         self.feed = feed or Feed()
         self.history: list[PastCell] = []
@@ -71,6 +78,7 @@ class Session:
 
     def _start(self, spawned: Spawned, tell: Tell) -> None:
         self._crew = Crew(spawned, session=self.id, tell=tell, publish=self._publish)
+        self.plan = self._crew.plan
         self._snapshot = self._crew.monitor.snapshot
         self._described = self._crew.describe()
         atexit.register(self.shutdown)
@@ -130,7 +138,8 @@ class Session:
     @property
     def remarks(self) -> list[str]:
         """What a person must know of this start, a sentence each."""
-        return self._alive().remarks
+        left_out = [f"Left out: {text}" for text in self._left_out]
+        return [*left_out, *self._alive().remarks]
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -308,7 +317,7 @@ class Session:
     def restart(self, *, tell: Tell | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost."""
         self.shutdown()
-        self._start(spawn(self.plan), tell or silent)
+        self._start(spawn(self._asked), tell or silent)
 
     def shutdown(self) -> None:
         """Stops what was started, by handle; a second call does nothing."""

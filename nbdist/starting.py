@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import warnings
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from nbdist.errors import OptionError
+from nbdist.errors import HostError, OptionError
 from nbdist.launch.choose import make_plan, proxy_warning
+from nbdist.launch.choose_placement import choose_placement
+from nbdist.launch.plan import Plan
 from nbdist.launch.spawn import spawn
 from nbdist.launch.tell import Tell, silent
 
 if TYPE_CHECKING:
     from nbdist.session import Session
     from nbdist.view.feed import Feed
+
+PLACEMENT = tuple(inspect.signature(choose_placement).parameters)
+"""The options that say where processes run."""
 
 
 def start_session(
@@ -24,14 +31,15 @@ def start_session(
     feed: Feed | None = None,
     **options: Any,
 ) -> Session:
-    """Starts processes on this machine and joins them to one cluster.
+    """Starts processes, on this machine or where `hosts` says, and joins them to one cluster.
 
     Args:
       processes: How many; default 2 on CPU, one a GPU.
       grace_s: Seconds others may stay in a cell in which one process has failed.
       tell: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
-      **options: See `nbdist.launch.choose.make_plan`.
+      **options: See `nbdist.launch.choose.make_plan`, and for hosts
+        `nbdist.launch.choose_placement.choose_placement`.
 
     Raises:
       OptionError: Something that cannot be; nothing was started.
@@ -39,16 +47,42 @@ def start_session(
     """
     if grace_s < 0:
         raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
-    plan = make_plan(processes=processes, **options)
+    where = {name: options.pop(name) for name in PLACEMENT if name in options}
+    plan = make_plan(processes=processes, placement=choose_placement(**where), **options)
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None:
         warnings.warn(proxies, stacklevel=2)
+    left_out: list[str] = []
+    while True:
+        try:
+            return _start(plan, left_out, grace_s=grace_s, tell=tell or silent, feed=feed)
+        except HostError as error:
+            plan = _without(plan, error)
+            left_out.append(str(error))
+
+
+def _start(
+    plan: Plan, left_out: Sequence[str], *, grace_s: float, tell: Tell, feed: Feed | None
+) -> Session:
     spawned = spawn(plan)
     try:
         # Imported while the processes import: both take a while.
         from nbdist.session import Session
 
-        return Session(spawned, grace_s=grace_s, tell=tell or silent, feed=feed)
+        return Session(spawned, grace_s=grace_s, tell=tell, feed=feed, left_out=tuple(left_out))
     except BaseException:
         spawned.stop()
         raise
+
+
+def _without(plan: Plan, error: HostError) -> Plan:
+    """The plan without a host that did not come up, where enough others are left.
+
+    Raises:
+      HostError: That same error: all were wanted, or too few are left.
+    """
+    least = plan.placement.min_hosts
+    names = {process.host for process in plan.processes}
+    if least is None or error.host not in names or len(names) - 1 < least:
+        raise error
+    return plan.without(error.host)

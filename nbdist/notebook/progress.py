@@ -10,6 +10,7 @@ from typing import Any
 from nbdist.quantities import count_text, seconds_text
 
 STAGES = {
+    "reached": "reached",
     "starting": "starting",
     "connected": "connected",
     "ready": "ready",
@@ -30,7 +31,8 @@ class Progress:
 
     def __call__(self, stage: str, done: int, total: int) -> None:
         """Shows a stage; `stage` is a key of `STAGES`."""
-        words = f"{done} of {count_text(total, 'process')} {STAGES.get(stage, stage)}"
+        what = "host" if stage == "reached" else "process"
+        words = f"{done} of {count_text(total, what)} {STAGES.get(stage, stage)}"
         if stage == "starting":
             words = f"starting {count_text(total, 'process')}"
         passed = seconds_text(time.monotonic() - self._started)

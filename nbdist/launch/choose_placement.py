@@ -1,0 +1,75 @@
+"""From what a person asked for to where the processes run; all bad input is refused here."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbdist.errors import OptionError
+from nbdist.launch.hostlist import AskedHost, parse_hosts, read_hosts
+from nbdist.launch.placement import Placement
+from nbdist.launch.ssh import SshOptions
+
+
+def choose_placement(
+    *,
+    hosts: str | Sequence[AskedHost] | None = None,
+    hosts_file: str | None = None,
+    ssh_config: str | None = None,
+    remote_python: str | None = None,
+    min_hosts: int | None = None,
+    cwd: str | None = None,
+    controller_address: str | None = None,
+) -> Placement:
+    """Where processes run; see `nbdist.start` for the arguments.
+
+    Raises:
+      OptionError: Hosts that cannot be read, a file that is not there, or options that need others.
+    """
+    asked = asked_hosts(hosts, hosts_file)
+    if not asked:
+        for option, value in (
+            ("--ssh-config", ssh_config),
+            ("--remote-python", remote_python),
+            ("--min-hosts", min_hosts),
+            ("--cwd", cwd),
+            ("--controller-address", controller_address),
+        ):
+            if value is not None:
+                raise OptionError(f"{option} {value}: for hosts only; name them with --hosts.")
+        return Placement()
+    if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
+        raise OptionError(f"--ssh-config {ssh_config}: there is no such file.")
+    if min_hosts is not None and not 1 <= min_hosts <= len(asked):
+        raise OptionError(
+            f"--min-hosts {min_hosts} with {len(asked)} hosts: expected 1 to {len(asked)}."
+        )
+    return Placement(
+        launcher="ssh",
+        hosts=asked,
+        ssh=SshOptions(
+            python=remote_python or sys.executable,
+            config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
+        ),
+        min_hosts=min_hosts,
+        cwd=cwd,
+        controller_address=controller_address,
+    )
+
+
+def asked_hosts(
+    hosts: str | Sequence[AskedHost] | None, hosts_file: str | None
+) -> tuple[AskedHost, ...]:
+    """The hosts that are named in one way or the other; none where none are.
+
+    Raises:
+      OptionError: A host that cannot be read, a file that cannot, or both ways at once.
+    """
+    if hosts is not None and hosts_file is not None:
+        raise OptionError("--hosts and --hosts-file both name the hosts. Use one of them.")
+    if hosts_file is not None:
+        return read_hosts(Path(hosts_file))
+    if hosts is None:
+        return ()
+    return parse_hosts(hosts) if isinstance(hosts, str) else tuple(hosts)

@@ -13,7 +13,8 @@ from pathlib import Path
 from nbdist.launch.plan import Platform
 
 GOOGLE_PCI_VENDOR = "0x1ae0"
-"""Source: jax/_src/hardware_utils.py."""
+TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
+"""Google's network cards and disks are PCI devices too. Source: jax/_src/hardware_utils.py of jax 0.10.2."""
 
 
 def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
@@ -28,9 +29,19 @@ def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
         nodes = (root / "dev").glob("nvidia[0-9]*")
         return nvidia or len(list(nodes)) or len(list((root / "dev/dri").glob("renderD*")))
     if platform == "tpu":
-        vendors = (root / "sys/bus/pci/devices").glob("*/vendor")
-        return sum(file.read_text().strip() == GOOGLE_PCI_VENDOR for file in vendors)
+        return tpu_chips(root=root)
     return 0
+
+
+def tpu_chips(*, root: Path = Path("/")) -> int:
+    """Number of TPU chips of this machine, as JAX counts them.
+
+    Args:
+      root: The file system's root; tests give another.
+    """
+    vendors = (root / "sys/bus/pci/devices").glob("*/vendor")
+    ours = [file for file in vendors if file.read_text().strip() == GOOGLE_PCI_VENDOR]
+    return sum((file.parent / "device").read_text().strip() in TPU_PCI_DEVICES for file in ours)
 
 
 def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:

@@ -1,0 +1,127 @@
+"""`--tpu`: which pod is meant, and where its workers are."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nbdist.errors import OptionError
+from nbdist.launch.tpu import kubernetes, metadata
+from nbdist.launch.tpu.gcloud import from_gcloud
+from nbdist.launch.tpu.pod import Pod, PodWorker
+from nbdist.launch.tpu.worker import NoWorker, Worker
+
+SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
+
+
+def find_pod(
+    name: str | None, zone: str | None, project: str | None, environment: Mapping[str, str]
+) -> Pod:
+    """The pod that `--tpu [NAME] [--zone ZONE] [--project PROJECT]` means.
+
+    Args:
+      name: The TPU's name, or those of all its slices with commas between; None where this machine is one of
+        its workers.
+      zone: The zone of the name.
+      project: The project of the name, None for the one `gcloud` is set to.
+      environment: The kernel's, where a worker's variables and `gcloud` are looked for.
+
+    Raises:
+      OptionError: The options do not go together, or this machine is no worker and no name is given.
+      LaunchError: Who knows of the pod fails, or says what cannot be used.
+    """
+    if name is not None:
+        if not zone:
+            raise OptionError(
+                f"--tpu {name} without --zone: a TPU is found by name and zone. Write --tpu {name} "
+                "--zone ZONE, such as us-central2-b; gcloud compute tpus tpu-vm list --zone=- lists them all."
+            )
+        return from_gcloud(name, zone, project, environment)
+    for option, value in (("--zone", zone), ("--project", project)):
+        if value is not None:
+            raise OptionError(
+                f"{option} {value} without a name: write --tpu NAME --zone ZONE. --tpu alone takes the pod that "
+                "this machine is a worker of, and needs neither."
+            )
+    found = read_worker(environment)
+    if isinstance(found, NoWorker):
+        raise OptionError(
+            f"--tpu without a name: this machine is no worker of a TPU pod: {found.reason}. From another machine, "
+            "name the TPU: --tpu NAME --zone ZONE."
+        )
+    return pod_of(found)
+
+
+def from_metadata(environment: Mapping[str, str]) -> Pod | None:
+    """The pod that this machine is a worker of; None where it is no worker.
+
+    Raises:
+      OptionError: There are several slices; a worker is told of its own alone.
+      LaunchError: What the machine is told cannot be used.
+    """
+    found = read_worker(environment)
+    return None if isinstance(found, NoWorker) else pod_of(found)
+
+
+def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
+    """This machine as a worker: as the metadata server says, else as Kubernetes does, which is JAX's order.
+
+    Raises:
+      LaunchError: What it is told cannot be used.
+    """
+    compute_engine = metadata.read_worker(environment)
+    if isinstance(compute_engine, Worker):
+        return compute_engine
+    on_kubernetes = kubernetes.read_worker(environment)
+    if isinstance(on_kubernetes, Worker):
+        return on_kubernetes
+    return NoWorker(reason=f"{compute_engine.reason}, and {on_kubernetes.reason}")
+
+
+def pod_of(worker: Worker) -> Pod:
+    """The pod of a worker, where its own slice is all of it.
+
+    Raises:
+      OptionError: There are more slices.
+    """
+    if worker.slices > 1:
+        raise OptionError(_several_slices(worker))
+    name = worker.name or "this pod"
+    return Pod(
+        name=name,
+        accelerator_type=worker.accelerator_type,
+        slices=1,
+        workers=tuple(
+            PodWorker(
+                index=index,
+                slice_index=0,
+                address=address,
+                host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
+                ssh_address=address,
+                local=index == worker.index,
+            )
+            for index, address in enumerate(worker.addresses)
+        ),
+        source=SOURCES[worker.form],
+        ssh_advice="ssh between the workers of a pod is not set up by itself: make a key on this worker, and "
+        "let the others accept it."
+        if len(worker.addresses) > 1
+        else None,
+    )
+
+
+def _several_slices(worker: Worker) -> str:
+    own = (
+        f"This machine is worker {worker.index} of slice {worker.slice_index} of {worker.slices}. "
+        f"{SOURCES[worker.form][0].upper()}{SOURCES[worker.form][1:]} names the workers of this slice only "
+        f"({', '.join(worker.addresses)}). "
+    )
+    if worker.form == "gcetpu":
+        called = f"; this one is {worker.name}" if worker.name else ""
+        return (
+            f"--tpu: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: --tpu SLICE0,SLICE1 "
+            f"--zone {worker.zone or 'ZONE'}{called}."
+        )
+    return (
+        f"--tpu: {own}Name all workers, slice by slice and each slice in the order of its TPU_WORKER_ID: "
+        "--hosts HOST0:1,HOST1:1,… ."
+    )

@@ -1,0 +1,236 @@
+"""A pod as `gcloud` describes it, from any machine that has `gcloud` and reaches the workers with ssh.
+
+Sources: the resource `Node` of https://cloud.google.com/tpu/docs/reference/rest/v2/projects.locations.nodes, and
+`gcloud compute tpus tpu-vm ssh --dry-run` for how its workers are reached.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import subprocess
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.tpu.pod import Pod, PodWorker, is_this_machine
+from nbdist.launch.tpu.reach import reached, ssh_options
+
+GCLOUD_SECONDS = 60.0
+"""How long `gcloud` may take to describe a TPU; it took 2.5 s where it was tried, most of it its own start."""
+
+_PLAIN = re.compile(r"[A-Za-z0-9][A-Za-z0-9._/:-]*")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a TPU is looked for."""
+
+    name: str
+    zone: str
+    project: str | None
+
+    @property
+    def flags(self) -> list[str]:
+        """The words that name it to `gcloud`."""
+        return [
+            self.name,
+            "--zone",
+            self.zone,
+            *(["--project", self.project] if self.project else []),
+        ]
+
+    def command(self, verb: str, *more: str) -> str:
+        """A command a person can type."""
+        return " ".join(["gcloud compute tpus tpu-vm", verb, *self.flags, *more])
+
+
+def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[str, str]) -> Pod:
+    """The pod of that name.
+
+    Args:
+      name: The TPU's name, or those of several slices with commas between, in the order of their slice ids.
+      zone: Its zone.
+      project: Its project, None for the one `gcloud` is set to.
+      environment: In which `gcloud` is looked for and runs.
+
+    Raises:
+      OptionError: There is no `gcloud`, a name cannot be one, or several names are not slices of one pod.
+      LaunchError: `gcloud` fails or does not answer within 60 s, or the TPU is not ready.
+    """
+    names = [part.strip() for part in name.split(",")]
+    places = [Place(name=each, zone=zone, project=project) for each in names]
+    _refuse_impossible(names, zone, project)
+    program = shutil.which("gcloud", path=environment.get("PATH"))
+    if program is None:
+        raise OptionError(
+            f"--tpu {name}: gcloud is not on this machine's PATH, and it is what finds the workers. Install "
+            "it (https://cloud.google.com/sdk/docs/install), name the workers with --hosts, or run the notebook "
+            "on a worker of the TPU and write --tpu alone."
+        )
+    with ThreadPoolExecutor(len(places)) as pool:
+        nodes = list(pool.map(lambda place: _describe(program, place, environment), places))
+    _refuse_strangers(name, nodes)
+    workers = [_workers(*each) for each in zip(places, nodes, range(len(nodes)), strict=True)]
+    outside = [
+        str((each.get("accessConfig") or {}).get("externalIp", ""))
+        for node in nodes
+        for each in _endpoints(node)
+    ]
+    chosen, note = reached(tuple(worker for of_slice in workers for worker in of_slice), outside)
+    home = Path(environment.get("HOME") or Path.home())
+    ids = [str(node.get("id", "")) for node in nodes]
+    return Pod(
+        name=name,
+        accelerator_type=nodes[0].get("acceleratorType"),
+        slices=len(nodes),
+        workers=tuple(_with_keys(worker, ids[worker.slice_index], home) for worker in chosen),
+        source="gcloud",
+        notes=(*_notes(places, nodes), *note),
+        ssh_advice=f"{places[0].command('ssh', '--worker=all', '--command=true')} makes the key and learns "
+        "the workers' host keys, once for each TPU.",
+    )
+
+
+def _refuse_impossible(names: Sequence[str], zone: str, project: str | None) -> None:
+    given = [("--tpu", name) for name in names] + [("--zone", zone)]
+    for option, value in [*given, *([("--project", project)] if project is not None else [])]:
+        if not _PLAIN.fullmatch(value):
+            raise OptionError(
+                f"{option} {value!r}: no such name can exist. Expected letters, digits and hyphens, such as "
+                "--tpu my-tpu --zone us-central2-b."
+            )
+    doubled = sorted({name for name in names if names.count(name) > 1})
+    if doubled:
+        raise OptionError(f"--tpu {','.join(names)}: {doubled[0]} is named more than once.")
+
+
+def _describe(program: str, place: Place, environment: Mapping[str, str]) -> dict[str, Any]:
+    """The resource `Node`, in state READY."""
+    command = [program, "compute", "tpus", "tpu-vm", "describe", *place.flags]
+    shown = place.command("describe")
+    try:
+        done = subprocess.run(
+            # Without --quiet it may wait for an answer nobody can give.
+            [*command, "--format", "json", "--quiet"],
+            env=dict(environment),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=GCLOUD_SECONDS,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError(
+            f"--tpu {place.name}: gcloud did not answer within {GCLOUD_SECONDS:.0f} s. Try in a terminal: {shown}"
+        ) from None
+    except OSError as error:
+        raise LaunchError(f"--tpu {place.name}: gcloud cannot be run ({error}).") from error
+    if done.returncode != 0:
+        said = own_words(done.stderr) or f"nothing, with exit code {done.returncode}"
+        raise LaunchError(
+            f"--tpu {place.name}: gcloud cannot describe it. gcloud says: {said}\nTry in a terminal: {shown}"
+        )
+    try:
+        node = json.loads(done.stdout)
+    except ValueError:
+        node = None
+    if not isinstance(node, dict):
+        raise LaunchError(
+            f"--tpu {place.name}: gcloud's answer is no description of a TPU: "
+            f"{done.stdout.strip()[:200] or 'it is empty'}. Try in a terminal: {shown}"
+        )
+    _refuse_unready(place, node)
+    return node
+
+
+def own_words(stderr: str) -> str:
+    """What `gcloud` says went wrong, without its prefix and without the fields of the reply below it."""
+    lines = re.sub(r"^ERROR: \(gcloud[\w.-]*\) ", "", stderr.strip(), flags=re.M).splitlines()
+    ends = [number for number, line in enumerate(lines) if line.startswith("- '@type'")]
+    return "\n".join(lines[: ends[0] if ends else None]).strip()
+
+
+def _refuse_unready(place: Place, node: Mapping[str, Any]) -> None:
+    state = str(node.get("state", "STATE_UNSPECIFIED"))
+    if state != "READY":
+        described = node.get("healthDescription")
+        what = {
+            "STOPPED": f" Start it: {place.command('start')}",
+            "PREEMPTED": " It was preempted and cannot be started again: create it anew.",
+            "TERMINATED": " It has ended and cannot be started again: create it anew.",
+        }.get(state, f" Wait until it is READY: {place.command('describe')}")
+        raise LaunchError(
+            f"--tpu {place.name}: the TPU is in state {state}, and must be READY."
+            f"{f' Google says: {described}' if described else ''}{what}"
+        )
+    if not _endpoints(node):
+        raise LaunchError(
+            f"--tpu {place.name}: gcloud describes it without workers (networkEndpoints is empty). "
+            f"Look at it: {place.command('describe')}"
+        )
+
+
+def _endpoints(node: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """The network endpoint of each worker, in their order, each with an address."""
+    found = node.get("networkEndpoints")
+    kept: list[Mapping[str, Any]] = found if isinstance(found, list) else []
+    return kept if all(isinstance(each, dict) and each.get("ipAddress") for each in kept) else []
+
+
+def _refuse_strangers(name: str, nodes: Sequence[Mapping[str, Any]]) -> None:
+    """Several names must be slices of one pod."""
+    requests = {str(node.get("queuedResource")) for node in nodes}
+    sizes = {len(_endpoints(node)) for node in nodes}
+    if len(requests) > 1:
+        raise OptionError(
+            f"--tpu {name}: these are not slices of one pod; they were made by different requests "
+            f"({', '.join(sorted(requests))}). Name one TPU, or all slices of one queued resource."
+        )
+    if len(sizes) > 1:
+        raise OptionError(
+            f"--tpu {name}: these slices have {' and '.join(map(str, sorted(sizes)))} workers; all slices of a "
+            "pod have the same number."
+        )
+
+
+def _workers(place: Place, node: Mapping[str, Any], slice_index: int) -> list[PodWorker]:
+    return [
+        PodWorker(
+            index=index,
+            slice_index=slice_index,
+            address=str(endpoint["ipAddress"]),
+            host=f"{place.name}-w-{index}",
+            ssh_address=str(endpoint["ipAddress"]),
+            local=is_this_machine(str(endpoint["ipAddress"])),
+        )
+        for index, endpoint in enumerate(_endpoints(node))
+    ]
+
+
+def _with_keys(worker: PodWorker, node_id: str, home: Path) -> PodWorker:
+    return worker if worker.local else replace(worker, ssh=ssh_options(node_id, worker.index, home))
+
+
+def _notes(places: Sequence[Place], nodes: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What a person should know of the TPUs before anything is started on them."""
+    notes = []
+    for place, node in zip(places, nodes, strict=True):
+        health = str(node.get("health", "HEALTHY"))
+        if health not in ("HEALTHY", "HEALTH_UNSPECIFIED"):
+            described = node.get("healthDescription")
+            notes.append(
+                f"TPU {place.name}: its health is {health}{f' ({described})' if described else ''}."
+            )
+    if len(nodes) == 1 and nodes[0].get("multisliceNode") is True:
+        notes.append(
+            f"TPU {places[0].name} is one slice of several (queued resource "
+            f"{nodes[0].get('queuedResource', 'unknown')}). libtpu waits for all of them: name them in order, "
+            "--tpu SLICE0,SLICE1."
+        )
+    return notes

@@ -1,0 +1,64 @@
+"""A worker of a pod on Kubernetes (GKE), told by variables that GKE puts into each container.
+
+Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and jax/_src/clusters/cloud_tpu_cluster.py.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from nbdist.errors import LaunchError
+from nbdist.launch.tpu import metadata
+from nbdist.launch.tpu.worker import NoWorker, Worker, check_index, slices, whole_number
+
+LISTS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
+"""Where the workers of a slice are named; the first that is set decides."""
+
+
+def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
+    """This machine as a worker of a pod on Kubernetes.
+
+    Raises:
+      LaunchError: The variables contradict each other, or one is missing.
+    """
+    name = next((name for name in LISTS if name in environment), None)
+    if name is None:
+        return NoWorker(reason=f"neither {LISTS[0]} nor {LISTS[1]} is set")
+    if "TPU_WORKER_ID" not in environment:
+        raise LaunchError(
+            f"{name} is set ({environment[name]}), but TPU_WORKER_ID is not: which of them this machine is "
+            f"cannot be known. Set it, or take {name} away."
+        )
+    index = whole_number(environment["TPU_WORKER_ID"], "TPU_WORKER_ID")
+    # Ports are those of libtpu's own connections.
+    addresses = tuple(part.strip().split(":")[0] for part in environment[name].split(","))
+    if not all(addresses):
+        raise LaunchError(
+            f"{name} is {environment[name]!r}: an address is missing. Expected HOST,HOST,…"
+        )
+    check_index(index, addresses, index_name="TPU_WORKER_ID", list_name=name)
+    of_slices = slices(metadata.megascale(environment, _tpu_environment(environment)))
+    return Worker(
+        form="gketpu",
+        index=index,
+        addresses=addresses,
+        hosts=addresses,
+        slices=of_slices.count,
+        slice_index=of_slices.index,
+        megascale_coordinator=of_slices.coordinator,
+        name=environment.get("HOSTNAME"),
+        accelerator_type=environment.get("TPU_ACCELERATOR_TYPE"),
+    )
+
+
+def _tpu_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """What the metadata server knows beyond the environment.
+
+    JAX asks it too where a variable is missing, whatever `TPU_SKIP_MDS_QUERY` says.
+    """
+    if all(name in environment for name in metadata.MEGASCALE):
+        return {}
+    try:
+        return metadata.tpu_environment(metadata.attribute("tpu-env", environment) or "")
+    except metadata.Silent:
+        return {}

@@ -1,0 +1,77 @@
+"""A TPU pod as data: its workers, in the order of JAX's process ids."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import dataclass
+
+from nbdist.launch.hostlist import AskedHost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PodWorker:
+    """One machine of a pod.
+
+    `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
+    it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says
+    that it is this machine. `ssh` holds what ssh is to be given for this worker alone.
+    """
+
+    index: int
+    slice_index: int
+    address: str
+    host: str
+    ssh_address: str
+    local: bool = False
+    ssh: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Pod:
+    """The workers of one slice or of several, slice by slice; a worker's place is its process id.
+
+    `accelerator_type` is Google's name for it, such as `"v4-16"`, None where nobody said. `source` says who told.
+    `notes` are sentences a person should read before the start; `ssh_advice` is what to type when ssh is refused.
+    """
+
+    name: str
+    accelerator_type: str | None
+    slices: int
+    workers: tuple[PodWorker, ...]
+    source: str
+    notes: tuple[str, ...] = ()
+    ssh_advice: str | None = None
+
+    @property
+    def coordinator_host(self) -> str:
+        """The address of process 0, as the other workers reach it: worker 0 of slice 0."""
+        return self.workers[0].address
+
+
+def pod_hosts(pod: Pod) -> tuple[AskedHost, ...]:
+    """One host with one process for each worker, in the order of process ids.
+
+    libtpu gives all chips of a machine to one process, and numbers the processes as the pod numbers its
+    workers, so neither the count nor the order is free.
+    """
+    return tuple(
+        AskedHost(name="localhost", processes=1)
+        if worker.local
+        else AskedHost(name=worker.ssh_address, processes=1, ssh=worker.ssh)
+        for worker in pod.workers
+    )
+
+
+def is_this_machine(address: str) -> bool:
+    """Whether an IP address is one of this machine's own.
+
+    Asked by binding a socket to it, which needs no list of the interfaces and sends nothing.
+    """
+    try:
+        found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
+        family, kind, protocol, _, target = found[0]
+        with socket.socket(family, kind, protocol) as bound:
+            bound.bind(target)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,117 @@
+"""What a worker of a pod is told of itself and of its slice, in the form JAX reads it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from nbdist.errors import LaunchError
+
+COORDINATOR_PORT = 8482
+"""JAX's own for pods. Source: jax/_src/clusters/cloud_tpu_cluster.py."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Worker:
+    """This machine as a worker: what it knows of its own slice, and how many slices there are.
+
+    `form` is JAX's name for who told. `addresses` and `hosts` are those of the workers of its slice, in
+    their order; a worker is not told those of other slices. `megascale_coordinator` is worker 0 of slice 0
+    where there are several slices.
+    """
+
+    form: Literal["gcetpu", "gketpu"]
+    index: int
+    addresses: tuple[str, ...]
+    hosts: tuple[str, ...]
+    slices: int
+    slice_index: int
+    megascale_coordinator: str | None
+    name: str | None = None
+    zone: str | None = None
+    accelerator_type: str | None = None
+
+    @property
+    def processes(self) -> int:
+        """Number of processes JAX would expect: one a worker, in all slices."""
+        return len(self.addresses) * self.slices
+
+    @property
+    def process_id(self) -> int:
+        """The process id JAX would take here: they count slice by slice."""
+        return self.index + self.slice_index * len(self.addresses)
+
+    @property
+    def coordinator_host(self) -> str:
+        """Where JAX would look for process 0, without the port."""
+        return (self.megascale_coordinator or self.addresses[0]).split(":")[0]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoWorker:
+    """Why this machine is not seen as a worker of a pod."""
+
+    reason: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Slices:
+    """How many slices there are, which one this is, and where worker 0 of slice 0 is."""
+
+    count: int
+    index: int
+    coordinator: str | None
+
+
+def slices(told: Mapping[str, str]) -> Slices:
+    """Reads the `MEGASCALE_*` variables; one slice where they are missing or empty.
+
+    Raises:
+      LaunchError: One of them is no number, or the index is none of the slices.
+    """
+    count = _number(told, "MEGASCALE_NUM_SLICES", 1)
+    index = _number(told, "MEGASCALE_SLICE_ID", 0)
+    if not 0 <= index < count:
+        raise LaunchError(
+            f"MEGASCALE_SLICE_ID is {index}, but MEGASCALE_NUM_SLICES is {count}: this pod's own numbering "
+            "cannot be used. Both come from the pod's set-up, or from the environment of this kernel."
+        )
+    return Slices(count=count, index=index, coordinator=told.get("MEGASCALE_COORDINATOR_ADDRESS"))
+
+
+def _number(told: Mapping[str, str], name: str, default: int) -> int:
+    return whole_number(told[name], name) if told.get(name) else default
+
+
+def whole_number(text: str, name: str) -> int:
+    """The number that `name` holds.
+
+    Raises:
+      LaunchError: It holds none.
+    """
+    try:
+        return int(text)
+    except ValueError:
+        raise LaunchError(
+            f"{name} is {text!r}, which is no number: this pod's own numbering cannot be used."
+        ) from None
+
+
+def check_index(index: int, addresses: Sequence[str], *, index_name: str, list_name: str) -> None:
+    """Refuses a worker's number that its slice does not have, and a list that names one machine twice.
+
+    Raises:
+      LaunchError: Either is so.
+    """
+    if not 0 <= index < len(addresses):
+        raise LaunchError(
+            f"{index_name} is {index}, but {list_name} names {len(addresses)} workers "
+            f"({', '.join(addresses)}): this pod's own numbering cannot be used."
+        )
+    doubled = sorted({address for address in addresses if addresses.count(address) > 1})
+    if doubled:
+        raise LaunchError(
+            f"{list_name} names {doubled[0]} more than once ({', '.join(addresses)}): "
+            "its workers cannot be told apart."
+        )

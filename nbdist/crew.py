@@ -53,7 +53,6 @@ class Crew:
         tell: Tell,
         publish: Callable[[Snapshot], None],
     ) -> None:
-        started = time.monotonic()
         self.link = start.start(spawned, tell=tell)
         # Only now is it known where a scheduler has put the processes.
         plan = self.plan = self.link.plan
@@ -90,7 +89,7 @@ class Crew:
             facts=lambda: self.facts,
             activity=self.monitor.activity,
         )
-        self.seconds_to_start = time.monotonic() - started
+        self.seconds_to_start = time.monotonic() - spawned.began
 
     def _hear_all(self) -> None:
         """Waits until every process has told of itself, and of its devices where it has any to tell of."""

@@ -6,7 +6,6 @@ import threading
 import time
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -111,10 +110,9 @@ class Parents:
         self._stopped.set()
         for parent in self.others.values():
             parent.begin_to_stop()
-        # The controller goes last: engines that are left alone wait for it.
-        if self.others:
-            with ThreadPoolExecutor(len(self.others)) as pool:
-                list(pool.map(Parent.stop, self.others.values()))
+        # They end side by side. The controller goes last: engines that are left alone wait for it.
+        for parent in self.others.values():
+            parent.stop()
         self.home.stop()
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)

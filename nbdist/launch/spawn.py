@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import socket
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +38,15 @@ CONTROLLER_ARGUMENTS = (
 class Spawned:
     """Parents that import; nothing else has been started.
 
-    `folder` is private to the session. `meeting` is None where it depends on what other hosts say.
+    `folder` is private to the session. `meeting` is None where it depends on what other hosts say. `began` is
+    when this start began (monotonic).
     """
 
     plan: Plan
     folder: str
     meeting: Meeting | None
     parents: Parents
+    began: float
 
     def stop(self) -> None:
         """Stops them and all that came of them, and removes the session's folder; again, it does nothing."""
@@ -53,6 +56,7 @@ class Spawned:
 
 def spawn(plan: Plan) -> Spawned:
     """Starts the parents of the plan's processes; does not wait for anything."""
+    began = time.monotonic()
     here = plan.placement.on_this_machine
     meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
     address = LOOPBACK if here else controller_address(plan.placement)
@@ -91,7 +95,7 @@ def spawn(plan: Plan) -> Spawned:
         raise
     parents = Parents(home, others)
     heard.append(parents.heard)
-    return Spawned(plan=plan, folder=folder, meeting=meeting, parents=parents)
+    return Spawned(plan=plan, folder=folder, meeting=meeting, parents=parents, began=began)
 
 
 def reaches(plan: Plan) -> list[Reach]:
@@ -167,7 +171,11 @@ def controller_arguments(
         f"--profile-dir={folder}",
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
-        *([] if address == LOOPBACK else [f"--location={address}", "--enable-curve"]),
+        *(
+            []
+            if address == LOOPBACK
+            else [f"--location={address}", "--IPController.enable_curve=True"]
+        ),
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={STARVED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,

@@ -1,0 +1,152 @@
+"""Looking at one host: a Python there runs the examiner, whose source it reads from its input."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import tempfile
+import threading
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine import checkup
+from nbdist.launch.doctor.finding import Clock, Facts, Finding
+from nbdist.launch.doctor.refused import refused
+from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.ssh import CONNECT_SECONDS, SshOptions, ssh_command
+
+ANSWER_SECONDS = CONNECT_SECONDS + 5.0
+"""After it has connected, a host may take so long to tell of itself."""
+
+# One line, which even a shell for which a new line ends a quotation passes on, and which Python 2 can read.
+BOOT = (
+    "import sys,json;"
+    "v=sys.version_info;"
+    "old=dict(checkup=dict(python=list(v[:3]),executable=sys.executable));"
+    "code=sys.stdin.buffer.read(int(sys.argv[1])) if v>=(3,8) else "
+    "'sys.stdout.write(json.dumps(old)+chr(10))';"
+    "eval(compile(code,'checkup','exec'),dict(__name__='__main__',sys=sys,json=json,old=old))"
+)
+
+
+class Visit:
+    """One connection to one host, for as long as it is looked at. Methods may be called from any thread."""
+
+    def __init__(self, host: AskedHost, options: SshOptions, asked: Mapping[str, Any]) -> None:
+        self.host = host
+        self.facts: Facts | None = None
+        self.trouble: Finding | None = None
+        self.clock: Clock | None = None
+        self._options = options
+        self._asked = asked
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def look(self) -> None:
+        """Asks for facts; afterwards there are `facts` or `trouble`."""
+        source = Path(checkup.__file__).read_bytes()
+        remote = [self._options.python, "-c", BOOT, str(len(source))]
+        command = ssh_command(self.host, self._options, remote)
+        with tempfile.TemporaryFile() as words:
+            try:
+                self._process = subprocess.Popen(
+                    command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words
+                )
+            except OSError as error:
+                self.trouble = self._no_ssh(error)
+                return
+            with self._limit(ANSWER_SECONDS) as late:
+                self._write(source + json.dumps(self._asked).encode() + b"\n")
+                self.facts = self._read()
+            if self.facts is None:
+                # A host that has closed its end may take a moment to say why.
+                with contextlib.suppress(subprocess.TimeoutExpired):
+                    self._process.wait(1)
+                words.seek(0)
+                text = words.read().decode("utf-8", "replace")
+                status = None if late.is_set() else self._process.poll()
+                self.trouble = refused(self.host, self._options, status, text)
+
+    def connect(self, targets: Sequence[Sequence[Any]]) -> list[Facts]:
+        """Lets the host connect to `[address, port]` pairs, and compares its clock; empty when it is gone."""
+        if self.facts is None or "time" not in self.facts:
+            return []
+        with self._limit(ANSWER_SECONDS):
+            sent = time.time()
+            self._write(json.dumps({"connect": targets}).encode() + b"\n")
+            told = self._read()
+            received = time.time()
+            answer = self._read()
+        if told is not None:
+            self.clock = clock(told["time"], sent, received)
+        return list(answer["connected"]) if answer is not None else []
+
+    def end(self) -> None:
+        """Closes the connection; the host's side ends with it."""
+        if self._process is None:
+            return
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
+        try:
+            self._process.wait(0.5)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+        self._process.stdout.close()
+
+    def kill(self) -> None:
+        """Ends what waits for this host."""
+        if self._process is not None:
+            self._process.kill()
+
+    @contextlib.contextmanager
+    def _limit(self, seconds: float) -> Any:
+        late = threading.Event()
+
+        def end() -> None:
+            late.set()
+            self.kill()
+
+        timer = threading.Timer(seconds, end)
+        timer.start()
+        try:
+            yield late
+        finally:
+            timer.cancel()
+
+    def _write(self, data: bytes) -> None:
+        assert self._process is not None
+        assert self._process.stdin is not None
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(data)
+            self._process.stdin.flush()
+
+    def _read(self) -> dict[str, Any] | None:
+        """The next answer; what a shell prints at its start is passed over."""
+        assert self._process is not None
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            if line.startswith(b'{"checkup"'):
+                return json.loads(line)["checkup"]  # type: ignore[no-any-return]
+        return None
+
+    def _no_ssh(self, error: OSError) -> Finding:
+        return Finding(
+            severity="error",
+            host=self.host.name,
+            what=f"ssh cannot be run on this machine: {error.strerror}",
+            where="ssh, on this machine",
+            do="sudo apt install openssh-client, or what this system has for it",
+        )
+
+
+def clock(told: float, sent: float, received: float) -> Clock:
+    """How far a clock is ahead that read `told` at some moment between two readings of one's own.
+
+    All in seconds.
+    """
+    return Clock(ahead_s=told - (sent + received) / 2, within_s=(received - sent) / 2)

@@ -6,7 +6,7 @@ import os
 from dataclasses import dataclass
 from pathlib import Path
 
-OF_THE_BED = ("sshd", "metadata_server.py")
+OF_THE_BED = ("sshd", "metadata_server.py", "slurmd")
 
 
 @dataclass(frozen=True)

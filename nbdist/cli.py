@@ -1,4 +1,8 @@
-"""`nbdist demo`: the tour, in JupyterLab where somebody can look, else in this terminal."""
+"""The command `nbdist`.
+
+`nbdist demo` runs the tour, in JupyterLab where somebody can look, else in this terminal; `nbdist doctor`
+checks hosts before a start.
+"""
 
 from __future__ import annotations
 
@@ -14,6 +18,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+
+from nbdist.errors import OptionError
+from nbdist.launch.doctor import doctor
+from nbdist.options import doctor_arguments, doctor_options
 
 TOUR = "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
@@ -31,11 +39,31 @@ def main(arguments: Sequence[str] | None = None) -> int:
     demo = commands.add_parser("demo", help="run the tour")
     demo.add_argument("--notebook", type=Path, default=None, help="another notebook than the tour")
     demo.add_argument("--terminal", action="store_true", help="here, also where there is a display")
+    doctor_options(
+        commands.add_parser("doctor", help="check hosts before a start", allow_abbrev=False)
+    )
     options = parser.parse_args(arguments)
+    if options.command == "doctor":
+        return examine(options)
     notebook = options.notebook or find_tour()
     if options.terminal or not can_show(os.environ, terminal=sys.stdin.isatty()):
         return in_terminal(notebook)
     return in_lab(notebook)
+
+
+def examine(options: argparse.Namespace) -> int:
+    """`nbdist doctor`: prints what is wrong with the hosts, where, and what to type.
+
+    Returns:
+      0 when a start would succeed, 1 when it would not, 2 for options that cannot be read.
+    """
+    try:
+        report = doctor(**doctor_arguments(options))
+    except OptionError as error:
+        print(f"nbdist doctor: {error}", file=sys.stderr)
+        return 2
+    print(report.json() if options.json else report.text())
+    return report.exit_code
 
 
 def find_tour() -> Path:

@@ -11,6 +11,7 @@ from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, 
 
 import nbdist.options as options
 from nbdist.errors import ArrayError, NbdistError, SessionError
+from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
@@ -121,6 +122,17 @@ class DistMagics(Magics):
         """One row a process: where it is, what it does, what it holds."""
         options.plain("%dist_status", "One row a process.").parse(line)
         print(self._active().status())
+
+    @line_magic
+    @teaching
+    def dist_doctor(self, line: str) -> None:
+        """Check the hosts: what is wrong, where, and what to type."""
+        asked = options.dist_doctor().parse(line)
+        arguments = options.doctor_arguments(asked)
+        if self.session is not None and self.session.alive and not arguments["placement"].hosts:
+            arguments = running(self.session.plan)
+        report = doctor(**arguments)
+        print(report.json() if asked.json else report.text())
 
     @line_magic
     @teaching

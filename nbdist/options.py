@@ -6,11 +6,11 @@ import argparse
 import difflib
 import shlex
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any, NoReturn
 
 from nbdist.errors import OptionError
-from nbdist.launch.hostlist import AskedHost, parse_hosts, read_hosts
+from nbdist.launch.choose_placement import choose_placement
+from nbdist.launch.doctor.finding import Needs
 
 
 class HelpShown(Exception):
@@ -137,7 +137,7 @@ def dist_init() -> Parser:
 def host_options(parser: argparse.ArgumentParser) -> None:
     """Adds the options that say which hosts are meant and how they are reached.
 
-    They are read as `hosts`, `hosts_file`, `ssh_config` and `remote_python`; `asked_hosts` reads the first two.
+    They are read as `hosts`, `hosts_file`, `ssh_config` and `remote_python`.
     """
     group = parser.add_argument_group("hosts, reached with ssh")
     group.add_argument("--hosts", metavar="H1:2,H2:2", help="[USER@]HOST[:PROCESSES], or …:PORT:N")
@@ -148,17 +148,45 @@ def host_options(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def asked_hosts(asked: argparse.Namespace) -> tuple[AskedHost, ...]:
-    """The hosts that the options of `host_options` name; none where they name none.
+def doctor_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of the doctor, which a notebook and a shell have alike."""
+    parser.add_argument(
+        "--framework",
+        choices=("jax", "keras", "tensorflow"),
+        default="jax",
+        help="what the processes are to compute with",
+    )
+    parser.add_argument("--backend", choices=("jax", "tensorflow", "torch"), help="of Keras")
+    parser.add_argument("--json", action="store_true", help="findings and facts for a script")
+    host_options(parser)
+
+
+def dist_doctor() -> Parser:
+    """`%dist_doctor`."""
+    parser = Parser(
+        "%dist_doctor",
+        "Check hosts before a start: this session's, those named, else this machine.",
+    )
+    doctor_options(parser)
+    return parser
+
+
+def doctor_arguments(asked: argparse.Namespace) -> dict[str, Any]:
+    """The arguments of `nbdist.launch.doctor.doctor` that the options stand for.
 
     Raises:
-      OptionError: A host that cannot be read, a file that cannot, or both ways at once.
+      OptionError: Hosts that cannot be read, or a file that cannot.
     """
-    if asked.hosts is not None and asked.hosts_file is not None:
-        raise OptionError("--hosts and --hosts-file both name the hosts. Use one of them.")
-    if asked.hosts_file is not None:
-        return read_hosts(Path(asked.hosts_file))
-    return parse_hosts(asked.hosts) if asked.hosts is not None else ()
+    placement = choose_placement(
+        hosts=asked.hosts,
+        hosts_file=asked.hosts_file,
+        ssh_config=asked.ssh_config,
+        remote_python=asked.remote_python,
+    )
+    return {
+        "placement": placement,
+        "needs": Needs(framework=asked.framework, backend=asked.backend),
+    }
 
 
 def refuse_beside_restart(asked: argparse.Namespace) -> None:

@@ -1,0 +1,63 @@
+"""Whether a start on some hosts would succeed: what is wrong, where, and what to type."""
+
+from __future__ import annotations
+
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from nbdist.launch.doctor.examine import examine, kernel_facts
+from nbdist.launch.doctor.finding import Clock, Examined, Finding, Needs
+from nbdist.launch.doctor.judge import judge, preflight
+from nbdist.launch.doctor.refused import refused
+from nbdist.launch.doctor.report import Report, findings_text
+from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.placement import Placement
+from nbdist.launch.plan import Plan
+from nbdist.launch.ssh import SshOptions
+
+__all__ = [
+    "Clock",
+    "Examined",
+    "Finding",
+    "Needs",
+    "Report",
+    "doctor",
+    "findings_text",
+    "judge",
+    "kernel_facts",
+    "preflight",
+    "refused",
+    "running",
+]
+
+
+def doctor(placement: Placement, *, needs: Needs) -> Report:
+    """Examines hosts and judges what was found; starts nothing and leaves nothing behind.
+
+    Args:
+      placement: The hosts, and how they are reached; this machine where none are named.
+      needs: What is to be started on them.
+    """
+    started = time.monotonic()
+    everyone, kernel = examine(
+        placement.hosts or (AskedHost(name="localhost"),),
+        placement.ssh or SshOptions(python=sys.executable),
+        folder=placement.cwd or str(Path.cwd()),
+    )
+    findings = judge(everyone, kernel=kernel, needs=needs)
+    return Report(everyone=everyone, findings=findings, seconds=time.monotonic() - started)
+
+
+def running(plan: Plan) -> dict[str, Any]:
+    """The arguments of `doctor` for the hosts of a session that runs."""
+    return {
+        "placement": plan.placement,
+        "needs": Needs(
+            framework=plan.framework,
+            backend=plan.backend,
+            launcher=plan.placement.launcher,
+            starting=False,
+        ),
+    }

@@ -1,0 +1,66 @@
+"""Who else holds the devices: this kernel, processes that were left over, files of such."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from nbdist.launch.doctor.finding import Case, Facts, Finding
+
+
+def back_ends(case: Case) -> Iterator[Finding]:
+    """A back end in this kernel holds devices that the processes are to have."""
+    if not case.examined.local or not case.needs.starting:
+        return
+    devices = case.facts["accelerators"]
+    for up in case.kernel.get("backends", ()):
+        on_tpu = up["platform"] == "tpu" or (up["framework"] == "tensorflow" and devices["tpus"])
+        on_gpu = up["platform"] in ("gpu", "cuda", "rocm") or (
+            up["framework"] == "tensorflow" and devices["gpus"]
+        )
+        if on_tpu or on_gpu:
+            effect = (
+                "whose chips belong to one process" if on_tpu else "and takes most of their memory"
+            )
+            kind = "TPU" if on_tpu else "GPUs"
+            yield case.error(
+                f"{up['framework']} has started in this kernel and holds the {kind}, {effect}",
+                where="this kernel",
+                do="restart the kernel, and compute in %%dist cells only",
+            )
+
+
+def tpu(case: Case) -> Iterator[Finding]:
+    """Processes that hold the chips, and lock files of some that have gone."""
+    if not case.needs.starting:
+        return
+    for holder in case.facts["holders"]:
+        yield case.error(
+            f"process {holder['pid']} ({holder['command']}, user {holder['user']}) holds the TPU",
+            where=", ".join(holder["devices"]),
+            do=case.there(_kill(case, holder)),
+        )
+    if case.facts["holders"]:
+        return
+    for lock in case.facts["locks"]:
+        foreign = lock["owner"] != case.facts["user"]
+        tell = case.error if foreign else case.warning
+        yield tell(
+            f"a lock file of libtpu is left, owned by {lock['owner']}, and no process that this user can see "
+            "holds the TPU",
+            where=lock["path"],
+            do=case.there(f"{'sudo ' if foreign else ''}rm {lock['path']}"),
+        )
+
+
+def leftovers(case: Case) -> Iterator[Finding]:
+    """Processes of an earlier session that nobody ends any more."""
+    for process in case.facts["leftovers"]:
+        yield case.warning(
+            f"process {process['pid']} ({process['command']}) is left over from an earlier session",
+            where=f"processes of user {process['user']}",
+            do=case.there(_kill(case, process)),
+        )
+
+
+def _kill(case: Case, process: Facts) -> str:
+    return f"{'' if process['user'] == case.facts['user'] else 'sudo '}kill {process['pid']}"

@@ -1,0 +1,132 @@
+"""Names, ways and clocks: whether the hosts find each other."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Iterator
+
+from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Facts, Finding
+from nbdist.quantities import seconds_text
+
+CLOCK_SECONDS = 1.0
+"""Clocks further apart make times of different hosts tell nothing about what came first."""
+
+
+def names(case: Case) -> Iterator[Finding]:
+    """A host's own name leads to an address of that host at which others reach it.
+
+    nbdist tells gloo, which carries the collectives of CPUs, the address; plain JAX listens where the
+    host's own name leads.
+    """
+    if not case.spread or not case.facts.get("name"):
+        return
+    name, host = case.facts["name"], case.facts["host"]
+    address = _address(case) or "ITS-ADDRESS"
+    entry = case.there(f"sudo sh -c 'echo {address} {host} >> /etc/hosts'")
+    consequence = (
+        "nbdist passes the right address on; jax.distributed in a plain script would fail or hang in the first "
+        "collective on CPUs"
+    )
+    if name["error"]:
+        what = f"its own name {host!r} cannot be resolved ({name['error']})"
+        yield case.warning(f"{what}; {consequence}", where="/etc/hosts and DNS", do=entry)
+        return
+    if all(
+        ipaddress.ip_address(found.partition("%")[0]).is_loopback for found in name["addresses"]
+    ):
+        listed = ", ".join(name["addresses"])
+        yield case.warning(
+            f"its own name {host!r} leads to {listed}, where no other host reaches it; {consequence}",
+            where="/etc/hosts",
+            do=case.there(_replace(name["addresses"][0], address, host)),
+        )
+        return
+    if not name["own"]:
+        what = f"its own name {host!r} leads to {', '.join(name['addresses'])}, which is another machine's"
+        yield case.warning(f"{what}; {consequence}", where="/etc/hosts and DNS", do=entry)
+
+
+def _address(case: Case) -> str | None:
+    """Where other hosts reach this one."""
+    if not case.examined.local:
+        return _seen(case.facts, "server")
+    others = (_seen(one.facts or {}, "client") for one in case.everyone)
+    return next((address for address in others if address), None)
+
+
+def _seen(facts: Facts, side: str) -> str | None:
+    return (facts.get("seen_as") or {}).get(side)
+
+
+def _replace(old: str, address: str, host: str) -> str:
+    """Takes the name off its line, which may hold others, and gives it one of its own."""
+    escaped = old.replace(".", r"\.")
+    return (
+        f"sudo sed -i.bak -E 's/^({escaped}.*)\\b{host}\\b/\\1/; $ a {address} {host}' /etc/hosts"
+    )
+
+
+def reach(case: Case) -> Iterator[Finding]:
+    """Connections can be made from each host to the notebook and to each other, and back."""
+    one = case.examined
+    for other, answer in one.reached.items():
+        if "error" in answer:
+            goal = "the notebook's machine" if other == THIS_MACHINE else other
+            yield case.error(
+                f"cannot connect to {goal}: {answer['error']}",
+                where=f"{one.host} → {other}, any TCP port",
+                do=_open(case, other),
+            )
+    if one.reachable and "error" in one.reachable:
+        here = any(other.local for other in case.everyone)
+        tell = case.error if here else case.warning
+        need = "" if here else "; cells do not need it, since no process runs on this machine"
+        yield tell(
+            f"this machine cannot connect to it: {one.reachable['error']}{need}",
+            where=f"{THIS_MACHINE} → {one.host}, any TCP port",
+            do=_let_in(one.shell, case.facts, _seen(case.facts, "client")),
+        )
+    yield from _translated(case)
+
+
+def _translated(case: Case) -> Iterator[Finding]:
+    one, seen = case.examined, case.facts.get("seen_as")
+    if seen and one.reached and THIS_MACHINE not in one.reached:
+        yield case.error(
+            f"it sees this machine as {seen['client']}, which is none of its addresses: something between "
+            "them changes addresses, so processes there cannot call the notebook",
+            where=f"{one.host} → {THIS_MACHINE}",
+            do="run the notebook on a machine in the hosts' own network, such as the first host",
+        )
+
+
+def _open(case: Case, other: str) -> str:
+    """What opens the way on the other side, for this host's address."""
+    address = _seen(case.facts, "server")
+    if other == THIS_MACHINE:
+        return _let_in("", case.kernel, address)
+    found = next(one for one in case.everyone if one.host == other)
+    return _let_in(found.shell, found.facts or {}, address)
+
+
+def _let_in(shell: str, facts: Facts, address: str | None) -> str:
+    source = address or "ADDRESS"
+    if "ufw" in facts.get("firewalls", ()):
+        return f"{shell}sudo ufw allow from {source}"
+    if "firewall-cmd" in facts.get("firewalls", ()):
+        return f"{shell}sudo firewall-cmd --zone=trusted --add-source={source}"
+    return f"{shell}sudo iptables -I INPUT -s {source} -p tcp -j ACCEPT, or open it in the network's firewall"
+
+
+def clocks(case: Case) -> Iterator[Finding]:
+    """Within a second of this machine's."""
+    clock = case.examined.clock
+    if clock is None or abs(clock.ahead_s) - clock.within_s <= CLOCK_SECONDS:
+        return
+    side = "ahead of" if clock.ahead_s > 0 else "behind"
+    yield case.warning(
+        f"its clock is {seconds_text(abs(clock.ahead_s))} {side} this machine's; times in the view and in "
+        "logs will not fit together",
+        where=f"the clocks of {case.examined.host} and {THIS_MACHINE}",
+        do=f"{case.there('sudo timedatectl set-ntp true')}, and the same here",
+    )

@@ -1,0 +1,78 @@
+"""What the doctor has found, as text for a person and as JSON for a script."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from nbdist.launch.doctor.finding import Examined, Facts, Finding
+from nbdist.quantities import bytes_text, count_text, seconds_text
+
+SHOWN = ("nbdist", "jax", "keras", "tensorflow")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Report:
+    """All hosts, what is wrong, and how many seconds the examination took."""
+
+    everyone: Sequence[Examined]
+    findings: Sequence[Finding]
+    seconds: float
+
+    @property
+    def exit_code(self) -> int:
+        """1 where a start would fail, 0 where at most warnings were found."""
+        return int(any(finding.severity == "error" for finding in self.findings))
+
+    def text(self) -> str:
+        """A line a host, then the findings."""
+        names = max(len(one.host) for one in self.everyone)
+        states = {one.host: self._state(one.host) for one in self.everyone}
+        width = max(map(len, states.values()))
+        lines = [
+            f"{one.host:{names}}  {states[one.host]:{width}}  {_described(one.facts)}".rstrip()
+            for one in self.everyone
+        ]
+        lines += [findings_text(self.findings)] if self.findings else []
+        seen = count_text(len(self.everyone), "host")
+        lines.append(f"{seen} examined in {seconds_text(self.seconds)}")
+        return "\n".join(lines)
+
+    def json(self) -> str:
+        """One object: `ok`, `seconds`, `findings` and, by host, `facts`."""
+        found: dict[str, Any] = {
+            "ok": self.exit_code == 0,
+            "seconds": round(self.seconds, 3),
+            "findings": [asdict(finding) for finding in self.findings],
+            "hosts": {one.host: one.facts for one in self.everyone},
+        }
+        return json.dumps(found, indent=2)
+
+    def _state(self, host: str) -> str:
+        kinds = [finding.severity for finding in self.findings if finding.host == host]
+        counts = [(kinds.count(kind), kind) for kind in ("error", "warning") if kind in kinds]
+        return ", ".join(count_text(count, kind) for count, kind in counts) or "ok"
+
+
+def findings_text(findings: Sequence[Finding]) -> str:
+    """Three lines a finding: what, where, what to type."""
+    blocks = [
+        f"\n{finding.severity}: {finding.host}: {finding.what}\n"
+        f"  where: {finding.where}\n"
+        f"  type:  {finding.do}"
+        for finding in findings
+    ]
+    return "\n".join(blocks) + "\n"
+
+
+def _described(facts: Facts | None) -> str:
+    if facts is None:
+        return ""
+    parts = [f"Python {'.'.join(map(str, facts['python']))}"]
+    versions = facts.get("packages", {})
+    parts += [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
+    available = facts.get("memory", {}).get("available")
+    parts += [f"{bytes_text(available)} free"] if available is not None else []
+    return ", ".join(parts)

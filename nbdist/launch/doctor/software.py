@@ -1,0 +1,80 @@
+"""Python and packages: the same everywhere, or processes fail in ways that name neither."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator
+
+from nbdist.launch.doctor.finding import Case, Finding
+
+SAME_AS_KERNEL = ("nbdist", "ipyparallel")
+SAME_ON_ALL = {
+    "jax": ("jax", "jaxlib"),
+    "keras": ("keras",),
+    "tensorflow": ("tensorflow", "keras"),
+}
+
+
+def python(case: Case) -> Iterator[Finding]:
+    """The same minor version: what is pickled here is read there."""
+    here, there = case.kernel["python"], case.facts["python"]
+    if here[:2] != there[:2]:
+        wanted = ".".join(map(str, here[:2]))
+        yield case.error(
+            f"Python {_dotted(there)} there, {_dotted(here)} in this kernel; they must agree in the first two "
+            "numbers",
+            where=_python(case),
+            do=f"{case.there(f'command -v python{wanted}')}, then name it with --remote-python",
+        )
+
+
+def packages(case: Case) -> Iterator[Finding]:
+    """One command that puts right all that is missing or of another version."""
+    if case.kernel["python"][:2] != case.facts["python"][:2]:
+        return
+    wrong, install = [], []
+    for name in (*SAME_AS_KERNEL, *_of_framework(case)):
+        found, wanted = case.facts["packages"].get(name), _wanted(case, name)
+        if found is not None and (wanted is None or found == wanted):
+            continue
+        agreed = f"{name} {wanted}" if wanted else name
+        wrong.append(
+            f"{agreed} is missing" if found is None else f"{name} is {found}, not {wanted}"
+        )
+        install.append(f"{name}=={wanted}" if wanted else name)
+    if wrong:
+        pip = [case.facts["executable"], "-m", "pip", "install", *install]
+        yield case.error("; ".join(wrong), where=_python(case), do=case.there(shlex.join(pip)))
+
+
+def _of_framework(case: Case) -> tuple[str, ...]:
+    framework = case.needs.framework
+    names = SAME_ON_ALL[framework]
+    if framework == "keras" and case.needs.backend in (None, "jax", "tensorflow"):
+        names += SAME_ON_ALL["jax"] if case.needs.backend != "tensorflow" else ("tensorflow",)
+    return names
+
+
+def _wanted(case: Case, name: str) -> str | None:
+    """The version all should have: the kernel's where it must be that, else one on which most agree."""
+    here: str | None = case.kernel["packages"].get(name)
+    if name in SAME_AS_KERNEL:
+        return here
+    versions = Counter(
+        one.facts["packages"][name]
+        for one in case.everyone
+        if one.facts and one.facts.get("packages", {}).get(name)
+    )
+    # The kernel computes nothing: what hosts agree on need not be what it has.
+    if here is None or (len(versions) == 1 and here not in versions):
+        return versions.most_common(1)[0][0] if versions else None
+    return here
+
+
+def _python(case: Case) -> str:
+    return f"{case.facts['executable']} on {case.examined.host}"
+
+
+def _dotted(version: list[int]) -> str:
+    return ".".join(map(str, version))

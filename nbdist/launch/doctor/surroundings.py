@@ -1,0 +1,130 @@
+"""Variables that speak of a cluster, and may speak of another one than this."""
+
+from __future__ import annotations
+
+import shlex
+from collections import Counter
+from collections.abc import Iterator, Mapping
+
+from nbdist.launch.doctor.finding import Case, Finding
+
+SCHEDULERS = {
+    "SLURM_": ("slurm", "Slurm"),
+    "PMI": ("mpi", "MPI"),
+    "OMPI_": ("mpi", "Open MPI"),
+    "TPU_": ("tpu", "a TPU pod"),
+    "CLOUD_TPU_": ("tpu", "a TPU pod"),
+    "MEGASCALE_": ("tpu", "a TPU pod of several slices"),
+    "KUBERNETES_": ("k8s", "Kubernetes"),
+    "JAX_COORDINATOR": ("jax", "a JAX cluster"),
+    "JAX_LOCAL_DEVICE_IDS": ("jax", "a JAX cluster"),
+}
+"""First letters of a name: whose launcher sets it, and what JAX would take it for."""
+
+TAKEN_UNASKED = "JAX_LOCAL_DEVICE_IDS"
+"""JAX reads it even where all else is given (0.10.2)."""
+
+COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
+"""Variables that change what is computed: processes that differ compile different programs."""
+
+OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
+"""nbdist sets these, or they are told of elsewhere."""
+
+PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+def scheduler(case: Case) -> Iterator[Finding]:
+    """What JAX's detection would take for a cluster, and is not the one that is asked for."""
+    on_tpu = case.facts["accelerators"]["tpus"] > 0
+    for launcher, meaning in dict.fromkeys(SCHEDULERS.values()):
+        if launcher == case.needs.launcher or (launcher == "tpu" and on_tpu):
+            continue
+        # A step that Slurm starts has the variables of its PMI, too.
+        if launcher == "mpi" and case.needs.launcher == "slurm":
+            continue
+        prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
+        found = [name for name in case.facts["variables"] if name.startswith(prefixes)]
+        if not found:
+            continue
+        if TAKEN_UNASKED in found:
+            effect = f"so that only {TAKEN_UNASKED} misleads it"
+            do = f"%dist_init --env {TAKEN_UNASKED}="
+        else:
+            effect = "so that they do not mislead it"
+            do = f"nothing; before scripts of your own: unset {' '.join(found)}"
+        yield case.warning(
+            f"{_listed(case, found)} set, as under {meaning}; nbdist passes every argument to JAX and "
+            f"switches its detection off, {effect}",
+            where=_environment(case),
+            do=do,
+        )
+
+
+def tf_config(case: Case) -> Iterator[Finding]:
+    """`TF_CONFIG` makes a process a member of another cluster, with another role."""
+    value = case.facts["variables"].get("TF_CONFIG")
+    # On the kernel's own machine it is the user's word, which the plan follows or refuses.
+    if value is None or (case.examined.local and case.needs.framework == "tensorflow"):
+        return
+    yield case.error(
+        f"TF_CONFIG is set ({value}): TensorFlow and nbdist.keras would take each process for that task",
+        where=_environment(case),
+        do=f"{case.there('grep -n TF_CONFIG ~/.bashrc ~/.profile ~/.ssh/environment /etc/environment')}, and take "
+        "it out there"
+        if not case.examined.local
+        else "import os; os.environ.pop('TF_CONFIG')",
+    )
+
+
+def differing(case: Case) -> Iterator[Finding]:
+    """Options of the compiler that not all hosts have alike; the kernel's own go to all of them."""
+    kernel = _options(case.kernel["variables"])
+    sets = [
+        {**_options(one.facts["variables"]), **kernel}
+        for one in case.everyone
+        if one.facts and "variables" in one.facts
+    ]
+    own = {**_options(case.facts["variables"]), **kernel}
+    for name in sorted({name for options in sets for name in options}):
+        usual, count = Counter(options.get(name) for options in sets).most_common(1)[0]
+        if count < len(sets) and own.get(name) != usual:
+            yield case.error(
+                f"{name} is {own.get(name, 'not set')} there, and {usual or 'not set'} elsewhere; processes "
+                "would compile different programs, and wait for each other for ever",
+                where=_environment(case),
+                do=f"%dist_init --env {shlex.quote(f'{name}={usual or own[name]}')}",
+            )
+
+
+def _options(variables: Mapping[str, str]) -> dict[str, str]:
+    return {
+        n: v for n, v in variables.items() if n.startswith(COMPILED_IN) and not n.startswith(OWN)
+    }
+
+
+def proxies(case: Case) -> Iterator[Finding]:
+    """Proxies, through which JAX's and TensorFlow's connections may be led.
+
+    Source: `jax.distributed.initialize` says of itself that they can make it time out.
+    """
+    variables = case.facts["variables"]
+    found = [name for name in variables if name.lower() in PROXIES]
+    if not found or not case.spread:
+        return
+    yield case.warning(
+        f"{', '.join(found)} set: processes may look for each other through the proxy, and time out",
+        where=_environment(case),
+        do="%dist_init " + " ".join(f"--env {name}=" for name in found),
+    )
+
+
+def _listed(case: Case, names: list[str]) -> str:
+    shown = [f"{name}={case.facts['variables'][name]}" for name in names[:2]]
+    more = f" and {len(names) - 2} more" if len(names) > 2 else ""
+    return f"{', '.join(shown)}{more} {'is' if len(names) == 1 else 'are'}"
+
+
+def _environment(case: Case) -> str:
+    if case.examined.local:
+        return "environment of this kernel"
+    return f"environment that {case.examined.shell.strip()} gives"

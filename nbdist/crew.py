@@ -62,7 +62,7 @@ class Crew:
         )
         self.last_cell = 0
         self._lock = threading.Lock()
-        self._silent: Mapping[str, float] = {}
+        self._standings: Mapping[int, Standing] = {}
         # It listens before there is anything to hear: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,
@@ -183,12 +183,14 @@ class Crew:
 
     def told(self, standings: Mapping[int, Standing]) -> None:
         """Hears where the processes stand in a cell that runs."""
+        self._standings = standings
         self.monitor.know(self.facts.known(standings))
 
     def learn(self, standings: Mapping[int, Standing], cell: int) -> Facts:
         """Learns from a cell that has ended, or from an end between cells."""
         with self._lock:
             self.last_cell = cell
+            self._standings = {}
             self.facts = self.facts.after(standings, cell)
             left = ("finished", "raised", "interrupted")
             self.monitor.rest((p for p, s in standings.items() if s.outcome in left), cell)
@@ -202,7 +204,11 @@ class Crew:
             self.monitor.know(self.facts.known())
 
     def _host_event(self, event: Mapping[str, Any]) -> None:
-        """A process has ended, also between cells; called on the host's thread."""
+        """A process has ended, also between cells, or a host is silent; called on a parent's thread."""
+        if event["event"] == "silence":
+            with self._lock:
+                self.facts = self.facts.unheard(event["since"])
+                self.monitor.know(self.facts.known(self._standings))
         if event["event"] not in ("exited", "ended"):
             return
         new = {p: end for p, end in self.link.exits.items() if p not in self.facts.lost}

@@ -84,3 +84,9 @@ def _short(value: float) -> str:
     if value >= 99.95:
         return f"{value:.0f}"
     return f"{value:.1f}".removesuffix(".0")
+
+
+def hosts_text(hosts: Iterable[str]) -> str:
+    """`host h1`, or `hosts h1, h2`, each once, in the order given."""
+    names = list(dict.fromkeys(hosts))
+    return f"{'host' if len(names) == 1 else 'hosts'} {', '.join(names)}"

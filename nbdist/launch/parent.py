@@ -209,7 +209,8 @@ class Parent:
                 pid=event["pid"],
                 code=event["code"],
                 oom=event["oom"],
-                time=event["time"],
+                # The clock of another host may be another, and the first cause is found by the time.
+                time=time.time() if self.reach.remote else event["time"],
                 last_lines=tuple(event["last_lines"]),
             )
 

@@ -26,7 +26,8 @@ class Parents:
       others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
 
     `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
-    them `{"event": "silence", "hosts": {"h2": 4.1}}` whenever other hosts than before are silent.
+    them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
+    times since when.
     """
 
     def __init__(self, home: Parent, others: Mapping[str, Parent]) -> None:
@@ -129,11 +130,12 @@ class Parents:
                     parent.order({"alive": 1})
                     if parent.silence_s > LOST_SECONDS and parent.facts:
                         parent.give_up()
+            now = time.time()
             silent = {
-                name: parent.silence_s
+                name: self.silent.get(name, now - parent.silence_s)
                 for name, parent in self.others.items()
                 if parent.facts and parent.silence_s > SILENT_SECONDS and parent.poll() is None
             }
-            if silent.keys() != self.silent.keys():
+            if silent != self.silent:
                 self.silent = silent
-                self.heard({"event": "silence", "time": time.time(), "hosts": silent})
+                self.heard({"event": "silence", "since": silent})

@@ -37,13 +37,15 @@ class Known:
 
     `failed` holds the processes whose part of the running cell has raised while others are still in
     it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
-    (`"ended by signal 9 (SIGKILL)"`); `way_on` says how to go on when out of step. The merger writes the
+    (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
+    `way_on` says how to go on when out of step. The merger writes the
     notices about these itself; `notices` are any others, shown first.
     """
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
     lost: Mapping[int, str] = field(default_factory=dict)
+    silent: Mapping[str, float] = field(default_factory=dict)
     out_of_step: bool = False
     way_on: str = ""
     stopped: bool = False

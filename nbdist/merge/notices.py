@@ -16,8 +16,8 @@ SHOWN = 3
 """Processes named one by one; a pod that loses a host loses many at once."""
 
 
-def trouble(processes: Iterable[Process], known: Known) -> tuple[Notice, ...]:
-    """One notice for what has raised, what is lost, what is stuck."""
+def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tuple[Notice, ...]:
+    """One notice for what has raised, what is lost, what is stuck, and each host that is silent."""
     everyone = tuple(processes)
     of_state = {
         state: [process for process in everyone if process.state == state]
@@ -30,6 +30,10 @@ def trouble(processes: Iterable[Process], known: Known) -> tuple[Notice, ...]:
         notices.append(_lost(of_state["lost"]))
     if of_state["stuck"]:
         notices.append(_stuck(of_state["stuck"]))
+    notices += [
+        _silent(host, time_s - since, [one for one in everyone if one.host == host])
+        for host, since in list(known.silent.items())[:SHOWN]
+    ]
     if known.out_of_step:
         notices.append(
             Notice(
@@ -89,6 +93,13 @@ def _lost(lost: list[Process]) -> Notice:
     verb = "is" if len(lost) == 1 else "are"
     text = " ".join([*parts, *_rest(lost)])
     return Notice(level="bad", title=f"{_named(lost)} {verb} lost.", text=text)
+
+
+def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
+    text = f"Nothing has been heard of it for {seconds_text(seconds)}: cut off, overloaded, or stopped."
+    if processes:
+        text += f" {_named(processes)} there may still be at work."
+    return Notice(level="bad", title=f"Host {host} does not answer.", text=text)
 
 
 def _stuck(stuck: list[Process]) -> Notice:

@@ -162,7 +162,7 @@ class Merger:
             disagreements=differing[:SHOWN_DISAGREEMENTS],
             notices=(
                 *known.notices,
-                *notices.trouble(processes, known),
+                *notices.trouble(processes, known, time_s=time_s),
                 *notices.more_disagreements(len(differing) - SHOWN_DISAGREEMENTS),
                 *computed.notices,
             ),

@@ -42,7 +42,7 @@ def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: floa
     error = known.lost.get(planned.process_id) if state == "lost" else place.error
     return Process(
         process_id=planned.process_id,
-        host=heard.host if heard else planned.host,
+        host=planned.host,
         pid=heard.pid if heard else None,
         role=planned.role,
         state=state,

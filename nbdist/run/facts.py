@@ -15,7 +15,8 @@ class Facts:
 
     `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
     is the sentence that says how to go on when they no longer can. `lost` says how processes ended, `stuck`
-    which did not come back from an interrupt, `since` the cell after which the session was out of step (None:
+    which did not come back from an interrupt, `silent` which hosts do not answer (and since when, Unix
+    seconds), `since` the cell after which the session was out of step (None:
     it is in step).
     """
 
@@ -23,6 +24,7 @@ class Facts:
     way_on: str
     lost: Mapping[int, str] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
+    silent: Mapping[str, float] = field(default_factory=dict)
     since: int | None = None
 
     @property
@@ -48,6 +50,10 @@ class Facts:
             since=since,
         )
 
+    def unheard(self, silent: Mapping[str, float]) -> Facts:
+        """These facts while these hosts do not answer."""
+        return replace(self, silent=silent)
+
     def recovered(self) -> Facts:
         """These facts when all processes are there again and in step."""
         return replace(self, lost={}, stuck=frozenset(), since=None)
@@ -65,6 +71,7 @@ class Facts:
             failed=failed,
             stuck=self.stuck,
             lost={**self.lost, **gone},
+            silent=self.silent,
             out_of_step=self.out_of_step,
             way_on=self.way_on,
         )

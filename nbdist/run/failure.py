@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from nbdist.errors import ProcessError
-from nbdist.quantities import processes_text
+from nbdist.quantities import hosts_text, processes_text
 from nbdist.run.standing import Standing, first_cause, first_line, place, say_failure, say_place
 
 
@@ -30,12 +30,12 @@ def failure(
         return None
     cause = first_cause(standings.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
-    summary = f"ProcessError: {_headline(cause, same)}"
+    summary = f"ProcessError: {_headline(cause, same, _hosts(standings, same))}"
     if way_on is not None:
         summary += f"; the session is out of step. {way_on}"
     body: list[str] = []
     if cause.process_id in tracebacks:
-        body += [f"{processes_text(same)} (host {cause.host})", tracebacks[cause.process_id]]
+        body += [f"{processes_text(same)} {_hosts(standings, same)}", tracebacks[cause.process_id]]
     elif cause.error is not None:
         body += say_failure(cause)
     else:
@@ -48,12 +48,16 @@ def failure(
     )
 
 
-def _headline(cause: Standing, same: list[int]) -> str:
+def _hosts(standings: Mapping[int, Standing], ids: list[int]) -> str:
+    return f"({hosts_text(standings[p].host for p in ids)})"
+
+
+def _headline(cause: Standing, same: list[int], hosts: str) -> str:
     error = cause.error or ""
     if cause.outcome == "raised":
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
-        return f"{processes_text(same)} (host {cause.host}) {first_line(error)}"
+        return f"{processes_text(same)} {hosts} {first_line(error)}"
     if cause.outcome == "stuck":
         return f"{processes_text(same)} did not come back from the interrupt"
     return f"{processes_text(same)} interrupted"

@@ -16,7 +16,7 @@ from nbdist.snapshot import Activity
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck"]
 
-SILENT_SECONDS = 5.0
+SILENT_SECONDS = 4.0
 """A process reports at least once a second; one that does not for so long is named."""
 
 MOST_CHARACTERS = 300
@@ -106,14 +106,18 @@ def say_failure(standing: Standing) -> list[str]:
 
 def silence(standings: Mapping[int, Standing]) -> str | None:
     """A sentence when processes in the cell have not been heard for `SILENT_SECONDS`."""
-    silent = [s for s in running(standings.values()) if s.silent_s >= SILENT_SECONDS]
-    if not silent:
-        return None
-    longest = max(s.silent_s for s in silent)
-    return "\n".join(
-        f"process {s.process_id} (host {s.host})   silent for {seconds_text(longest)}, last in "
-        f"{say_place(*place(s.activity))}: stopped, or its host is overloaded or cut off"
-        for s in silent
+    groups: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    for standing in running(standings.values()):
+        if standing.silent_s >= SILENT_SECONDS:
+            groups[standing.host, say_place(*place(standing.activity))].append(standing)
+    return (
+        "\n".join(
+            f"{processes_text([s.process_id for s in group])} (host {host})   silent for "
+            f"{seconds_text(max(s.silent_s for s in group))}, last in {where}: stopped, or the host is overloaded "
+            "or cut off"
+            for (host, where), group in groups.items()
+        )
+        or None
     )
 
 

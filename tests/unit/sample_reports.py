@@ -93,7 +93,7 @@ class Session:
 
     def __init__(self, *reports, count=4):
         planned = [
-            Planned(process_id=n, host=f"plan{n // 2 + 1}", role="worker") for n in range(count)
+            Planned(process_id=n, host=f"h{n // 2 + 1}", role="worker") for n in range(count)
         ]
         self.merger = Merger("s", planned)
         self.take(*reports)

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import json
 import os
+import signal
 import socket
+import threading
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
@@ -222,6 +226,27 @@ def test_gcloud_that_does_not_answer_is_given_up(
     (stand_in.folder / "t1.hang").touch()
     with pytest.raises(LaunchError, match=r"did not answer within.*tpu-vm describe t1"):
         stand_in.find()
+
+
+def test_an_interrupt_ends_gcloud(stand_in: StandIn) -> None:
+    for name in ("a", "b"):
+        (stand_in.folder / f"{name}.hang").touch()
+
+    main = threading.main_thread()
+
+    def interrupt() -> None:
+        calls = stand_in.folder / "calls"
+        while not calls.exists() or len(stand_in.calls) < 2:
+            time.sleep(0.01)
+        assert main.ident is not None
+        signal.pthread_kill(main.ident, signal.SIGINT)
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(KeyboardInterrupt):
+        stand_in.find("a,b")
+    thread.join()
+    assert [child.cmdline() for child in psutil.Process().children()] == []
 
 
 def test_gcloud_that_cannot_run_is_an_error(stand_in: StandIn) -> None:

@@ -10,8 +10,8 @@ import json
 import re
 import shutil
 import subprocess
-from collections.abc import Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -72,8 +72,7 @@ def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[
             "it (https://cloud.google.com/sdk/docs/install), name the workers with --hosts, or run the notebook "
             "on a worker of the TPU and write --tpu alone."
         )
-    with ThreadPoolExecutor(len(places)) as pool:
-        nodes = list(pool.map(lambda place: _describe(program, place, environment), places))
+    nodes = _describe(program, places, environment)
     _refuse_strangers(name, nodes)
     workers = [_workers(*each) for each in zip(places, nodes, range(len(nodes)), strict=True)]
     outside = [
@@ -109,41 +108,64 @@ def _refuse_impossible(names: Sequence[str], zone: str, project: str | None) -> 
         raise OptionError(f"--tpu {','.join(names)}: {doubled[0]} is named more than once.")
 
 
-def _describe(program: str, place: Place, environment: Mapping[str, str]) -> dict[str, Any]:
-    """The resource `Node`, in state READY."""
+def _describe(
+    program: str, places: Sequence[Place], environment: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    """The resource `Node` of each place, in state READY; they are asked for at the same time."""
+    with ExitStack() as stack:
+        running = [stack.enter_context(_gcloud(program, each, environment)) for each in places]
+        return [_answer(place, process) for place, process in zip(places, running, strict=True)]
+
+
+@contextmanager
+def _gcloud(
+    program: str, place: Place, environment: Mapping[str, str]
+) -> Iterator[subprocess.Popen[str]]:
+    """One `gcloud`, which has ended when the block has, also by an interrupt."""
     command = [program, "compute", "tpus", "tpu-vm", "describe", *place.flags]
-    shown = place.command("describe")
     try:
-        done = subprocess.run(
+        process = subprocess.Popen(
             # Without --quiet it may wait for an answer nobody can give.
             [*command, "--format", "json", "--quiet"],
             env=dict(environment),
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
             text=True,
             errors="replace",
-            timeout=GCLOUD_SECONDS,
-            check=False,
         )
+    except OSError as error:
+        raise LaunchError(f"--tpu {place.name}: gcloud cannot be run ({error}).") from error
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+            # After an interrupt the end of this block would not.
+            process.wait()
+
+
+def _answer(place: Place, process: subprocess.Popen[str]) -> dict[str, Any]:
+    shown = place.command("describe")
+    try:
+        printed, errors = process.communicate(timeout=GCLOUD_SECONDS)
     except subprocess.TimeoutExpired:
         raise LaunchError(
             f"--tpu {place.name}: gcloud did not answer within {GCLOUD_SECONDS:.0f} s. Try in a terminal: {shown}"
         ) from None
-    except OSError as error:
-        raise LaunchError(f"--tpu {place.name}: gcloud cannot be run ({error}).") from error
-    if done.returncode != 0:
-        said = own_words(done.stderr) or f"nothing, with exit code {done.returncode}"
+    if process.returncode != 0:
+        said = own_words(errors) or f"nothing, with exit code {process.returncode}"
         raise LaunchError(
             f"--tpu {place.name}: gcloud cannot describe it. gcloud says: {said}\nTry in a terminal: {shown}"
         )
     try:
-        node = json.loads(done.stdout)
+        node = json.loads(printed)
     except ValueError:
         node = None
     if not isinstance(node, dict):
         raise LaunchError(
             f"--tpu {place.name}: gcloud's answer is no description of a TPU: "
-            f"{done.stdout.strip()[:200] or 'it is empty'}. Try in a terminal: {shown}"
+            f"{printed.strip()[:200] or 'it is empty'}. Try in a terminal: {shown}"
         )
     _refuse_unready(place, node)
     return node

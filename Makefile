@@ -45,12 +45,14 @@ demo: $(READY)
 
 test: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.browser.install
+	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
 	$(BIN)/python -m pytest -n 2 --dist loadfile
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
 
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
 test-faults: $(READY) $(READY_TENSORFLOW)
+	$(BIN)/python -m tests.testbed.install
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py
 

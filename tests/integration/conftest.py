@@ -10,6 +10,9 @@ import pytest
 import nbdist
 from nbdist import Session
 from tests.integration.notebook import Notebook
+from tests.testbed.fixtures import hosts, mpi_hosts, slurm
+
+__all__ = ["fresh", "hosts", "mpi_hosts", "notebook", "session", "slurm"]
 
 START = "%dist_init -n 2 --devices-per-process 2 --platform cpu"
 

@@ -12,7 +12,8 @@ from collections.abc import Iterator
 import pytest
 
 from tests.testbed.hosts import TestBed
-from tests.testbed.possible import why_no_hosts
+from tests.testbed.possible import why_no_hosts, why_no_mpi, why_no_slurm
+from tests.testbed.slurm import Slurm
 
 
 def need(said: str | None) -> None:
@@ -30,3 +31,18 @@ def hosts() -> Iterator[TestBed]:
     need(why_no_hosts())
     with TestBed(3) as bed:
         yield bed
+
+
+@pytest.fixture(scope="module")
+def slurm(hosts: TestBed) -> Iterator[Slurm]:
+    """Slurm on the three hosts, for the tests of one module; jobs that one leaves are cancelled at the end."""
+    need(why_no_slurm())
+    with Slurm(hosts) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def mpi_hosts(hosts: TestBed) -> TestBed:
+    """The three hosts, where Open MPI is installed as well."""
+    need(why_no_mpi())
+    return hosts

@@ -67,11 +67,19 @@ class Running:
     holder: subprocess.Popen[bytes]
     first: int
     handle: int
-    """A pidfd of process 1, since numbers of processes are used again."""
+    """A pidfd of process 1, since numbers of processes are used again; -1 when it was closed."""
     relay: subprocess.Popen[bytes] | None = field(default=None)
 
     def has_ended(self, timeout_s: float = 0.0) -> bool:
-        return bool(select.select([self.handle], [], [], timeout_s)[0])
+        return self.handle == -1 or bool(select.select([self.handle], [], [], timeout_s)[0])
+
+    def close(self) -> None:
+        """Lets go of a host that has ended."""
+        if self.handle != -1:
+            os.close(self.handle)
+            self.handle = -1
+        if self.holder.stdin is not None:
+            self.holder.stdin.close()
 
 
 def run(*command: str, text: str = "") -> None:
@@ -342,6 +350,7 @@ class TestBed:
             if not host.has_ended(END_SECONDS):
                 raise HostError(f"Host h{i} does not end: process {host.first} of this machine.")
         host.holder.wait(END_SECONDS)
+        host.close()
 
     def _relay(self, i: int, *options: str) -> None:
         host = self._living(i)

@@ -60,11 +60,12 @@ class Detected:
         the devices of a process alone.
         """
         found = f" ({self.evidence})" if self.variables else ""
-        taken = (
-            f"JAX takes local_device_ids=[{self.local_process_id}] from it, in each process of this host"
-            if self.local_process_id is not None
-            else "JAX takes nothing from it"
-        )
+        if self.local_process_id is not None:
+            taken = f"JAX takes local_device_ids=[{self.local_process_id}] from it, in each process of this host"
+        elif self.method == "mpi4py":
+            taken = "JAX takes local_device_ids from it"
+        else:
+            taken = "JAX takes nothing from it"
         return (
             f"--cluster-detection-method {self.method}: {self.title} found{found}. {taken}; nbdist passes the "
             "other arguments itself."
@@ -280,9 +281,11 @@ def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
         return "mpi4py is not installed"
     if not _on_tpu_machine(environment, root):
         return "this machine has no TPU chip, or no libtpu"
+    if method == "gcetpu" and not tpu_chips(root=root):
+        return "this machine has no TPU chip"
     read = metadata.read_worker if method == "gcetpu" else kubernetes.read_worker
     found = read(environment)
-    return found.reason if isinstance(found, NoWorker) else "this machine has no TPU chip"
+    return found.reason if isinstance(found, NoWorker) else "it was not there a moment ago"
 
 
 def _installed(module: str) -> bool:

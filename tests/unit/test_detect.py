@@ -1,0 +1,196 @@
+"""What JAX would detect from the variables of a process: the same as JAX says itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.errors import OptionError
+from nbdist.launch import detect
+from nbdist.launch.detect import METHODS, Detected, asked, detected
+from tests.unit.jax_clusters import ask_jax
+from tests.unit.pod_stand_ins import (
+    GCE,
+    MULTISLICE,
+    NETWORK_CARD,
+    V4,
+    metadata_server,
+    with_pci_devices,
+)
+
+SLURM = {
+    "SLURM_JOB_ID": "4242",
+    "SLURM_STEP_NODELIST": "n1",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "1",
+}
+OMPI = {
+    "OMPI_MCA_orte_hnp_uri": "1531576320.0;tcp://10.96.0.1,10.148.0.1:34911",
+    "OMPI_COMM_WORLD_SIZE": "8",
+    "OMPI_COMM_WORLD_RANK": "5",
+    "OMPI_COMM_WORLD_LOCAL_RANK": "1",
+}
+OMPI_6 = {"OMPI_MCA_orte_hnp_uri": "1314521088.0;tcp6://[fe80::b9b,2620::2]:43370"}
+ELSEWHERE: list[dict[str, str]] = [
+    {},
+    SLURM,
+    *({**SLURM, "SLURM_STEP_NODELIST": text} for text in ("n1,m2", "n[001-015],m2", "n-b[7,9]")),
+    {**SLURM, "JAX_COORDINATOR_PORT": "5000"},
+    {name: SLURM[name] for name in ("SLURM_JOB_ID", "SLURM_NTASKS")},
+    {**SLURM, "SLURM_NTASKS": "many"},
+    {**SLURM, "SLURM_JOB_ID": "x"},
+    {**SLURM, "SLURM_JOB_ID": "x", "JAX_COORDINATOR_PORT": "5000"},
+    OMPI,
+    {**OMPI, **OMPI_6},
+    {**OMPI, "JAX_COORDINATOR_PORT": "5000"},
+    {name: OMPI[name] for name in OMPI if "orte" in name},
+    {name: OMPI[name] for name in OMPI if "orte" not in name},
+    {**OMPI, "OMPI_MCA_orte_hnp_uri": "1.0;udp://"},
+    {**SLURM, **OMPI},
+    {"TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2", "TPU_WORKER_ID": "1"},
+    {"KUBERNETES_SERVICE_HOST": "10.0.0.1"},
+]
+NO_SLICES = {
+    "MEGASCALE_COORDINATOR_ADDRESS": "",
+    "MEGASCALE_NUM_SLICES": "",
+    "MEGASCALE_SLICE_ID": "",
+}
+GKE = {"TPU_SKIP_MDS_QUERY": "1", "TPU_WORKER_ID": "1", **NO_SLICES}
+SLICE = {
+    "MEGASCALE_COORDINATOR_ADDRESS": "10.0.0.9:8080",
+    "MEGASCALE_NUM_SLICES": "3",
+    "MEGASCALE_SLICE_ID": "2",
+}
+ON_TPU: list[dict[str, str]] = [
+    {**GKE, "TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2"},
+    {**GKE, "TPU_WORKER_HOSTNAMES": "a", "TPU_PROCESS_ADDRESSES": "10.0.0.3:8476,10.0.0.4:8476"},
+    {**GKE, "TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2", **SLICE},
+    {**GKE, "TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2", "JAX_COORDINATOR_PORT": "5000"},
+    {**GKE, "TPU_WORKER_HOSTNAMES": "10.0.0.1", **SLURM},
+    {"TPU_SKIP_MDS_QUERY": "1"},
+]
+
+
+def taken(found: Detected | None) -> dict[str, Any] | None:
+    """As `ask_jax` has it, without the kind of error."""
+    if found is None:
+        return None
+    if found.trouble is not None:
+        return {"method": found.method}
+    names = ("method", "processes", "process_id", "local_process_id", "coordinator")
+    return {name: getattr(found, name) for name in names}
+
+
+def without_errors(answers: list[dict[str, Any] | None]) -> list[dict[str, Any] | None]:
+    return [answer and {k: v for k, v in answer.items() if k != "raised"} for answer in answers]
+
+
+def test_it_is_what_jax_detects_on_machines_without_tpus() -> None:
+    jax = ask_jax(ELSEWHERE, on_tpu=False)
+    assert [taken(detected(each)) for each in ELSEWHERE] == without_errors(jax["found"])
+
+
+def test_it_is_what_jax_detects_on_workers_of_pods(tmp_path: Path) -> None:
+    chips = with_pci_devices(tmp_path, V4)
+    with metadata_server(GCE) as single, metadata_server(MULTISLICE) as several:
+        told = [
+            *ON_TPU,
+            {"GCE_METADATA_IP": single},
+            {"GCE_METADATA_IP": several},
+            {"GCE_METADATA_IP": several, **SLICE, "JAX_COORDINATOR_PORT": "5000"},
+            {"GCE_METADATA_IP": single, "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"},
+        ]
+        here = [{**each, "JAX_FORCE_TPU_INIT": "1"} for each in told]
+        ours = [taken(detected(each, root=chips)) for each in here]
+        jax = ask_jax(told, on_tpu=True)
+    assert ours == jax["found"]
+    assert {found["method"] for found in ours if found} == {"gketpu", "gcetpu", "slurm"}
+
+
+def test_the_names_of_methods_are_those_jax_has() -> None:
+    # The base of both TPU methods, and Kubernetes, which has no name.
+    assert [n for n in ask_jax([], on_tpu=False)["names"] if n not in ("tpu", "")] == list(METHODS)
+
+
+def test_a_pod_is_detected_only_beside_chips_and_libtpu(tmp_path: Path) -> None:
+    library = tmp_path / "libtpu.so"
+    library.touch()
+    chips = with_pci_devices(tmp_path / "chips", V4)
+    card = with_pci_devices(tmp_path / "card", NETWORK_CARD)
+    with metadata_server(GCE) as server:
+        told = {"GCE_METADATA_IP": server}
+        with_library = {**told, "TPU_LIBRARY_PATH": str(library)}
+        found = detected(with_library, root=chips)
+        assert found is not None
+        assert (found.method, found.process_id, found.processes) == ("gcetpu", 1, 2)
+        assert found.variables == {"agent-worker-number": "1"}
+        assert detected(told, root=chips) is None
+        assert detected(with_library, root=card) is None
+        assert detected({**told, "TPU_LIBRARY_PATH": str(tmp_path / "none")}, root=chips) is None
+
+
+def test_an_unused_cluster_is_shown_with_the_variables_it_was_found_by() -> None:
+    found = detected(SLURM)
+    assert found is not None
+    assert found.unused() == (
+        "Slurm found (SLURM_JOB_ID=4242, SLURM_NTASKS=4, SLURM_PROCID=3, SLURM_LOCALID=1). nbdist passes every "
+        "argument of jax.distributed.initialize itself, so it is not used."
+    )
+
+
+def test_a_cluster_that_was_asked_for_says_what_jax_takes_from_it() -> None:
+    found = asked("slurm", SLURM)
+    assert found.used().startswith("--cluster-detection-method slurm: Slurm found (SLURM_JOB_ID=42")
+    assert "JAX takes local_device_ids=[1] from it, in each process of this host" in found.used()
+
+
+def test_mpi4py_is_detected_on_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(detect, "_installed", lambda module: module == "mpi4py")
+    assert detected({}) is None
+    assert asked("mpi4py", {}).method == "mpi4py"
+    assert "mpi4py found. JAX takes local_device_ids from it" in asked("mpi4py", {}).used()
+
+
+def test_kubernetes_is_detected_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "2"}
+    assert detected(environment) is None
+    monkeypatch.setattr(detect, "_installed", lambda module: module == "kubernetes")
+    found = detected(environment)
+    assert found is not None
+    assert (found.method, found.process_id, found.processes) == ("k8s", 2, None)
+
+
+@pytest.mark.parametrize(
+    ("method", "environment", "words"),
+    [
+        ("tpu", {}, r"'tpu': known are deactivate, ompi, slurm, mpi4py, gcetpu, gketpu"),
+        ("k8s", {}, r"'k8s': known are"),
+        ("slurm", {"SLURM_JOB_ID": "1"}, r"SLURM_LOCALID are not set \(srun sets them\)"),
+        ("slurm", {**SLURM, "SLURM_PROCID": "x"}, r"could not read it here: SLURM_PROCID=x holds"),
+        ("ompi", {}, r"OMPI_MCA_orte_hnp_uri is not set"),
+        ("ompi", {"OMPI_MCA_orte_hnp_uri": "1.0;tcp://a:1"}, r"OMPI_COMM_WORLD_SIZE is not set"),
+        ("mpi4py", {}, r"mpi4py is not installed"),
+        ("gcetpu", {}, r"this machine has no TPU chip, or no libtpu"),
+        ("gketpu", {"JAX_FORCE_TPU_INIT": "1"}, r"neither TPU_PROCESS_ADDRESSES nor"),
+        ("gcetpu", {"JAX_FORCE_TPU_INIT": "1"}, r"this machine has no TPU chip\."),
+    ],
+)
+def test_a_method_that_would_fail_is_refused_with_the_reason(
+    method: str, environment: dict[str, str], words: str, tmp_path: Path
+) -> None:
+    with pytest.raises(OptionError, match=words):
+        asked(method, environment, root=tmp_path)
+
+
+def test_a_pod_that_cannot_be_read_is_trouble_and_not_a_guess(tmp_path: Path) -> None:
+    environment = {"JAX_FORCE_TPU_INIT": "1", "TPU_WORKER_HOSTNAMES": "a,b"}
+    found = detected(environment, root=tmp_path)
+    assert found is not None
+    assert found.trouble is not None
+    assert "TPU_WORKER_ID" in found.trouble
+    assert found.process_id is None
+    with pytest.raises(OptionError, match="TPU_WORKER_ID"):
+        asked("gketpu", environment, root=tmp_path)

@@ -119,7 +119,8 @@ class Crew:
     @property
     def remarks(self) -> list[str]:
         """What a person must know of this start, each sentence once."""
-        return framework_plan(self.plan.framework).remarks(self.plan, self.answers)
+        found = [f"{one.host}: {one.what}. {one.do}" for one in self.link.warnings]
+        return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
         """Sends a request to one process; see `nbdist.launch.calling.ask`."""

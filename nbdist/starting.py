@@ -50,7 +50,7 @@ def start_session(
     where = {name: options.pop(name) for name in PLACEMENT if name in options}
     plan = make_plan(processes=processes, placement=choose_placement(**where), **options)
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
-    if proxies is not None:
+    if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves
         warnings.warn(proxies, stacklevel=2)
     left_out: list[str] = []
     while True:

@@ -4,7 +4,8 @@ It imports the framework and ipyparallel once and forks the controller and every
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
-`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"alive": 1}`); end of input means the kernel is
+`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`,
+`{"alive": 1}`); end of input means the kernel is
 gone, and everything is stopped. On standard output: events (`{"event": "exited", "process_id": 2, "code": -9}`),
 see `nbdist.engine.events`. Standard error is for people.
 
@@ -29,6 +30,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from nbdist.engine import checkup
 from nbdist.engine.children import Children
 from nbdist.engine.events import Events
 from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
@@ -50,7 +52,8 @@ class Assignment:
     `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where.
     `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
-    `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks.
+    `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks; with them it also listens
+    for others, until `{"listen": 0}`, so that they can try to reach this host.
     """
 
     cluster_id: str
@@ -80,6 +83,7 @@ class Host:
     wanted: list[dict[str, Any]] = field(default_factory=list)
     preloaded: bool = False
     pulse: Pulse | None = None
+    listener: socket.socket | None = None
     _unread: bytes = b""
 
     def serve(self) -> None:
@@ -125,6 +129,10 @@ class Host:
             self.children.signal(order["signal"], order["process_ids"])
         elif "connection" in order:
             self._connection(order["connection"])
+        elif "reach" in order:
+            self.events.tell("reached", answers=checkup.connect(order["reach"]))
+        elif "listen" in order:
+            self._stop_listening()
         elif "cluster_id" in order:
             self._begin(Assignment(**order))
 
@@ -148,20 +156,20 @@ class Host:
         """Tells what the kernel must know before it can give more orders."""
         assignment = self.assignment
         assert assignment is not None
+        address = assignment.controller_address and own_address(assignment.controller_address)
         checks = None
         if assignment.checks is not None:
-            from nbdist.engine.checkup import checkup
-
-            checks = checkup(assignment.checks)
+            checks = checkup.checkup(assignment.checks)
+            if address:
+                self.listener = checkup.listen(address)
         self.events.tell(
             "host",
             host=socket.gethostname(),
             pid=os.getpid(),
             nbdist=__version__,
             folder=self.folder,
-            address=own_address(assignment.controller_address)
-            if assignment.controller_address
-            else None,
+            address=address,
+            listening=self.listener.getsockname()[1] if self.listener else None,
             ports=free_ports(assignment.ports),
             checks=checks,
         )
@@ -208,17 +216,27 @@ class Host:
         return True
 
     def _start_engines(self, assignment: Assignment) -> None:
-        run = _fork_engine if assignment.fork else _spawn_engine
         for process in self.wanted:
             log = Path(self.folder) / f"process-{process['process_id']}.log"
             process["environment"]["NBDIST_LOG"] = str(log)
             self.children.start(
                 process["process_id"],
                 log,
-                lambda process=process: run(self.folder, assignment.cluster_id, process),  # type: ignore[misc]
+                lambda process=process: self._become_engine(assignment, process),  # type: ignore[misc]
                 death_signal=signal.SIGKILL,
             )
         self.wanted = []
+
+    def _become_engine(self, assignment: Assignment, process: dict[str, Any]) -> None:
+        """Runs in the child."""
+        self._stop_listening()
+        run = _fork_engine if assignment.fork else _spawn_engine
+        run(self.folder, assignment.cluster_id, process)
+
+    def _stop_listening(self) -> None:
+        if self.listener:
+            self.listener.close()
+            self.listener = None
 
     def stop(self) -> None:
         """Ends all children; a folder of this host's own is removed."""

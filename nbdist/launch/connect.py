@@ -13,6 +13,7 @@ from nbdist.launch.calling import ask
 from nbdist.launch.exits import Exit
 from nbdist.launch.gather import check_host
 from nbdist.launch.parent import Parent
+from nbdist.launch.preflight import unreached
 from nbdist.launch.running import Running
 from nbdist.launch.tell import POLL_SECONDS, Tell
 from nbdist.quantities import processes_text
@@ -51,6 +52,7 @@ def connect(
         else:
             time.sleep(POLL_SECONDS)
     _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
+    running.parents.stop_listening()
     tell("ready", total, total)
 
 
@@ -70,6 +72,7 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         raise LaunchError(_ended(running, controller or ended[0]))
     for name, parent in parents.others.items():
         check_host(name, parent)
+        check_ways(running, name, parent)
     if parents.home.poll() is not None:
         lines = "\n".join(parents.home.controller_words())
         raise LaunchError(
@@ -83,6 +86,15 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
             f"{plan.start_timeout_s:g} s (host {hosts}). Give them longer with --start-timeout."
             f"{_unreached(running)}"
         )
+
+
+def check_ways(running: Running, name: str, parent: Parent) -> None:
+    """Hosts that cannot reach each other would wait in the first collective."""
+    for task, answers in parent.reached.items():
+        host = name if task is None else running.plan.hosts[task]
+        trouble = unreached(running.told, host, answers)
+        if trouble is not None:
+            raise LaunchError(trouble)
 
 
 def _unreached(running: Running) -> str:

@@ -5,8 +5,10 @@ from __future__ import annotations
 import time
 
 from nbdist.errors import HostError, VersionError
+from nbdist.launch.doctor.refused import refused
 from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
-from nbdist.launch.parent import SILENT_SECONDS, Parent
+from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
+from nbdist.launch.preflight import targets
 from nbdist.launch.spawn import Spawned
 from nbdist.launch.tell import POLL_SECONDS, Tell
 from nbdist.version import __version__
@@ -23,25 +25,42 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
     """
     others = spawned.parents.others
     if not others:
+        spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
         return
     wanted = {name: _tasks(spawned) for name in others}
     deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
-    told = -1
+    reached = -1
     while True:
         for name, parent in others.items():
             check_host(name, parent)
         answered = [name for name, parent in others.items() if len(parent.facts) >= wanted[name]]
-        if len(answered) != told:
-            told = len(answered)
-            tell("reached", told, len(others))
-        if told == len(others) and spawned.parents.home.facts:
+        if len(answered) != reached:
+            reached = len(answered)
+            tell("reached", reached, len(others))
+        if reached == len(others) and spawned.parents.home.facts:
             break
         if time.monotonic() > deadline and spawned.plan.placement.job is None:
             name = next(name for name in others if name not in answered)
             raise HostError(f"Host {name} did not answer within {ANSWER_SECONDS:g} s.", host=name)
         time.sleep(POLL_SECONDS)
     _place(spawned)
+    told = told_by_host(spawned)
+    spawned.warnings = spawned.preflight.judge(told)
+    for parent in others.values():
+        parent.order({"reach": targets(told)})
+
+
+def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
+    """What the parents on other machines have told, by the name the plan has for their host."""
+    parents, found = spawned.parents, {}
+    for process in spawned.plan.processes:
+        parent = parents.of(process.process_id)
+        if parent.reach.remote and process.host not in found:
+            facts = parent.facts.get(process.process_id) or parent.facts.get(None)
+            if facts is not None:
+                found[process.host] = facts
+    return found
 
 
 def check_host(name: str, parent: Parent) -> None:
@@ -115,16 +134,15 @@ def _refused(name: str, parent: Parent) -> str:
 def _ended(name: str, parent: Parent) -> str:
     code, lines = parent.poll(), parent.last_words()
     words = "\n".join(f"  {line}" for line in lines)
+    if parent.facts:
+        return f"Host {name} was lost while the processes started.\n{words}".rstrip()
     python = parent.reach.command[-1].split()[0]
     if any("No module named" in line and "nbdist" in line for line in lines):
         return (
             f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
             f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
         )
-    if code in (126, 127):
-        return f"Host {name} has no Python at {python}. Name its interpreter with --remote-python.\n{words}"
-    if code == 255 and not parent.facts:
-        return f"Host {name} cannot be reached with ssh:\n{words}"
-    what = "ended" if not parent.facts else "was lost while the processes started"
-    ending = f" (exit code {code})" if code is not None else ""
-    return f"Host {name}: the connection {what}{ending}.\n{words}".rstrip()
+    if parent.reach.host is None or parent.reach.options is None:
+        return f"The job ended before it had begun (exit code {code}).\n{words}".rstrip()
+    finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
+    return f"Host {name}: {finding.what}\n  where: {finding.where}\n  type:  {finding.do}"

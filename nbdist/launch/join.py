@@ -21,6 +21,8 @@ MARGIN_SECONDS = 15.0
 """How much longer than JAX's own timeout is waited for its error text."""
 
 LISTENS_SECONDS = 0.5
+TRY_SECONDS = 0.2
+"""On another host; a firewall may let nothing of this machine's through, and that is no harm."""
 
 JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
@@ -72,12 +74,13 @@ def broadcast(
 
 def until_it_listens(meeting: Meeting) -> None:
     """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
-    if not meeting.on_loopback or meeting.tasks:
+    if meeting.tasks:
         return
     host, _, port = meeting.coordinator.rpartition(":")
     deadline = time.monotonic() + LISTENS_SECONDS
     while time.monotonic() < deadline:
         with closing(socket.socket()) as probe:
+            probe.settimeout(TRY_SECONDS)
             if probe.connect_ex((host, int(port))) == 0:
                 return
         time.sleep(POLL_SECONDS / 2)

@@ -17,6 +17,8 @@ from nbdist.engine.events import Lines
 from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
 from nbdist.launch.exits import Exit
+from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.ssh import SshOptions
 
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
@@ -29,24 +31,32 @@ class Reach:
     """How a parent is started, and what its end means.
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
-    that its folder and its processes are on another machine.
+    that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh
+    leads there, None for a job of a scheduler.
     """
 
     name: str
     command: tuple[str, ...] = LOCAL_COMMAND
     environment: Mapping[str, str] | None = None
     remote: bool = False
+    host: AskedHost | None = None
+    options: SshOptions | None = None
 
 
 @dataclass
 class HostFacts:
-    """What a parent has said of its host; `ports` are free there and are used up one by one."""
+    """What a parent has said of its host.
+
+    `ports` are free there and are used up one by one; at `listening` it can be reached until it
+    is told that all have tried.
+    """
 
     host: str
     pid: int
     nbdist: str
     folder: str
     address: str | None
+    listening: int | None = None
     ports: list[int] = field(default_factory=list)
     checks: dict[str, Any] | None = None
 
@@ -77,6 +87,7 @@ class Parent:
         self.pids: dict[int, int] = {}
         self.exits: dict[int, Exit] = {}
         self.failure: dict[str, Any] | None = None
+        self.reached: dict[int | None, list[dict[str, Any]]] = {}
         self.heard_at = time.monotonic()
         self.ended_at: float | None = None
         self.given_up = False
@@ -201,6 +212,8 @@ class Parent:
             self.facts[event.get("task")] = HostFacts(**{k: event[k] for k in names})
         elif kind == "started":
             self.pids[event["process_id"]] = event["pid"]
+        elif kind == "reached":
+            self.reached[event.get("task")] = event["answers"]
         elif kind in ("failed", "refused"):
             self.failure = event
         elif kind == "exited":

@@ -74,6 +74,11 @@ class Parents:
         for parent in self.others.values():
             parent.order({"connection": dict(connection)})
 
+    def stop_listening(self) -> None:
+        """Has the parents close what the others were to reach them at."""
+        for parent in self.others.values():
+            parent.order({"listen": 0})
+
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""
         wanted: dict[Parent, list[int]] = defaultdict(list)

@@ -31,7 +31,7 @@ NOT_FORWARDED = (
 def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
     """One parent through one connection, which lasts as long as the parent."""
     command = ssh_command(host, options, [options.python, *PARENT])
-    return Reach(name=host.name, command=tuple(command), remote=True)
+    return Reach(name=host.name, command=tuple(command), remote=True, host=host, options=options)
 
 
 def job_reach(job: Job, launcher: str) -> Reach:

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nbdist.engine import folder as folders
+from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.exits import Exit
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import Meeting
+from nbdist.launch.parent import HostFacts
 from nbdist.launch.parents import Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.spawn import planned
@@ -23,7 +25,8 @@ class Running:
 
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
     nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
-    last have registered.
+    last have registered; `told` what other hosts have said of themselves, by name; `warnings` what was found
+    before the start.
     """
 
     plan: Plan
@@ -36,6 +39,8 @@ class Running:
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     connected: int = 0
+    told: Mapping[str, HostFacts] = field(default_factory=dict)
+    warnings: Sequence[Finding] = ()
     on_event: Callable[[dict[str, Any]], None] | None = None
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:

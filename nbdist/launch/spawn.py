@@ -10,17 +10,19 @@ import os
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from nbdist.engine import folder as folders
 from nbdist.engine.host import Assignment
+from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import LOOPBACK, Meeting, meet
 from nbdist.launch.parent import Parent, Reach
 from nbdist.launch.parents import LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
+from nbdist.launch.preflight import Preflight
 from nbdist.launch.reach import controller_address, forwarded, job_reach, ssh_reach
 
 CLUSTER_ID = "nbdist"
@@ -39,7 +41,7 @@ class Spawned:
     """Parents that import; nothing else has been started.
 
     `folder` is private to the session. `meeting` is None where it depends on what other hosts say. `began` is
-    when this start began (monotonic).
+    when this start began (monotonic). `warnings` are what the checks have found.
     """
 
     plan: Plan
@@ -47,9 +49,12 @@ class Spawned:
     meeting: Meeting | None
     parents: Parents
     began: float
+    preflight: Preflight
+    warnings: list[Finding] = field(default_factory=list)
 
     def stop(self) -> None:
         """Stops them and all that came of them, and removes the session's folder; again, it does nothing."""
+        self.preflight.close()
         self.parents.stop()
         folders.remove(self.folder)
 
@@ -61,6 +66,7 @@ def spawn(plan: Plan) -> Spawned:
     meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
     address = LOOPBACK if here else controller_address(plan.placement)
     folder = folders.make()
+    preflight = Preflight(plan, address)
     started: list[Parent] = []
     heard: list[Callable[[dict[str, Any]], None]] = []
 
@@ -77,7 +83,9 @@ def spawn(plan: Plan) -> Spawned:
     try:
         # The furthest first: their connections take time, too.
         others = {
-            reach.name: start(reach, elsewhere(plan, reach, address), f"host-{number}")
+            reach.name: start(
+                reach, elsewhere(plan, reach, address, preflight.asked), f"host-{number}"
+            )
             for number, reach in enumerate(reaches(plan))
         }
         home = start(
@@ -91,11 +99,19 @@ def spawn(plan: Plan) -> Spawned:
     except BaseException:
         for parent in started:
             parent.stop()
+        preflight.close()
         folders.remove(folder)
         raise
     parents = Parents(home, others)
     heard.append(parents.heard)
-    return Spawned(plan=plan, folder=folder, meeting=meeting, parents=parents, began=began)
+    return Spawned(
+        plan=plan,
+        folder=folder,
+        meeting=meeting,
+        parents=parents,
+        began=began,
+        preflight=preflight,
+    )
 
 
 def reaches(plan: Plan) -> list[Reach]:
@@ -124,7 +140,9 @@ def at_home(plan: Plan, folder: str, address: str) -> Assignment:
     )
 
 
-def elsewhere(plan: Plan, reach: Reach, address: str) -> Assignment:
+def elsewhere(
+    plan: Plan, reach: Reach, address: str, checks: dict[str, Any] | None = None
+) -> Assignment:
     """What a parent on another machine is for."""
     job = plan.placement.job is not None
     count = 1 if job else len(plan.on(reach.name))
@@ -138,7 +156,7 @@ def elsewhere(plan: Plan, reach: Reach, address: str) -> Assignment:
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
         silence_s=LOST_SECONDS,
-        checks={},
+        checks=checks,
     )
 
 

@@ -10,7 +10,7 @@ import ipyparallel
 
 from nbdist.engine.folder import engine_connection, read_whole
 from nbdist.launch.connect import check, connect
-from nbdist.launch.gather import gather
+from nbdist.launch.gather import gather, told_by_host
 from nbdist.launch.launchers import Controller, Engines
 from nbdist.launch.running import Running
 from nbdist.launch.spawn import CLUSTER_ID, Spawned
@@ -64,6 +64,8 @@ def _engines(spawned: Spawned) -> Running:
         parents=parents,
         cluster=cluster,
         meeting=spawned.meeting,
+        told=told_by_host(spawned),
+        warnings=spawned.warnings,
     )
 
     def hears(event: dict[str, Any]) -> None:

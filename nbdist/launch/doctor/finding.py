@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal
@@ -115,4 +116,6 @@ def on_host(shell: str, command: str) -> str:
     """A command as typed here; quoted where a second shell would take it apart."""
     if not shell or not set(command) & set("'\"|;&$<>*?()[]{}~\\`"):
         return shell + command
-    return shell + "'" + command.replace("'", "'\\''") + "'"
+    if "'" in command and not set(command) & set('"$`\\'):
+        return f'{shell}"{command}"'
+    return shell + shlex.quote(command)

@@ -24,8 +24,8 @@ def names(case: Case) -> Iterator[Finding]:
     address = _address(case) or "ITS-ADDRESS"
     entry = case.there(f"sudo sh -c 'echo {address} {host} >> /etc/hosts'")
     consequence = (
-        "nbdist passes the right address on; jax.distributed in a plain script would fail or hang in the first "
-        "collective on CPUs"
+        "nbdist gives its processes the right address; jax.distributed in a plain script would fail or hang "
+        "in the first collective on CPUs"
     )
     if name["error"]:
         what = f"its own name {host!r} cannot be resolved ({name['error']})"
@@ -59,11 +59,10 @@ def _seen(facts: Facts, side: str) -> str | None:
 
 
 def _replace(old: str, address: str, host: str) -> str:
-    """Takes the name off its line, which may hold others, and gives it one of its own."""
-    escaped = old.replace(".", r"\.")
-    return (
-        f"sudo sed -i.bak -E 's/^({escaped}.*)\\b{host}\\b/\\1/; $ a {address} {host}' /etc/hosts"
-    )
+    if old == "127.0.1.1":
+        # Debian's installer gives the name this line of its own.
+        return f"sudo sed -i.bak 's/^127.0.1.1/{address}/' /etc/hosts"
+    return f"sudo sed -i.bak '/^127/s/ {host}//; 1i {address} {host}' /etc/hosts"
 
 
 def reach(case: Case) -> Iterator[Finding]:

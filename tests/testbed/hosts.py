@@ -31,6 +31,7 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "HOME": "/root",
 }
+DIE_WITH_PARENT = ("setpriv", "--pdeathsig", "KILL")
 START_SECONDS = 20.0
 END_SECONDS = 10.0
 METADATA_ADDRESS = "169.254.169.254"
@@ -174,9 +175,13 @@ class TestBed:
         )
 
     def command(self, i: int, *command: str) -> tuple[str, ...]:
-        """What to run on this machine for `command` to run on host i, not through ssh."""
+        """What to run on this machine for `command` to run on host i, not through ssh.
+
+        Killing it kills `command`, but not what that started.
+        """
         enter = ("nsenter", f"--target={self._living(i).first}", "--wd=/")
-        return (*enter, "--net", "--uts", "--ipc", "--pid", "--mount", "--", *command)
+        spaces = ("--net", "--uts", "--ipc", "--pid", "--mount")
+        return (*enter, *spaces, "--", *DIE_WITH_PARENT, *command)
 
     def cut(self, i: int) -> None:
         """Pulls the network cable of host i: packets vanish, and nobody is told."""

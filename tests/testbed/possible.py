@@ -10,8 +10,8 @@ import sys
 
 from tests.testbed.host import PATH
 
-HOSTS = ("ip", "nsenter", "unshare", "sshd", "ssh", "ssh-keygen")
-SLURM = ("setpriv", "munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol")
+HOSTS = ("ip", "nsenter", "setpriv", "unshare", "sshd", "ssh", "ssh-keygen")
+SLURM = ("munged", "slurmctld", "slurmd", "srun", "sbatch", "salloc", "scontrol")
 MPI = ("mpirun",)
 TRIAL = (
     *("unshare", "--net", "--uts", "--ipc", "--pid", "--mount", "--fork", "sh", "-ec"),

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import secrets
+import signal
 import socket
 import subprocess
 import time
@@ -15,16 +16,13 @@ from pathlib import Path
 from types import TracebackType
 
 from tests.testbed.host import PATH
-from tests.testbed.hosts import HostError, TestBed
+from tests.testbed.hosts import DIE_WITH_PARENT, HostError, TestBed
 
 START_SECONDS = 30.0
 END_SECONDS = 10.0
 POLL_SECONDS = 0.05
 FIRST_PORT = 16800
 """Of the controllers, which listen on every address of this machine: the next ones are other beds'."""
-
-DIE_WITH_TESTS = ("setpriv", "--pdeathsig", "KILL")
-"""Without it, the controller would outlive tests that were killed."""
 
 CONFIGURATION = """
 ClusterName=testbed
@@ -77,6 +75,7 @@ class Slurm:
         self.folder = bed.folder / "slurm"
         self._cpus = cpus
         self._daemons: list[subprocess.Popen[bytes]] = []
+        self._entered: list[subprocess.Popen[bytes]] = []
 
     def __enter__(self) -> Slurm:
         try:
@@ -161,14 +160,15 @@ class Slurm:
         files = {"key-file": "munge.key", "socket": "munge.socket", "pid-file": "munge.pid"}
         files |= {"log-file": "munge.log", "seed-file": "munge.seed"}
         options = (f"--{name}={self.folder / file}" for name, file in files.items())
-        self._start("munged", *DIE_WITH_TESTS, "munged", "--foreground", "--force", *options)
+        self._start("munged", *DIE_WITH_PARENT, "munged", "--foreground", "--force", *options)
         self._wait_for(self.folder / "munge.socket")
         configuration = str(self.folder / "slurm.conf")
-        self._start("slurmctld", *DIE_WITH_TESTS, "slurmctld", "-D", "-f", configuration)
+        self._start("slurmctld", *DIE_WITH_PARENT, "slurmctld", "-D", "-f", configuration)
         for i, name in enumerate(self.bed.names, start=1):
-            self._start(name, *self.bed.command(i, "slurmd", "-D", "-f", configuration, "-N", name))
+            command = self.bed.command(i, "slurmd", "-D", "-f", configuration, "-N", name)
+            self._entered.append(self._start(name, *command))
 
-    def _start(self, name: str, *command: str) -> None:
+    def _start(self, name: str, *command: str) -> subprocess.Popen[bytes]:
         with (self.folder / f"{name}.output").open("wb") as output:
             daemon = subprocess.Popen(
                 command,
@@ -179,6 +179,7 @@ class Slurm:
                 env={"PATH": PATH, "HOME": "/root"},
             )
         self._daemons.append(daemon)
+        return daemon
 
     def _wait_for(self, path: Path) -> None:
         until = time.monotonic() + START_SECONDS
@@ -207,7 +208,8 @@ class Slurm:
 
     def _end_daemons(self) -> None:
         for daemon in reversed(self._daemons):
-            daemon.terminate()
+            if daemon.poll() is None:
+                os.kill(self._process(daemon), signal.SIGTERM)
         for daemon in self._daemons:
             try:
                 daemon.wait(END_SECONDS)
@@ -215,3 +217,10 @@ class Slurm:
                 daemon.kill()
                 daemon.wait(END_SECONDS)
         self._daemons.clear()
+
+    def _process(self, daemon: subprocess.Popen[bytes]) -> int:
+        """The daemon itself: on a host it is the child of what entered the host, and ends before that."""
+        if daemon not in self._entered:
+            return daemon.pid
+        children = Path(f"/proc/{daemon.pid}/task/{daemon.pid}/children").read_text().split()
+        return int(children[0]) if children else daemon.pid

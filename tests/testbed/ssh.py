@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+# The exchange of keys is the fastest there is: it is most of the time a connection takes.
 OPTIONS = """
 Host * !wrongkey
   IdentityFile {folder}/id
@@ -18,6 +19,7 @@ Host *
   GlobalKnownHostsFile none
   StrictHostKeyChecking yes
   BatchMode yes
+  KexAlgorithms curve25519-sha256
   ConnectTimeout 5
 """
 

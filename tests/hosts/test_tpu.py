@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,20 +29,42 @@ NODE_ID = "1234567890123456789"
 LOOK = """
 import json, os
 import jax
+from nbdist.errors import OptionError
 from nbdist.launch.detect import detected
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import pod_hosts
 
-pod = find_pod(None, None, None, os.environ)
+try:
+    pod = find_pod(None, None, None, os.environ)
+    told = [pod.source, pod.accelerator_type, *(host.name for host in pod_hosts(pod))]
+except OptionError as error:
+    told = str(error)
 found = detected(os.environ)
 jax.distributed.initialize(initialization_timeout=60)
 print(json.dumps({
-    "pod": [pod.name, pod.accelerator_type, pod.coordinator_host],
-    "hosts": [host.name for host in pod_hosts(pod)],
+    "told": told,
     "detected": [found.method, found.process_id, found.processes, found.coordinator],
     "jax": [jax.process_index(), jax.process_count()],
 }))
 """
+
+
+def look(pod: TestBed, variables: Mapping[int, Mapping[str, str]]) -> dict[int, Any]:
+    """What nbdist and JAX find on these hosts, by the host's number; JAX forms a cluster of them."""
+    running = {}
+    for i, own in variables.items():
+        given = {**VARIABLES, "PYTHONPATH": str(ROOT), **own}
+        words = [f"{name}={value}" for name, value in given.items()]
+        running[i] = subprocess.Popen(
+            pod.command(i, "env", *words, sys.executable, "-c", LOOK),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            text=True,
+            env=ENVIRONMENT,
+        )
+    said = {i: process.communicate(timeout=120)[0] for i, process in running.items()}
+    assert {i: process.returncode for i, process in running.items()} == dict.fromkeys(running, 0)
+    return {i: json.loads(each) for i, each in said.items()}
 
 
 @pytest.fixture(scope="module")
@@ -59,26 +81,34 @@ def pod() -> Iterator[TestBed]:
 
 
 def test_each_worker_finds_the_pod_that_jax_forms_by_itself(pod: TestBed) -> None:
-    variables = [f"{name}={value}" for name, value in {**VARIABLES, "PYTHONPATH": ROOT}.items()]
-    running = [
-        subprocess.Popen(
-            pod.command(i, "env", *variables, sys.executable, "-c", LOOK),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            text=True,
-            env=ENVIRONMENT,
-        )
-        for i in (1, 2, 3)
-    ]
-    said = [process.communicate(timeout=120)[0] for process in running]
-    assert [process.returncode for process in running] == [0, 0, 0]
-    answers: list[dict[str, Any]] = [json.loads(each) for each in said]
-    for name, answer in zip(pod.names, answers, strict=True):
-        own = ORDER.index(name)
-        assert answer["jax"] == [own, 3]
+    for i, answer in look(pod, {1: {}, 2: {}, 3: {}}).items():
+        own = ORDER.index(f"h{i}")
+        hosts = ["localhost" if name == f"h{i}" else name for name in ORDER]
+        assert answer["told"] == ["the metadata server", "v4-24", *hosts]
         assert answer["detected"] == ["gcetpu", own, 3, "h2:8482"]
-        assert answer["pod"] == ["pod-1", "v4-24", "h2"]
-        assert answer["hosts"] == ["localhost" if each == name else each for each in ORDER]
+        assert answer["jax"] == [own, 3]
+
+
+def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
+    pod: TestBed,
+) -> None:
+    shared = {
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_ID": "0",
+        "MEGASCALE_COORDINATOR_ADDRESS": "h3:8080",
+        "MEGASCALE_NUM_SLICES": "2",
+        "JAX_COORDINATOR_PORT": "8483",
+    }
+    of_slice = {
+        3: {**shared, "TPU_WORKER_HOSTNAMES": "h3", "MEGASCALE_SLICE_ID": "0"},
+        1: {**shared, "TPU_PROCESS_ADDRESSES": "h1:8476", "MEGASCALE_SLICE_ID": "1"},
+    }
+    for i, answer in look(pod, of_slice).items():
+        own = int(of_slice[i]["MEGASCALE_SLICE_ID"])
+        assert f"worker 0 of slice {own} of 2." in answer["told"]
+        assert "--hosts HOST0:1,HOST1:1" in answer["told"]
+        assert answer["detected"] == ["gketpu", own, 2, "h3:8483"]
+        assert answer["jax"] == [own, 2]
 
 
 def test_ssh_reaches_the_workers_that_gcloud_names_with_gclouds_keys_alone(

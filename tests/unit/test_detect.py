@@ -21,7 +21,7 @@ from tests.unit.pod_stand_ins import (
 )
 
 SLURM = {
-    "SLURM_JOB_ID": "4242",
+    "SLURM_JOB_ID": "7096",
     "SLURM_STEP_NODELIST": "n1",
     "SLURM_NTASKS": "4",
     "SLURM_PROCID": "3",
@@ -129,6 +129,8 @@ def test_a_pod_is_detected_only_beside_chips_and_libtpu(tmp_path: Path) -> None:
         assert found.variables == {"agent-worker-number": "1"}
         assert detected(told, root=chips) is None
         assert detected(with_library, root=card) is None
+        # JAX then sets TPU_SKIP_MDS_QUERY for itself.
+        assert detected({**told, "JAX_FORCE_TPU_INIT": "1"}, root=card) is None
         assert detected({**told, "TPU_LIBRARY_PATH": str(tmp_path / "none")}, root=chips) is None
 
 
@@ -136,14 +138,16 @@ def test_an_unused_cluster_is_shown_with_the_variables_it_was_found_by() -> None
     found = detected(SLURM)
     assert found is not None
     assert found.unused() == (
-        "Slurm found (SLURM_JOB_ID=4242, SLURM_NTASKS=4, SLURM_PROCID=3, SLURM_LOCALID=1). nbdist passes every "
+        "Slurm found (SLURM_JOB_ID=7096, SLURM_NTASKS=4, SLURM_PROCID=3, SLURM_LOCALID=1). nbdist passes every "
         "argument of jax.distributed.initialize itself, so it is not used."
     )
 
 
 def test_a_cluster_that_was_asked_for_says_what_jax_takes_from_it() -> None:
     found = asked("slurm", SLURM)
-    assert found.used().startswith("--cluster-detection-method slurm: Slurm found (SLURM_JOB_ID=42")
+    assert found.used().startswith(
+        "--cluster-detection-method slurm: Slurm found (SLURM_JOB_ID=7096"
+    )
     assert "JAX takes local_device_ids=[1] from it, in each process of this host" in found.used()
 
 

@@ -66,7 +66,7 @@ def ssh_options(node_id: str, index: int, home: Path) -> tuple[str, ...]:
     except (OSError, UnicodeDecodeError):
         return tuple(found)
     aliases = [each for name in names for each in name.split(",") if wanted.fullmatch(each)]
-    if node_id and aliases:
+    if aliases:
         # A worker that was made anew has a new line, below the old one.
         alias = [f"-oHostKeyAlias={aliases[-1]}", f'-oUserKnownHostsFile="{known}"']
         found += [*alias, "-oCheckHostIP=no"]

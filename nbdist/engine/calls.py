@@ -63,16 +63,36 @@ class Call:
 def calls() -> dict[str, Callable[..., Answer]]:
     """All that can be asked of an engine, by name."""
     return {
+        "who": who,
+        "prepare": prepare,
         "hello": hello,
         "initialize": initialize,
         "complete": complete,
         "inspect": inspect,
         "look": look,
+        "recall": recall,
         "set_names": set_names,
         "get_value": get_value,
         "shards": shards,
         "layout": layout,
+        "imported": imported,
     }
+
+
+def who(
+    resident: Resident, buffers: Buffers, *, framework: str, controller: str, ports: int
+) -> Answer:
+    """Who an engine is that nbdist has not started; see `nbdist.engine.stranger`. Changes nothing."""
+    from nbdist.engine.stranger import describe
+
+    return {"protocol": PROTOCOL, **describe(resident, framework, controller, ports)}, []
+
+
+def prepare(resident: Resident, buffers: Buffers, *, environment: dict[str, str]) -> Answer:
+    """Puts variables in place that a process of our own has from its first moment."""
+    from nbdist.engine.stranger import prepare as put
+
+    return {"late": put(environment)}, []
 
 
 def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> Answer:
@@ -127,6 +147,19 @@ def look(resident: Resident, buffers: Buffers, *, timeout_s: float) -> Answer:
     return {"sequence": probe.look_now(timeout_s=timeout_s) if probe else 0}, []
 
 
+def recall(resident: Resident, buffers: Buffers, *, request: str) -> Answer:
+    """How a cell ended, and what is kept of its output.
+
+    It is asked for behind the cell itself, in the engine's queue, so that the answer comes when it has ended.
+
+    Returns:
+      `end` with `error` (None: it went through) and `time`, None where nothing is known of it; and what
+      `nbdist.engine.echo.Echo.of` answers.
+    """
+    end = next((end for end in resident.ends if end["request"] == request), None)
+    return {"end": end, **resident.echo.of(request)}, []
+
+
 def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any]]) -> Answer:
     """Puts values into the user's namespace."""
     from nbdist.engine.transfer import restore
@@ -150,6 +183,13 @@ def shards(resident: Resident, buffers: Buffers, *, expression: str, framework: 
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
     value = resident.evaluate(expression)
     return framework_named(framework).explain(value, expression), []
+
+
+def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answer:
+    """Which modules of this process come from these files."""
+    from nbdist.engine.sync import imported
+
+    return {"modules": imported(paths)}, []
 
 
 def layout(resident: Resident, buffers: Buffers, *, expression: str) -> Answer:

@@ -29,21 +29,37 @@ class Children:
         self._events = events
         self._pids: dict[int, int] = {}
         self._logs: dict[int, Path] = {}
+        self._asked: dict[int, int] = {}
         self._oom_kills = oom_kills()
 
     def __len__(self) -> int:
         return len(self._pids)
 
     def start(
-        self, process_id: int, log: Path, main: Callable[[], None], *, death_signal: int
+        self,
+        process_id: int,
+        log: Path,
+        main: Callable[[], None],
+        *,
+        death_signal: int,
+        asked: tuple[int, int] | None = None,
     ) -> None:
-        """Forks a child that runs `main`, its output appended to `log` (made with mode 0600)."""
+        """Forks a child that runs `main`, its output appended to `log` (made with mode 0600).
+
+        `asked` are the ends of a pipe: the child reads the first, `ask` writes to the second.
+        """
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
+            if asked is not None:
+                os.close(asked[1])
             become(main, log, parent, death_signal)
         self._pids[pid] = process_id
         self._logs[pid] = log
+        if asked is not None:
+            os.close(asked[0])
+            os.set_blocking(asked[1], False)
+            self._asked[pid] = asked[1]
         self._events.tell("started", process_id=process_id, pid=pid)
 
     def reap(self) -> None:
@@ -55,6 +71,8 @@ class Children:
             process_id = self._pids.pop(pid, None)
             if process_id is None:
                 continue
+            if pid in self._asked:
+                os.close(self._asked.pop(pid))
             # The group may still hold what the user started from a cell.
             self._signal_group(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(status)
@@ -74,6 +92,13 @@ class Children:
             if process_id in process_ids:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
+
+    def ask(self, process_ids: list[int]) -> None:
+        """Has children say again what they have said before; also one in the middle of a cell hears it."""
+        for pid, descriptor in self._asked.items():
+            if self._pids[pid] in process_ids:
+                with contextlib.suppress(OSError):  # full: it has been asked often enough
+                    os.write(descriptor, b"\n")
 
     def stop(self) -> None:
         """Ends all children: SIGTERM, then SIGKILL to each whole group; returns when they are gone."""

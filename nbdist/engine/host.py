@@ -5,12 +5,13 @@ that N processes cost one import. Where forking is no option it starts each as a
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
 `{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`,
-`{"alive": 1}`); end of input means the kernel is
-gone, and everything is stopped. On standard output: events (`{"event": "exited", "process_id": 2, "code": -9}`),
-see `nbdist.engine.events`. Standard error is for people.
+`{"repeat": […]}`, `{"alive": 1}`, `{"stop": 1}`); end of input means the kernel is gone, and everything is
+stopped. A kept parent meets no end of input, and waits for the next kernel. On standard output: events
+(`{"event": "exited", "process_id": 2, "code": -9}`), see `nbdist.engine.events`. Standard error is for people.
 
-Nothing outlives the kernel or this process: end of input stops all, and so does a silence of the kernel longer
-than the assignment allows; every child is told by the operating system to die with its parent.
+Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
+silence of the kernel longer than the assignment allows; every child is told by the operating system to die with
+its parent.
 
 In a job that a scheduler started each task is such a parent, of one process. `--task VARIABLE` names the
 environment variable that holds the task's number, which is the process id.
@@ -53,7 +54,8 @@ class Assignment:
     `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
     `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks; with them it also listens
-    for others, until `{"listen": 0}`, so that they can try to reach this host.
+    for others, until `{"listen": 0}`, so that they can try to reach this host. `kept` says that it goes on
+    without a kernel.
     """
 
     cluster_id: str
@@ -67,6 +69,7 @@ class Assignment:
     ports: int = 0
     silence_s: float | None = None
     checks: dict[str, Any] | None = None
+    kept: bool = False
 
 
 @dataclass
@@ -84,6 +87,7 @@ class Host:
     preloaded: bool = False
     pulse: Pulse | None = None
     listener: socket.socket | None = None
+    stopped: bool = False
     _unread: bytes = b""
 
     def serve(self) -> None:
@@ -119,7 +123,7 @@ class Host:
             self.pulse.heard()
         for line in lines:
             self._obey(json.loads(line))
-        return bool(data)
+        return bool(data) and not self.stopped
 
     def _obey(self, order: dict[str, Any]) -> None:
         if "start" in order:
@@ -133,6 +137,10 @@ class Host:
             self.events.tell("reached", answers=checkup.connect(order["reach"]))
         elif "listen" in order:
             self._stop_listening()
+        elif "repeat" in order:
+            self.children.ask(order["repeat"])
+        elif "stop" in order:
+            self.stopped = True
         elif "cluster_id" in order:
             self._begin(Assignment(**order))
 
@@ -147,7 +155,7 @@ class Host:
         except OSError as error:
             self.events.tell("refused", folder=error.filename, error=str(error))
             raise SystemExit(1) from None
-        if assignment.silence_s is not None:
+        if assignment.silence_s is not None or (assignment.kept and assignment.controller_address):
             self.pulse = Pulse(self.events, self.orders, silence_s=assignment.silence_s)
         self._say_who()
         self._start_controller(assignment)
@@ -218,12 +226,15 @@ class Host:
     def _start_engines(self, assignment: Assignment) -> None:
         for process in self.wanted:
             log = Path(self.folder) / f"process-{process['process_id']}.log"
-            process["environment"]["NBDIST_LOG"] = str(log)
+            asked = os.pipe()
+            os.set_inheritable(asked[0], True)
+            process["environment"] |= {"NBDIST_LOG": str(log), "NBDIST_ASKED": str(asked[0])}
             self.children.start(
                 process["process_id"],
                 log,
                 lambda process=process: self._become_engine(assignment, process),  # type: ignore[misc]
                 death_signal=signal.SIGKILL,
+                asked=asked,
             )
         self.wanted = []
 

@@ -116,6 +116,11 @@ class Probe:
         self._looked.wait(timeout_s)
         return self._sequence
 
+    def say_again(self) -> None:
+        """Has the thread report all it has reported before, for a kernel that has just come."""
+        self._sections.forget()
+        self._asked.set()
+
     def _run(self) -> None:
         while not self._stopping.is_set():
             asked = self._asked.wait(LOOK_SECONDS)

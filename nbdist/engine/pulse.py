@@ -15,6 +15,9 @@ from nbdist.engine.events import Events
 PERIOD_SECONDS = 1.0
 """How often each side says that it is there."""
 
+ANSWERS_SECONDS = 3.0
+"""How long after the kernel was last heard a kept parent still says that it is there."""
+
 
 class Pulse:
     """One side's beat, and the silence of the other.
@@ -22,10 +25,11 @@ class Pulse:
     Args:
       events: Where beats go.
       orders: The descriptor orders come from.
-      silence_s: How long the kernel may say nothing.
+      silence_s: How long the kernel may say nothing; None: for ever, and then beats are answers only, so that
+        what a kept parent writes does not grow while no kernel is there to read it.
     """
 
-    def __init__(self, events: Events, orders: int, *, silence_s: float) -> None:
+    def __init__(self, events: Events, orders: int, *, silence_s: float | None) -> None:
         self.period_s = PERIOD_SECONDS
         self._events = events
         self._orders = orders
@@ -39,10 +43,12 @@ class Pulse:
     def beat(self) -> bool:
         """Says that this parent is there, when it is time; answers whether the kernel is to be believed in."""
         now = time.monotonic()
-        if now - self._said >= self.period_s:
+        silence = now - self._heard
+        asked = self._silence_s is not None or silence < ANSWERS_SECONDS
+        if asked and now - self._said >= self.period_s:
             self._said = now
             self._events.tell("alive")
-        return now - self._heard < self._silence_s
+        return self._silence_s is None or silence < self._silence_s
 
     def go_on_by_itself(self) -> None:
         """Beats while this thread is busy with imports, and ends the process when the kernel leaves.

@@ -6,10 +6,13 @@ import os
 import socket
 import sys
 import threading
+import time
+from collections import deque
 from typing import Any
 
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
+from nbdist.engine.echo import Echo
 from nbdist.engine.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -20,6 +23,9 @@ from nbdist.engine.kernel_gaps import (
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.errors import ArrayError, SessionError
+
+PAST_CELLS = 200
+"""Of so many it is known how they ended."""
 
 
 class Resident:
@@ -40,7 +46,10 @@ class Resident:
         self.cell = CurrentCell()
         self.probe: Probe | None = None
         self.descriptors = Descriptors(self._publish_text)
+        self.echo = Echo(self.kernel.iopub_socket)
+        self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self._request: dict[str, Any] | None = None
+        self._began: str | None = None
 
     @classmethod
     def of(cls) -> Resident:
@@ -70,9 +79,11 @@ class Resident:
         if process_id is None:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
+        self.echo.install()
         NotebookCells(
             self.shell, self.cell, before=self._remember, after=self.descriptors.flush
         ).install()
+        self.cell.at_edges(self._note_end)
         refuse_input(self.kernel)
         show_help(self.shell)
         text_progress_bars()
@@ -88,6 +99,35 @@ class Resident:
             cell=self.cell,
         )
         self.probe.start()
+        asked = os.environ.pop("NBDIST_ASKED", None)
+        if asked is not None:
+            os.set_inheritable(int(asked), False)
+            threading.Thread(
+                target=self._answer, args=(int(asked),), name="nbdist-asked", daemon=True
+            ).start()
+
+    def _answer(self, asked: int) -> None:
+        """Says again what a kernel that has just come must know, also in the middle of a cell."""
+        while os.read(asked, 4096):
+            if self.probe is not None:
+                self.probe.say_again()
+            content = {"process_id": self.process_id, **self.echo.of()}
+            self.kernel.session.send(
+                self.kernel.iopub_socket,
+                "nbdist_echo",
+                content=content,
+                parent=None,
+                ident=f"echo.{self.process_id}".encode(),
+            )
+
+    def _note_end(self) -> None:
+        """Called at both edges of a cell; at the first its request has no end yet."""
+        request = (self._request or {}).get("header", {}).get("msg_id")
+        if request is None or self._began != request:
+            self._began = request
+            return
+        self.ends.append({"request": request, "error": self.cell.error, "time": time.time()})
+        self._began = None
 
     def evaluate(self, expression: str) -> Any:
         """The value of a user's expression.

@@ -37,6 +37,10 @@ class Sections:
         for name in due:
             self._published[name] = (self._compared[name], now)
 
+    def forget(self) -> None:
+        """All sections are due again; safe from any thread."""
+        self._published = {}
+
     def _is_due(self, name: str, now: float) -> bool:
         if name not in self._published:
             return True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import subprocess
 import sys
 import threading
 import time
@@ -16,12 +15,16 @@ from typing import Any
 from nbdist.engine.events import Lines
 from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
+from nbdist.launch.channel import Channel, FoundAgain, Kept, Pipes, Spot
 from nbdist.launch.exits import Exit
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
 
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
+
+TAKES_SECONDS = 0.5
+"""How long the end waits for an order that is being written."""
 
 LOCAL_COMMAND = (sys.executable, "-m", "nbdist.engine.host")
 
@@ -62,11 +65,11 @@ class HostFacts:
 
 
 class Parent:
-    """A running parent, held by its process handle and its pipes.
+    """A running parent, held by its process handle and the way to it.
 
     Args:
-      reach: How it is started.
-      assignment: What it is for.
+      reach: How it was started.
+      channel: The process, and the ways to and from it.
       log: Where its standard error goes, which may be needed when it fails before it can say anything.
       on_event: Called from a thread of this object with each event of the parent.
     """
@@ -74,35 +77,61 @@ class Parent:
     def __init__(
         self,
         reach: Reach,
-        assignment: Assignment,
+        channel: Channel,
         *,
         log: Path,
         on_event: Callable[[dict[str, Any]], None],
     ) -> None:
         self.reach = reach
         self.log = log
+        self._channel = channel
         self._on_event = on_event
         self._lock = threading.Lock()
         self.facts: dict[int | None, HostFacts] = {}
         self.pids: dict[int, int] = {}
         self.exits: dict[int, Exit] = {}
         self.failure: dict[str, Any] | None = None
+        self.copying: list[dict[str, Any]] = []
         self.reached: dict[int | None, list[dict[str, Any]]] = {}
         self.heard_at = time.monotonic()
         self.ended_at: float | None = None
         self.given_up = False
-        with log.open("wb") as errors:
-            self._process = subprocess.Popen(
-                reach.command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=errors,
-                env=None if reach.environment is None else dict(reach.environment),
-                start_new_session=True,  # Ctrl-C in the kernel's terminal is the kernel's to handle
-            )
+        self._lines = Lines()
         self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
-        self._reader.start()
-        self.order(asdict(assignment))
+
+    @classmethod
+    def begin(
+        cls,
+        reach: Reach,
+        assignment: Assignment,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> Parent:
+        """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
+        way = Kept if assignment.kept else Pipes
+        parent = cls(reach, way(reach.command, reach.environment, log), log=log, on_event=on_event)
+        parent._reader.start()
+        parent.order(asdict(assignment))
+        return parent
+
+    @classmethod
+    def again(
+        cls, reach: Reach, spot: Spot, *, log: Path, on_event: Callable[[dict[str, Any]], None]
+    ) -> Parent:
+        """Holds one that another kernel has started; all it has said so far is known at once.
+
+        Raises:
+          OSError: Its files are gone.
+        """
+        channel = FoundAgain(spot)
+        parent = cls(reach, channel, log=log, on_event=on_event)
+        for line in channel.backlog():
+            event = parent._lines.take(line)
+            if event is not None:
+                parent._take(event)
+        parent._reader.start()
+        return parent
 
     def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
         """Asks for engines: one `{"process_id": …, "environment": {…}}` each."""
@@ -113,8 +142,23 @@ class Parent:
         self.order({"signal": int(number), "process_ids": list(process_ids)})
 
     def poll(self) -> int | None:
-        """The exit status of the command, or None while it runs."""
-        return self._process.poll()
+        """The exit status of the command, or None while it runs; 0 where only another kernel could know."""
+        return None if self._channel.running else self._channel.status or 0
+
+    @property
+    def spot(self) -> Spot | None:
+        """Where another kernel finds it; None for one that ends with this kernel."""
+        return getattr(self._channel, "spot", None)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process here; of `ssh` where that leads to it."""
+        return self._channel.pid
+
+    def leave(self) -> None:
+        """Listens no longer; a kept parent and all it has started go on."""
+        self._channel.close()
+        self._reader.join(1.0)
 
     @property
     def silence_s(self) -> float:
@@ -123,40 +167,40 @@ class Parent:
 
     def begin_to_stop(self) -> None:
         """Has it stop everything it started; does not wait."""
-        with contextlib.suppress(OSError, ValueError), self._lock:
-            assert self._process.stdin is not None
-            self._process.stdin.close()
+        if not self._lock.acquire(timeout=TAKES_SECONDS):
+            self._channel.kill()  # in the middle of an order that nobody takes
+            return
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                self._channel.end()
+        finally:
+            self._lock.release()
 
     def stop(self) -> None:
         """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
         self.begin_to_stop()
-        try:
-            self._process.wait(0.1)
-        except subprocess.TimeoutExpired:
+        if not self._channel.wait(0.1):
             if not self.reach.remote:
                 # It may be in the middle of a long import and not reading; one elsewhere looks up by itself.
-                self._process.terminate()
+                self._channel.terminate()
             self._wait_or_kill()
         self._reader.join(1.0)
-        with contextlib.suppress(OSError, ValueError):
-            assert self._process.stdout is not None
-            self._process.stdout.close()
+        self._channel.close()
 
     def give_up(self) -> None:
         """Cuts the connection to a host that no longer answers."""
         self.given_up = True
-        self._process.kill()
+        self._channel.kill()
 
     def _wait_or_kill(self) -> None:
         deadline = time.monotonic() + (0.0 if self.given_up else STOP_SECONDS)
         while time.monotonic() < deadline:
-            with contextlib.suppress(subprocess.TimeoutExpired):
-                self._process.wait(0.05)
+            if self._channel.wait(0.05):
                 return
             if self.reach.remote and self.silence_s > SILENT_SECONDS:
                 break  # nobody there will answer; what runs there ends by itself
-        self._process.kill()  # its children are told by the operating system
-        self._process.wait()
+        self._channel.kill()  # its children are told by the operating system
+        self._channel.wait(STOP_SECONDS)
 
     def last_words(self) -> tuple[str, ...]:
         """The end of what the parent, or the command that leads to it, wrote to its standard error."""
@@ -173,12 +217,12 @@ class Parent:
         if self.given_up:
             because, code = f"host {self.reach.name} does not answer", None
         elif self.reach.remote:
-            because, code = f"the connection to host {self.reach.name}", self._process.wait()
+            because, code = f"the connection to host {self.reach.name}", self._channel.status
         else:
-            because, code = "the engines' parent process", self._process.wait()
+            because, code = "the engines' parent process", self._channel.status
         return Exit(
             process_id=CONTROLLER,
-            pid=self._process.pid,
+            pid=self.pid,
             code=code,
             oom=False,
             time=self.ended_at,
@@ -189,21 +233,34 @@ class Parent:
     def order(self, order: Mapping[str, Any]) -> None:
         """Sends an order; one to a parent that has ended is dropped."""
         with self._lock, contextlib.suppress(OSError, ValueError):
-            assert self._process.stdin is not None
-            self._process.stdin.write(json.dumps(order).encode() + b"\n")
-            self._process.stdin.flush()
+            self._channel.send(json.dumps(order).encode() + b"\n")
+
+    def beat(self) -> None:
+        """Says that the kernel is there; never waits.
+
+        A host that is being sent an order hears that anyway, and one that takes no more must not keep the others
+        from hearing.
+        """
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                if self._channel.ready():
+                    self._channel.send(b'{"alive": 1}\n')
+        finally:
+            self._lock.release()
 
     def _read(self) -> None:
-        assert self._process.stdout is not None
-        lines = Lines()
-        for line in self._process.stdout:
+        for line in self._channel.lines():
             self.heard_at = time.monotonic()
-            event = lines.take(line)
+            event = self._lines.take(line)
             if event is not None:
                 self._take(event)
                 self._on_event(event)
-        self.ended_at = time.time()
-        self._on_event({"event": "ended", "time": self.ended_at})
+        if not self._channel.left:
+            self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
+            self.ended_at = time.time()
+            self._on_event({"event": "ended", "time": self.ended_at})
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -216,6 +273,8 @@ class Parent:
             self.reached[event.get("task")] = event["answers"]
         elif kind in ("failed", "refused"):
             self.failure = event
+        elif kind == "sync":
+            self.copying.append(event)
         elif kind == "exited":
             self.exits[event["process_id"]] = Exit(
                 process_id=event["process_id"],

@@ -76,7 +76,7 @@ def spawn(plan: Plan) -> Spawned:
 
     def start(reach: Reach, assignment: Assignment, name: str) -> Parent:
         log = Path(folder) / f"{name}.log"
-        parent = Parent(reach, assignment, log=log, on_event=hears)
+        parent = Parent.begin(reach, assignment, log=log, on_event=hears)
         started.append(parent)
         return parent
 

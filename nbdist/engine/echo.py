@@ -1,0 +1,105 @@
+"""What a process has shown lately, kept so that a kernel that attaches later sees it, too.
+
+Output goes to whoever listens at that moment. Between the end of one kernel and the next nobody does.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import deque
+from collections.abc import Sequence
+from typing import Any
+
+MOST_BYTES = 2 << 20
+MOST_MESSAGES = 4000
+"""Of each process; older output is dropped first, and counted."""
+
+MOST_REQUESTS = 100
+"""Of which it is known how much was dropped."""
+
+DELIMITER = b"<IDS|MSG>"
+"""Before it stand topics, after it signature, header, parent, metadata, content (the Jupyter wire protocol)."""
+
+KINDS = (
+    *("stream", "display_data", "execute_result"),
+    *("update_display_data", "clear_output", "error"),
+)
+
+
+class Echo:
+    """Keeps the newest messages that this engine has published.
+
+    Args:
+      publisher: ipykernel's IOPubThread, or the socket that stands for it: all that is shown goes through its
+        public `send_multipart`.
+    """
+
+    def __init__(self, publisher: Any) -> None:
+        self._publisher = getattr(publisher, "io_thread", publisher)
+        self._send = self._publisher.send_multipart
+        self._lock = threading.Lock()
+        self._kept: deque[tuple[list[bytes], int]] = deque()
+        self._bytes = 0
+        self._lost: dict[str, int] = {}
+
+    def install(self) -> None:
+        """Begins to keep."""
+        self._publisher.send_multipart = self._send_and_keep
+
+    def _send_and_keep(self, frames: Sequence[Any], *args: Any, **options: Any) -> None:
+        self._send(frames, *args, **options)
+        topic = bytes(frames[0])
+        if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
+            self._keep([bytes(frame) for frame in frames])
+
+    def _keep(self, frames: list[bytes]) -> None:
+        size = sum(map(len, frames))
+        with self._lock:
+            self._kept.append((frames, size))
+            self._bytes += size
+            while self._bytes > MOST_BYTES or len(self._kept) > MOST_MESSAGES:
+                dropped, size = self._kept.popleft()
+                self._bytes -= size
+                request = _request(dropped)
+                self._lost[request] = self._lost.pop(request, 0) + 1
+                if len(self._lost) > MOST_REQUESTS:
+                    del self._lost[next(iter(self._lost))]
+
+    def of(self, request: str | None = None) -> dict[str, Any]:
+        """What is kept, of one request or of all.
+
+        Returns:
+          `messages`, each with its `id`, the `parent` it answers, `kind` and `content`, in order; and `lost`, how
+          many of each request were dropped.
+        """
+        with self._lock:
+            kept = [frames for frames, _ in self._kept]
+            lost = dict(self._lost)
+        messages = [message for frames in kept if (message := read(frames)) is not None]
+        if request is not None:
+            messages = [message for message in messages if message["parent"] == request]
+            lost = {parent: count for parent, count in lost.items() if parent == request}
+        return {"messages": messages, "lost": lost}
+
+
+def _request(frames: Sequence[bytes]) -> str:
+    if DELIMITER not in frames:
+        return ""
+    return str(json.loads(frames[frames.index(DELIMITER) + 3]).get("msg_id", ""))
+
+
+def read(frames: Sequence[bytes]) -> dict[str, Any] | None:
+    """A message as plain data; None for one that shows nothing."""
+    if DELIMITER not in frames:
+        return None
+    _, header, _, _, content, *_ = frames[frames.index(DELIMITER) + 1 :]
+    head = json.loads(header)
+    if head["msg_type"] not in KINDS:
+        return None
+    return {
+        "id": head["msg_id"],
+        "parent": _request(frames),
+        "kind": head["msg_type"],
+        "content": json.loads(content),
+    }

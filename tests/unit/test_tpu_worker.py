@@ -43,6 +43,7 @@ def test_a_worker_finds_its_pod_through_the_metadata_server() -> None:
         (0, "10.130.0.31", "pod-1-w-0", False),
         (1, "10.130.0.29", "pod-1-w-1", True),
     ]
+    assert [worker.environment for worker in pod.workers] == [{}, {}]
 
 
 def test_the_hosts_of_a_pod_follow_its_own_numbering_with_one_process_each() -> None:
@@ -116,6 +117,16 @@ def test_a_worker_on_kubernetes_finds_its_pod_in_its_environment(name: str) -> N
     assert [(w.address, w.host, w.local) for w in pod.workers] == [
         ("job-0.svc", "job-0.svc", True),
         ("job-1.svc", "job-1.svc", False),
+    ]
+
+
+def test_workers_on_kubernetes_get_the_variables_of_this_one_and_their_own_number() -> None:
+    shared = {"TPU_WORKER_HOSTNAMES": "a,b", "TPU_TOPOLOGY": "2x2x2", "MEGASCALE_NUM_SLICES": "1"}
+    environment = {**SILENT, **shared, "TPU_WORKER_ID": "1", "PATH": "/bin"}
+    pod = find_pod(None, None, None, environment)
+    assert [worker.environment for worker in pod.workers] == [
+        {**shared, "TPU_WORKER_ID": "0"},
+        {**shared, "TPU_WORKER_ID": "1"},
     ]
 
 

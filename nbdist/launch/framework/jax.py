@@ -7,13 +7,14 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbdist.errors import OptionError
+from nbdist.launch.detect import METHODS
 from nbdist.launch.framework import Answers
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.quantities import count_text
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
-DETECTION_METHODS = ("deactivate", "mpi4py", "ompi", "slurm", "k8s", "tpu")
+DETECTION_METHODS = ("deactivate", *METHODS)
 
 _ARGUMENTS = {
     "cluster_detection_method": "cluster_detection_method",

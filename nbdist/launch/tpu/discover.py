@@ -98,6 +98,7 @@ def pod_of(worker: Worker) -> Pod:
                 host=worker.hosts[index] or f"{name}-w-{index}".replace(" ", "-"),
                 ssh_address=address,
                 local=index == worker.index,
+                environment=_environment(worker, index),
             )
             for index, address in enumerate(worker.addresses)
         ),
@@ -107,6 +108,11 @@ def pod_of(worker: Worker) -> Pod:
         if len(worker.addresses) > 1
         else None,
     )
+
+
+def _environment(worker: Worker, index: int) -> dict[str, str]:
+    """On Kubernetes a container has variables that sshd does not hand on; elsewhere libtpu asks the server."""
+    return {**worker.variables, "TPU_WORKER_ID": str(index)} if worker.form == "gketpu" else {}
 
 
 def _several_slices(worker: Worker) -> str:

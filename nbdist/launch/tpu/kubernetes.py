@@ -48,6 +48,11 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
         megascale_coordinator=of_slices.coordinator,
         name=environment.get("HOSTNAME"),
         accelerator_type=environment.get("TPU_ACCELERATOR_TYPE"),
+        variables={
+            name: value
+            for name, value in environment.items()
+            if name.startswith(("TPU_", "MEGASCALE_")) and name != "TPU_WORKER_ID"
+        },
     )
 
 

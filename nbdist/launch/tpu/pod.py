@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from nbdist.launch.hostlist import AskedHost
 
@@ -14,7 +15,8 @@ class PodWorker:
 
     `index` counts from 0 in its slice, as the pod itself numbers it. `address` is where the other workers reach
     it, `ssh_address` where ssh from this machine does; `host` is its name as far as it is known. `local` says
-    that it is this machine. `ssh` holds what ssh is to be given for this worker alone.
+    that it is this machine. `ssh` holds what ssh is to be given for this worker alone, and `environment` what
+    libtpu needs there and a command over ssh does not find by itself.
     """
 
     index: int
@@ -24,6 +26,7 @@ class PodWorker:
     ssh_address: str
     local: bool = False
     ssh: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from nbdist.errors import LaunchError
@@ -18,7 +18,8 @@ class Worker:
 
     `form` is JAX's name for who told. `addresses` and `hosts` are those of the workers of its slice, in
     their order; a worker is not told those of other slices. `megascale_coordinator` is worker 0 of slice 0
-    where there are several slices.
+    where there are several slices. `variables` are those of its environment that libtpu reads and that all
+    workers of the slice have alike.
     """
 
     form: Literal["gcetpu", "gketpu"]
@@ -31,6 +32,7 @@ class Worker:
     name: str | None = None
     zone: str | None = None
     accelerator_type: str | None = None
+    variables: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def processes(self) -> int:

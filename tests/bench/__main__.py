@@ -5,13 +5,14 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import keras_start, noop, probe, start
+from tests.bench import hosts, keras_start, noop, probe, start
 
 
 def main() -> None:
     """Prints a line or two for each; screenshots of the large views go to `build/bench`."""
     start.main()
     keras_start.main()
+    hosts.main()
     noop.main()
     probe.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)

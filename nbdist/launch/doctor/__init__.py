@@ -7,7 +7,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from nbdist.launch.doctor.examine import examine, kernel_facts
+from nbdist.launch.doctor.examine import examine_all, kernel_facts
 from nbdist.launch.doctor.finding import Clock, Examined, Finding, Needs
 from nbdist.launch.doctor.judge import judge, preflight
 from nbdist.launch.doctor.refused import refused
@@ -41,7 +41,7 @@ def doctor(placement: Placement, *, needs: Needs) -> Report:
       needs: What is to be started on them.
     """
     started = time.monotonic()
-    everyone, kernel = examine(
+    everyone, kernel = examine_all(
         placement.hosts or (AskedHost(name="localhost"),),
         placement.ssh or SshOptions(python=sys.executable),
         folder=placement.cwd or str(Path.cwd()),

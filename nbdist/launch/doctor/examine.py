@@ -18,7 +18,7 @@ from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
 
 
-def examine(
+def examine_all(
     hosts: Sequence[AskedHost], options: SshOptions, *, folder: str | None = None
 ) -> tuple[list[Examined], Facts]:
     """Looks at hosts, all at once: as long as the slowest takes, and `CONNECT_SECONDS` where a way is barred.

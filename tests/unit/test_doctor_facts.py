@@ -1,0 +1,267 @@
+"""Facts about this machine, and the examiner as a program of its own."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import socket
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+import nbdist.launch.doctor.examine as examine
+from nbdist.engine import checkup
+from nbdist.launch.doctor import kernel_facts
+from nbdist.launch.doctor.visit import BOOT
+from nbdist.version import __version__
+
+SOURCE = Path(checkup.__file__).read_text(encoding="utf-8")
+
+
+def test_facts_of_this_machine_are_true_and_json_can_carry_them(tmp_path: Path) -> None:
+    found = json.loads(json.dumps(checkup.checkup({"folder": str(tmp_path / "gone")})))
+    assert found["host"] == socket.gethostname()
+    assert found["python"] == list(sys.version_info[:3])
+    assert found["packages"]["nbdist"] == __version__
+    assert found["folder"] == {"path": str(tmp_path / "gone"), "exists": False}
+    assert 0 < found["memory"]["available"] <= found["memory"]["total"]
+    assert found["temporary"]["error"] is None
+    assert abs(found["time"] - time.time()) < 60
+
+
+def test_the_examiner_is_one_file_that_python_3_8_reads() -> None:
+    tree = ast.parse(SOURCE, feature_version=(3, 8))
+    imported = {
+        name
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Import | ast.ImportFrom)
+        for name in [getattr(node, "module", None) or node.names[0].name]
+    }
+    assert {name.partition(".")[0] for name in imported} <= sys.stdlib_module_names
+
+
+def conversation(*lines: str) -> list[dict[str, object]]:
+    """What the examiner answers when its source comes first, as on a host."""
+    source = SOURCE.encode()
+    command = [sys.executable, "-c", BOOT, str(len(source))]
+    text = source + "".join(f"{line}\n" for line in lines).encode()
+    done = subprocess.run(command, input=text, capture_output=True, timeout=60, check=True)
+    return [json.loads(line)["checkup"] for line in done.stdout.splitlines()]
+
+
+def test_the_examiner_answers_as_long_as_it_is_asked_and_ends_with_its_input() -> None:
+    (alone,) = conversation('{"address": "127.0.0.1"}')
+    assert alone["listening"][0] == "127.0.0.1"  # type: ignore[index]
+    with checkup.listen("127.0.0.1") as listener:
+        targets = json.dumps({"connect": [listener.getsockname()]})
+        _, clock, answer = conversation('{"address": "192.0.2.1"}', targets)
+    assert clock.keys() == {"time"}
+    assert answer["connected"][0].keys() == {"ms"}  # type: ignore[index]
+
+
+def test_a_listener_that_cannot_be_had_is_told() -> None:
+    (facts,) = conversation('{"address": "192.0.2.1"}')
+    assert "listening" not in facts
+    assert str(facts["listening_error"]).startswith("192.0.2.1: ")
+
+
+def test_a_python_before_3_8_tells_its_version_and_no_more() -> None:
+    pretended = BOOT.replace("v>=(3,8)", "v>=(9,9)")
+    done = subprocess.run(
+        [sys.executable, "-c", pretended, "5"], input=b"12345", capture_output=True, check=True
+    )
+    told = json.loads(done.stdout)["checkup"]
+    assert told == {"python": list(sys.version_info[:3]), "executable": sys.executable}
+
+
+def test_the_boot_line_is_one_line_without_what_shells_take_apart() -> None:
+    assert not set(BOOT) & set('\n!`$\\"')
+
+
+@pytest.mark.parametrize("address", ["127.0.0.1", "::1"])
+def test_connecting_tells_the_time_it_took_or_why_not(address: str) -> None:
+    listener = checkup.listen(address)
+    port = listener.getsockname()[1]
+    assert checkup.connect([[address, port]])[0].keys() == {"ms"}
+    listener.close()
+    assert checkup.connect([[address, port]]) == [{"error": "Connection refused"}]
+
+
+def test_connecting_nowhere_ends_after_the_time_it_is_given() -> None:
+    found = checkup.connect([["255.255.255.255", 9]], seconds=0.1)
+    assert found[0].keys() == {"error"}
+    assert checkup.connect([], seconds=9.0) == []
+
+
+def test_a_way_that_answers_nothing_is_given_up_while_others_are_told() -> None:
+    with checkup.listen("127.0.0.1") as full, checkup.listen("127.0.0.1") as free:
+        # A listener with no room left drops who calls, as a firewall does.
+        full.listen(0)
+        callers = [socket.socket() for _ in range(4)]
+        for caller in callers:
+            caller.setblocking(False)
+            caller.connect_ex(full.getsockname())
+        found = checkup.connect([full.getsockname(), free.getsockname()], seconds=0.3)
+        for caller in callers:
+            caller.close()
+    assert found[0] == {"error": "no answer within 0.3 s"}
+    assert found[1].keys() == {"ms"}
+
+
+def test_variables_of_clusters_are_told_and_secrets_only_by_name() -> None:
+    given = {
+        "SLURM_JOB_ID": "12",
+        "SLURM_JWT": "abc",
+        "TF_CONFIG": "{}",
+        "HTTPS_PROXY": "http://ada:word@proxy:3128",
+        "no_proxy": "localhost",
+        "JAX_EMPTY": "",
+        "HOME": "/root",
+        "MY_TF_CONFIG": "x",
+        "XLA_FLAGS": "x" * 1000,
+    }
+    found = checkup.variables(given)
+    assert found.pop("XLA_FLAGS") == "x" * checkup.LONGEST_VALUE
+    assert found == {
+        "SLURM_JOB_ID": "12",
+        "SLURM_JWT": "(not shown)",
+        "TF_CONFIG": "{}",
+        "HTTPS_PROXY": "http://proxy:3128",
+        "no_proxy": "localhost",
+    }
+
+
+def test_ssh_tells_both_ends_of_its_connection() -> None:
+    words = {"SSH_CONNECTION": "10.0.0.1 40000 10.0.0.11 22"}
+    assert checkup.seen_as(words) == {"client": "10.0.0.1", "server": "10.0.0.11"}
+    assert checkup.seen_as({}) is None
+
+
+def test_a_name_that_cannot_be_resolved_is_told_with_the_reason() -> None:
+    found = checkup.own_name("no.such.host.invalid", seconds=30)
+    assert (found["addresses"], found["own"]) == ([], [])
+    assert found["error"]
+
+
+def test_a_name_server_that_is_silent_is_not_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: time.sleep(5))
+    assert checkup.own_name("h1", seconds=0.05)["error"] == "no answer within 0.05 s"
+
+
+def test_addresses_of_other_machines_are_not_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    answer = [(0, 0, 0, "", ("127.0.0.1", 0)), (0, 0, 0, "", ("192.0.2.1", 0))]
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *a, **k: answer)
+    found = checkup.own_name("h1")
+    assert found["addresses"] == ["127.0.0.1", "192.0.2.1"]
+    assert found["own"] == ["127.0.0.1"]
+
+
+def files(root: Path, **contents: str) -> Path:
+    for name, text in contents.items():
+        path = root / name.replace("__", "/").replace("_DOT_", ".")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    return root
+
+
+MEMINFO = "MemTotal: 1000 kB\nMemFree: 1 kB\nMemAvailable: 800 kB\n"
+
+
+def test_memory_is_that_of_the_machine_where_no_group_limits_it(tmp_path: Path) -> None:
+    root = files(tmp_path, proc__meminfo=MEMINFO, sys__fs__cgroup__memory_DOT_max="max\n")
+    assert checkup.memory(root) == {"total": 1000 << 10, "available": 800 << 10}
+    assert checkup.memory(tmp_path / "none") == {"total": None, "available": None}
+
+
+def test_the_smallest_limit_above_a_process_counts_without_its_cache(tmp_path: Path) -> None:
+    root = files(
+        tmp_path,
+        proc__meminfo=MEMINFO,
+        proc__self__cgroup="0::/user/job\n",
+        sys__fs__cgroup__user__job__memory_DOT_max="max\n",
+        sys__fs__cgroup__user__memory_DOT_max="512000\n",
+        sys__fs__cgroup__user__memory_DOT_current="500000\n",
+        sys__fs__cgroup__user__memory_DOT_stat="anon 1\ninactive_file 90000\n",
+    )
+    assert checkup.memory(root) == {"total": 512000, "available": 102000}
+
+
+def test_a_limit_of_version_one_of_control_groups_counts(tmp_path: Path) -> None:
+    folder = tmp_path / "sys/fs/cgroup/memory"
+    folder.mkdir(parents=True)
+    files(tmp_path, proc__meminfo=MEMINFO)
+    (folder / "memory.limit_in_bytes").write_text("400000")
+    (folder / "memory.usage_in_bytes").write_text("100000")
+    assert checkup.memory(tmp_path) == {"total": 400000, "available": 300000}
+
+
+def test_a_folder_that_takes_no_file_says_why(tmp_path: Path) -> None:
+    assert checkup.temporary(str(tmp_path / "gone"))["error"] == "No such file or directory"
+    assert checkup.temporary(str(tmp_path))["error"] is None
+
+
+def test_accelerators_are_counted_as_the_system_shows_them(tmp_path: Path) -> None:
+    vendor = "sys__bus__pci__devices__{}__vendor"
+    contents = {vendor.format(i): "0x1ae0\n" for i in range(4)}
+    root = files(tmp_path, **contents, dev__nvidia0="", dev__nvidia1="", dev__nvidiactl="")
+    assert checkup.accelerators(root) == {"gpus": 2, "tpus": 4}
+
+
+def test_locks_of_libtpu_are_told_with_their_owner(tmp_path: Path) -> None:
+    root = files(tmp_path, tmp__libtpu_lockfile="", tmp__other="")
+    path = tmp_path / "tmp/libtpu_lockfile"
+    assert checkup.locks(root) == [{"path": str(path), "owner": path.owner()}]
+
+
+def test_the_process_that_holds_a_device_of_a_tpu_is_told(tmp_path: Path) -> None:
+    root = files(tmp_path, dev__accel0="", dev__vfio__vfio="")
+    assert checkup.holders(root) == []
+    with (root / "dev/accel0").open():
+        (holder,) = checkup.holders(root)
+    assert holder["pid"] == os.getpid()
+    assert holder["devices"] == [str(root / "dev/accel0")]
+    assert checkup.holders(tmp_path / "none") == []
+
+
+ORPHAN = """
+import os, subprocess, sys
+code = "import sys; print(flush=True); sys.stdin.read()"
+child = subprocess.Popen([sys.executable, "-c", code, "nbdist.engine.pretended"], stdout=subprocess.PIPE)
+child.stdout.readline()
+print(child.pid, flush=True)
+"""
+
+
+def test_a_process_of_nbdist_whose_parent_has_gone_is_left_over() -> None:
+    with subprocess.Popen(
+        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as parent:
+        assert parent.stdout is not None
+        pid = int(parent.stdout.readline())
+        try:
+            parent.wait(30)
+            status = Path(f"/proc/{pid}/status").read_text()
+            found = [process["pid"] for process in checkup.leftovers()]
+            # Where a manager of services takes orphans in, its number is not 1, and nothing is claimed.
+            assert (pid in found) == ("PPid:\t1\n" in status)
+        finally:
+            assert parent.stdin is not None
+            parent.stdin.close()
+
+
+@pytest.mark.parametrize("platform", ["tpu", None])
+def test_back_ends_that_are_up_in_this_kernel_are_facts(
+    platform: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client = type("Client", (), {"platform": platform})() if platform else None
+    monkeypatch.setattr(examine, "backend", lambda: client)
+    monkeypatch.setattr(examine, "started", lambda: platform is not None)
+    jax, tensorflow = (
+        {"framework": "jax", "platform": platform},
+        {"framework": "tensorflow", "platform": ""},
+    )
+    assert kernel_facts({})["backends"] == ([jax, tensorflow] if platform else [])

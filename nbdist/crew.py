@@ -120,6 +120,7 @@ class Crew:
     def remarks(self) -> list[str]:
         """What a person must know of this start, each sentence once."""
         found = [f"{one.host}: {one.what}. {one.do}" for one in self.link.warnings]
+        found = [*self.plan.placement.remarks, *found]
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:

@@ -125,6 +125,12 @@ def dist_init() -> Parser:
     jax.add_argument("--shutdown-timeout", type=int, metavar="S", help="JAX's default is 300")
     jax.add_argument("--partition-index", metavar="0,0,1,1", help="one for each process, or none")
     host_options(parser)
+    tpu = parser.add_argument_group("the workers of a TPU pod, reached with ssh")
+    tpu.add_argument(
+        "--tpu", nargs="?", const="here", metavar="NAME", help="default: the pod this machine is in"
+    )
+    tpu.add_argument("--zone", metavar="Z", help="of the name")
+    tpu.add_argument("--project", metavar="P", help="default: the one gcloud is set to")
     hosts = parser.add_argument_group("many hosts")
     hosts.add_argument("--min-hosts", type=int, metavar="N", help="go on when so many come up")
     hosts.add_argument("--cwd", metavar="PATH", help="working folder there (default: the kernel's)")
@@ -320,6 +326,9 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "min_hosts": options.min_hosts,
         "cwd": options.cwd,
         "controller_address": options.controller_address,
+        "tpu": options.tpu,
+        "zone": options.zone,
+        "project": options.project,
         "devices_per_process": options.devices_per_process,
         "platform": options.platform,
         "framework": options.framework,

@@ -56,7 +56,7 @@ def make_plan(
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
     _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
-    chosen: Platform | None = platform
+    chosen: Platform | None = platform or ("tpu" if placement.launcher == "tpu" else None)
     found = chosen or (
         platforms.choose_for_tensorflow()
         if framework == "tensorflow"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -10,6 +11,8 @@ from nbdist.errors import OptionError
 from nbdist.launch.hostlist import AskedHost, parse_hosts, read_hosts
 from nbdist.launch.placement import Placement
 from nbdist.launch.ssh import SshOptions
+from nbdist.launch.tpu.discover import find_pod
+from nbdist.launch.tpu.pod import Pod, pod_hosts
 
 
 def choose_placement(
@@ -21,13 +24,18 @@ def choose_placement(
     min_hosts: int | None = None,
     cwd: str | None = None,
     controller_address: str | None = None,
+    tpu: str | None = None,
+    zone: str | None = None,
+    project: str | None = None,
 ) -> Placement:
     """Where processes run; see `nbdist.start` for the arguments.
 
     Raises:
       OptionError: Hosts that cannot be read, a file that is not there, or options that need others.
+      LaunchError: Whoever knows of a TPU fails.
     """
-    asked = asked_hosts(hosts, hosts_file)
+    pod = _pod(tpu, zone, project, hosts if hosts is not None else hosts_file)
+    asked = pod_hosts(pod) if pod is not None else asked_hosts(hosts, hosts_file)
     if not asked:
         for option, value in (
             ("--ssh-config", ssh_config),
@@ -46,7 +54,7 @@ def choose_placement(
             f"--min-hosts {min_hosts} with {len(asked)} hosts: expected 1 to {len(asked)}."
         )
     return Placement(
-        launcher="ssh",
+        launcher="ssh" if pod is None else "tpu",
         hosts=asked,
         ssh=SshOptions(
             python=remote_python or sys.executable,
@@ -55,7 +63,23 @@ def choose_placement(
         min_hosts=min_hosts,
         cwd=cwd,
         controller_address=controller_address,
+        remarks=() if pod is None else pod.notes,
     )
+
+
+HERE = "here"
+"""For `tpu`: the pod that this machine is a worker of."""
+
+
+def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) -> Pod | None:
+    if tpu is None:
+        for option, value in (("--zone", zone), ("--project", project)):
+            if value is not None:
+                raise OptionError(f"{option} {value}: for TPUs only; name one with --tpu.")
+        return None
+    if hosts is not None:
+        raise OptionError("--tpu finds the hosts by itself; leave --hosts and --hosts-file out.")
+    return find_pod(None if tpu == HERE else tpu, zone, project, os.environ)
 
 
 def asked_hosts(

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.errors import OptionError
@@ -15,7 +15,8 @@ class AskedHost:
     """One host: its name as the person's ssh knows it, and what was said beside it.
 
     `processes` is how many it gets, None where nothing was said; `user` and `port` are those to be given to
-    ssh, None where its configuration decides; `ssh` are more of ssh's options for this host alone.
+    ssh, None where its configuration decides; `ssh` are more of ssh's options for this host alone,
+    `environment` variables that its processes get.
     """
 
     name: str
@@ -23,6 +24,7 @@ class AskedHost:
     port: int | None = None
     processes: int | None = None
     ssh: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local(self) -> bool:

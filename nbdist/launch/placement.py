@@ -8,20 +8,28 @@ from typing import Literal
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
 
-Launcher = Literal["local", "ssh", "slurm", "mpi"]
+Launcher = Literal["local", "ssh", "tpu", "slurm", "mpi"]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
     """What a scheduler or `mpirun` is asked for.
 
-    `command` is its command line up to the program it is to run; `task_variable` the environment variable in
-    which each task finds its number; `hosts` how many hosts are asked for, None where that is left to it.
+    `command` is its command line up to the number of tasks and the program, `python`, that they run;
+    `task_variable` the environment variable in which each finds its number. `processes` is how many there will be,
+    evaluators not counted. `name` is that of the job, which no other has; `allocation` the number of the
+    allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus_divided` says that
+    the scheduler shows each task GPUs of its own.
     """
 
     command: tuple[str, ...]
     task_variable: str
-    hosts: int | None = None
+    python: str
+    processes: int
+    name: str = ""
+    allocation: str | None = None
+    near: tuple[str, ...] = ()
+    gpus_divided: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +39,7 @@ class Placement:
     `hosts` are those asked for by name, empty for this machine alone and where a scheduler chooses; `ssh` says
     how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there,
     None: the kernel's own. `controller_address` is an address of this machine that all hosts reach, None: one
-    is found.
+    is found. `remarks` are what a person should read of how the hosts were found.
     """
 
     launcher: Launcher = "local"
@@ -41,6 +49,7 @@ class Placement:
     min_hosts: int | None = None
     cwd: str | None = None
     controller_address: str | None = None
+    remarks: tuple[str, ...] = ()
 
     @property
     def on_this_machine(self) -> bool:

@@ -151,7 +151,11 @@ def elsewhere(
         preload=framework_plan(plan.framework).preload(plan),
         fork=plan.start_method == "fork",
         controller_address=address,
-        environment={**forwarded(os.environ), **plan.environment},
+        environment={
+            **forwarded(os.environ),
+            **(reach.host.environment if reach.host else {}),
+            **plan.environment,
+        },
         cwd=plan.placement.cwd or str(Path.cwd()),
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,

@@ -60,7 +60,12 @@ def pod_hosts(pod: Pod) -> tuple[AskedHost, ...]:
     return tuple(
         AskedHost(name="localhost", processes=1)
         if worker.local
-        else AskedHost(name=worker.ssh_address, processes=1, ssh=worker.ssh)
+        else AskedHost(
+            name=worker.ssh_address,
+            processes=1,
+            ssh=worker.ssh,
+            environment=worker.environment,
+        )
         for worker in pod.workers
     )
 

@@ -24,6 +24,7 @@ class AskedHost:
     port: int | None = None
     processes: int | None = None
     ssh: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict, hash=False)
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @property

@@ -128,6 +128,7 @@ def test_workers_on_kubernetes_get_the_variables_of_this_one_and_their_own_numbe
         {**shared, "TPU_WORKER_ID": "0"},
         {**shared, "TPU_WORKER_ID": "1"},
     ]
+    assert pod_hosts(pod)[0].environment == {**shared, "TPU_WORKER_ID": "0"}
 
 
 def test_several_slices_on_kubernetes_are_named_with_hosts() -> None:

@@ -25,7 +25,6 @@ class AskedHost:
     processes: int | None = None
     ssh: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict, hash=False)
-    environment: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def local(self) -> bool:

@@ -118,6 +118,9 @@ class Host:
 
     def _read(self) -> bool:
         data = os.read(self.orders, 1 << 16)
+        if not data:
+            # Nobody reads in the session's folder any more, and it holds the session's key.
+            self.own_folder = True
         *lines, self._unread = (self._unread + data).split(b"\n")
         if self.pulse:
             self.pulse.heard()
@@ -250,7 +253,7 @@ class Host:
             self.listener = None
 
     def stop(self) -> None:
-        """Ends all children; a folder of this host's own is removed."""
+        """Ends all children; a folder that nobody else would remove is removed."""
         self.children.stop()
         if self.own_folder and self.folder:
             remove(self.folder)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import socket
 import subprocess
@@ -122,6 +123,15 @@ def test_a_firewall_lets_ssh_through_and_drops_the_rest_without_a_word(hosts: Te
         round_trip_s(hosts.address(1), 23, timeout_s=0.5)
     assert ssh(hosts, "h1", "hostname").stdout == "h1\n"
     hosts.delay(1, 0)
+
+
+def test_a_slow_host_takes_longer_for_the_same_work(hosts: TestBed) -> None:
+    """Held against the time its processor worked, as this machine is slow at times, too."""
+    work = "import time as t\ns = t.monotonic()\nwhile t.process_time() < .1: pass\nprint(t.monotonic() - s)"
+    hosts.slow(2, 10)
+    assert float(ssh(hosts, "h2", shlex.join((sys.executable, "-I", "-c", work))).stdout) > 0.3
+    hosts.slow(2, 1)
+    assert hosts.processes(2) == []
 
 
 def test_a_crashed_host_is_silent_and_can_be_booted_again(hosts: TestBed) -> None:

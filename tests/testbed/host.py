@@ -91,7 +91,6 @@ def mount_system(scratch: Path) -> None:
     mount("sysfs", "/sys", "sysfs")
     mount(groups, "/sys/fs/cgroup", flags=MOVE)
     memory("/dev/shm", mode="1777")
-    memory("/var/tmp", mode="1777")
     memory("/run")
     Path("/run/sshd").mkdir()
 
@@ -109,6 +108,9 @@ def become_host(config: dict[str, Any]) -> None:
     mount_system(scratch)
     mount_home(scratch)
     mount_temporary(scratch, size=config["tmp_size"], shown=config["shown"])
+    if config["var_tmp"]:
+        # Where Python goes when /tmp is full.
+        bind(Path("/tmp"), Path("/var/tmp"))
 
 
 def reap(*_: object) -> None:

@@ -33,9 +33,14 @@ def folder(number: int) -> Path:
     return STATE / str(number)
 
 
-def links(number: int) -> list[str]:
-    """The links of bed `number` that this machine has."""
-    return sorted(path.name for path in LINKS.glob(f"{prefix(number)}*"))
+def links(number: int | None = None) -> list[str]:
+    """The network links of this machine, or those of bed `number`."""
+    return sorted(path.name for path in LINKS.glob("*" if number is None else f"{prefix(number)}*"))
+
+
+def remove_link(name: str) -> None:
+    """Removes a link unless the kernel just does, as it does with those of a host that has ended."""
+    subprocess.run(("ip", "link", "delete", name), capture_output=True, check=False)
 
 
 def lock(number: int) -> int | None:
@@ -59,8 +64,7 @@ def used_elsewhere(number: int) -> bool:
 def clear(number: int) -> None:
     """Removes the links and the folder of a bed whose processes have ended."""
     for link in links(number):
-        # The kernel may be removing a link of a host at the same time.
-        subprocess.run(("ip", "link", "delete", link), capture_output=True, check=False)
+        remove_link(link)
     shutil.rmtree(folder(number), ignore_errors=True)
 
 

@@ -46,7 +46,7 @@ class Plan:
     arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
     `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
     process, empty where they are to be chosen. `environment` is in place in each process before its framework
-    is imported.
+    is imported. `keep` lets the processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -62,6 +62,7 @@ class Plan:
     start_method: Literal["fork", "spawn"] = "fork"
     start_timeout_s: float = 120.0
     placement: Placement = field(default_factory=Placement)
+    keep: bool = False
 
     @property
     def hosts(self) -> dict[int, str]:

@@ -1,0 +1,1 @@
+"""Sessions on test hosts: through ssh, schedulers and pods."""

@@ -73,6 +73,7 @@ def test_a_host_answers_through_ssh_with_a_name_processes_and_files_of_its_own(
     assert int(parent) < 1000
     assert hosts.files_left(2, "/*/mark") == [Path("/root/mark"), Path("/tmp/mark")]
     assert hosts.files_left(3, "/*/mark") == []
+    assert hosts.written_at_home(2) == [Path("/root/.bashrc"), Path("/root/mark")]
     assert not Path("/tmp/mark").exists() and not Path("/root/mark").exists()
 
 

@@ -79,6 +79,8 @@ def mount_temporary(scratch: Path, *, size: str, shown: list[str]) -> None:
     memory(staged, size=size, mode="1777")
     for path in map(Path, shown):
         bind(path, staged / path.relative_to("/tmp"))
+    # What is written in /root can be seen apart from what was there.
+    bind(scratch, staged / scratch.relative_to("/tmp"))
     mount(staged, "/tmp", flags=MOVE)
 
 

@@ -163,6 +163,15 @@ class TestBed:
         root = Path(f"/proc/{self._living(i).first}/root")
         return sorted(Path("/") / path.relative_to(root) for path in root.glob(pattern.lstrip("/")))
 
+    def written_at_home(self, i: int) -> list[Path]:
+        """The files in /root that were written on host i; `.bashrc` is from the start."""
+        upper = self.folder / f"h{i}" / "scratch" / "upper"
+        root = Path(f"/proc/{self._living(i).first}/root")
+        found = (path for path in (root / upper.relative_to("/")).rglob("*") if not path.is_dir())
+        return sorted(
+            "/root" / path.relative_to(root).relative_to(upper.relative_to("/")) for path in found
+        )
+
     def down(self) -> None:
         """Ends every host and removes all the bed made. Does nothing when that was done."""
         for host in self._hosts.values():

@@ -144,6 +144,7 @@ class Host:
             self.children.ask(order["repeat"])
         elif "stop" in order:
             self.stopped = True
+            self.events.tell("stopped")
         elif "cluster_id" in order:
             self._begin(Assignment(**order))
 
@@ -267,6 +268,14 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
+class _Told(SystemExit):
+    """Somebody wants this session to end, and that may not be its kernel."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Told(0)
+
+
 def _run_controller(arguments: list[str]) -> None:
     from ipyparallel.controller.app import IPController
 
@@ -298,7 +307,7 @@ def _task(arguments: list[str]) -> int | None:
 def main() -> None:
     """Entry point."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    signal.signal(signal.SIGTERM, _leave)
+    signal.signal(signal.SIGTERM, _stop)
     # A connection that is cut takes standard output away; what is to be done is told by end of input.
     signal.signal(signal.SIGHUP, _leave)
     task = _task(sys.argv[1:])
@@ -308,6 +317,9 @@ def main() -> None:
     host = Host(children=Children(events), events=events, orders=0, task=task)
     try:
         host.serve()
+    except _Told:
+        events.tell("stopped")
+        raise
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

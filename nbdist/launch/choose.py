@@ -40,6 +40,7 @@ def make_plan(
     local_device_ids: Sequence[Sequence[int]] | None = None,
     partition_index: Sequence[int] | None = None,
     placement: Placement | None = None,
+    keep: bool = False,
     **jax: Any,
 ) -> Plan:
     """A plan for this machine, or for where `placement` says; see `nbdist.start` for the arguments.
@@ -102,6 +103,7 @@ def make_plan(
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,
         placement=placement,
+        keep=keep,
     )
 
 

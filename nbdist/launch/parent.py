@@ -96,6 +96,7 @@ class Parent:
         self.heard_at = time.monotonic()
         self.ended_at: float | None = None
         self.given_up = False
+        self.stopped = False
         self._lines = Lines()
         self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
 
@@ -214,7 +215,11 @@ class Parent:
         """The end of this parent, with which all its engines are out of reach; None while it runs."""
         if self.ended_at is None:
             return None
-        if self.given_up:
+        because: str
+        code: int | None
+        if self.stopped:
+            because, code = "the session was stopped", None
+        elif self.given_up:
             because, code = f"host {self.reach.name} does not answer", None
         elif self.reach.remote:
             because, code = f"the connection to host {self.reach.name}", self._channel.status
@@ -269,6 +274,8 @@ class Parent:
             self.facts[event.get("task")] = HostFacts(**{k: event[k] for k in names})
         elif kind == "started":
             self.pids[event["process_id"]] = event["pid"]
+        elif kind == "stopped":
+            self.stopped = True
         elif kind == "reached":
             self.reached[event.get("task")] = event["answers"]
         elif kind in ("failed", "refused"):

@@ -111,6 +111,17 @@ class Parents:
                 ends[process_id] = replace(end, process_id=process_id)
         return ends
 
+    def repeat(self, process_ids: Sequence[int]) -> None:
+        """Has engines say again what a kernel that has just come must know."""
+        for parent in {self._of[process_id]: None for process_id in process_ids}:
+            parent.order({"repeat": list(process_ids)})
+
+    def leave(self) -> None:
+        """Lets kept parents, and all they have started, go on without this kernel."""
+        self._stopped.set()
+        for parent in self.all:
+            parent.leave()
+
     def stop(self) -> None:
         """Stops everything that was started, on all hosts at once."""
         self._stopped.set()

@@ -26,7 +26,7 @@ class Running:
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
     nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
     last have registered; `told` what other hosts have said of themselves, by name; `warnings` what was found
-    before the start.
+    before the start. `client_file` holds ipyparallel's connection info for clients.
     """
 
     plan: Plan
@@ -42,6 +42,7 @@ class Running:
     told: Mapping[str, HostFacts] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
     on_event: Callable[[dict[str, Any]], None] | None = None
+    client_file: str = ""
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
         """What their parents need in order to start these."""
@@ -65,13 +66,18 @@ class Running:
     @property
     def connection(self) -> dict[str, Any]:
         """ipyparallel's connection info for clients."""
-        path = self.cluster.controller.connection_files["client"]
-        return json.loads(Path(path).read_text())  # type: ignore[no-any-return]
+        return json.loads(Path(self.client_file).read_text())  # type: ignore[no-any-return]
 
     @property
     def exits(self) -> dict[int, Exit]:
         """How processes ended that have, or why they can no longer be reached."""
         return self.parents.exits
+
+    def leave(self) -> None:
+        """Lets all go on without this kernel; nothing is removed."""
+        if self.client is not None:
+            self.client.close()
+        self.parents.leave()
 
     def stop(self) -> None:
         """Stops all that was started here, and removes the session's folder."""

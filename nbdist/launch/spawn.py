@@ -137,6 +137,7 @@ def at_home(plan: Plan, folder: str, address: str) -> Assignment:
         ),
         ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
         controller_address=None if plan.placement.on_this_machine else address,
+        kept=plan.keep,
     )
 
 
@@ -159,7 +160,8 @@ def elsewhere(
         cwd=plan.placement.cwd or str(Path.cwd()),
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
-        silence_s=LOST_SECONDS,
+        silence_s=None if plan.keep else LOST_SECONDS,
+        kept=plan.keep,
         checks=checks,
     )
 

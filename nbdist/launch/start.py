@@ -83,7 +83,8 @@ def _open_client(running: Running, tell: Tell) -> None:
     """Waits for the controller, connects to it, and tells the other hosts where it is."""
     deadline = time.monotonic() + running.plan.start_timeout_s
     tell("starting", 0, len(running.plan.processes))
-    client = Path(running.cluster.controller.connection_files["client"])
+    running.client_file = running.cluster.controller.connection_files["client"]
+    client = Path(running.client_file)
     engine = engine_connection(running.folder, CLUSTER_ID)
     while (connection := read_whole(engine)) is None or read_whole(client) is None:
         check(running, running.plan.hosts, deadline)

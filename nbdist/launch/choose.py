@@ -6,9 +6,11 @@ import os
 import socket
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any, Literal, cast, get_args
 
 from nbdist.errors import OptionError
+from nbdist.launch import detect
 from nbdist.launch import platform as platforms
 from nbdist.launch.framework import jax as jax_plan
 from nbdist.launch.framework import keras as keras_plan
@@ -52,6 +54,10 @@ def make_plan(
     given = {**os.environ, **environment}
     placement = placement or Placement()
     here = placement.on_this_machine
+    method = jax.get("cluster_detection_method")
+    if here and method is not None and method != "deactivate":
+        found_by = detect.asked(method, given).used()
+        placement = replace(placement, remarks=(*placement.remarks, found_by))
     if framework not in FRAMEWORKS:
         raise OptionError(f"framework {framework!r}: known are {', '.join(FRAMEWORKS)}.")
     if platform is not None and platform not in PLATFORMS:

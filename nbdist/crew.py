@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nbdist.engine.frameworks import framework
+from nbdist.errors import SessionError
 from nbdist.launch import join, start
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.spawn import Spawned
+from nbdist.launch.sync import Copied, Files
 from nbdist.launch.tell import Tell
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
@@ -89,6 +92,7 @@ class Crew:
             facts=lambda: self.facts,
             activity=self.monitor.activity,
         )
+        self._brought = self._files_brought()
         self.seconds_to_start = time.monotonic() - spawned.began
 
     def _hear_all(self) -> None:
@@ -120,7 +124,7 @@ class Crew:
     def remarks(self) -> list[str]:
         """What a person must know of this start, each sentence once."""
         found = [f"{one.host}: {one.what}. {one.do}" for one in self.link.warnings]
-        found = [*self.plan.placement.remarks, *found]
+        found = [*self.plan.placement.remarks, *self._brought, *found]
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
@@ -141,9 +145,51 @@ class Crew:
                 return None
         return None
 
+    def _files_brought(self) -> list[str]:
+        """What the start has done with the user's files, a line each."""
+        parents = self.link.parents
+        if parents.files is None or not parents.others:
+            return []
+        folders = parents.files.working_folders(parents.others)
+        return [*parents.files.first().text().splitlines(), *([folders] if folders else [])]
+
+    def sync_files(self) -> Copied:
+        """Makes the hosts' copies of the user's files the same again.
+
+        Raises:
+          SessionError: This session copies none.
+          OptionError: They have become too much; nothing was sent.
+          SyncError: A host could not take them.
+        """
+        files = self.link.parents.files
+        if files is None:
+            raise SessionError(
+                "This session has no files to bring to its hosts: %dist_init --sync PATH names them."
+            )
+        done = files.sync(self.link.parents.others)
+        return replace(done, old=self._imported(files, done.changed) if done.changed else {})
+
+    def _imported(self, files: Files, changed: Iterable[str]) -> dict[str, tuple[int, ...]]:
+        """Process ids by the modules of changed files that they have imported; busy processes are not asked."""
+        asked = {}
+        for process_id in self._idle():
+            place = self.link.parents.place(process_id)
+            folder = None if place is None else place.folder
+            paths = [files.path(name, folder) for name in changed]
+            asked[process_id] = self.send(process_id, "imported", paths=paths)
+        found: dict[str, tuple[int, ...]] = {}
+        for process_id, request in asked.items():
+            request.wait(LOOK_SECONDS)
+            for name in request.get()[0]["modules"] if request.ready() else ():
+                found[name] = (*found.get(name, ()), process_id)
+        return found
+
     def look(self) -> None:
         """Has idle processes report what they hold now, so that what is shown next is what is there."""
-        idle = [
+        self._have_told(self._idle(), within_s=LOOK_SECONDS)
+
+    def _idle(self) -> list[int]:
+        return [
             p
             for p in sorted(self.plan.hosts)
             if p not in self.facts.lost
@@ -151,7 +197,6 @@ class Crew:
             and (activity := self.monitor.activity(p)) is not None
             and activity.state == "idle"
         ]
-        self._have_told(idle, within_s=LOOK_SECONDS)
 
     def _have_told(self, process_ids: Sequence[int], *, within_s: float) -> None:
         """Has processes report what there is now, and waits until that is heard; no longer than `within_s`."""

@@ -46,6 +46,10 @@ class HostError(LaunchError):
         self.host = host
 
 
+class SyncError(NbdistError, RuntimeError):
+    """Files could not be brought to a host; those that were there are as they were."""
+
+
 class VersionError(LaunchError):
     """An engine's nbdist is not the kernel's."""
 

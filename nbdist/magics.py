@@ -141,6 +141,15 @@ class DistMagics(Magics):
         options.plain("%sync", "Wait until all processes are idle.").parse(line)
         self._active().sync()
 
+    @line_magic
+    @teaching
+    def dist_sync(self, line: str) -> None:
+        """Bring changed files of `%dist_init --sync` to the hosts."""
+        options.plain(
+            "%dist_sync", "Bring what has changed of the files of %dist_init --sync to the hosts."
+        ).parse(line)
+        print(self._active().sync_files())
+
     @property
     def _cell_number(self) -> int:
         """The number of the cell that runs, as the notebook shows it.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import difflib
+import os
 import shlex
 from collections.abc import Sequence
 from typing import Any, NoReturn
@@ -76,8 +77,8 @@ def dist_init() -> Parser:
     add(
         "--env",
         action="append",
-        metavar="NAME=VALUE",
-        help="in place before the framework is imported",
+        metavar="NAME[=VALUE]",
+        help="in place before the framework is imported; default: the kernel's own value",
     )
     add(
         "--grace",
@@ -133,6 +134,12 @@ def dist_init() -> Parser:
     tpu.add_argument("--project", metavar="P", help="default: the one gcloud is set to")
     hosts = parser.add_argument_group("many hosts")
     hosts.add_argument("--min-hosts", type=int, metavar="N", help="go on when so many come up")
+    hosts.add_argument(
+        "--sync",
+        action="append",
+        metavar="PATH",
+        help="your modules: a folder, a package or a .py file; %%dist_sync repeats it",
+    )
     hosts.add_argument("--cwd", metavar="PATH", help="working folder there (default: the kernel's)")
     hosts.add_argument(
         "--controller-address", metavar="ADDRESS", help="of this machine, as the hosts reach it"
@@ -299,17 +306,21 @@ def numbers(text: str, option: str) -> tuple[int, ...]:
 
 
 def environment(pairs: Sequence[str]) -> dict[str, str]:
-    """`["A=1", "B=2"]` as a dictionary.
+    """`["A=1", "B"]` as a dictionary; a name alone stands for the value it has here.
 
     Raises:
-      OptionError: An entry without `=` or without a name.
+      OptionError: An entry without a name, or a name alone that is not set here.
     """
     found: dict[str, str] = {}
     for pair in pairs:
         name, sign, value = pair.partition("=")
-        if not sign or not name:
+        if not name:
             raise OptionError(f"--env {pair!r}: expected NAME=VALUE, such as XLA_FLAGS=--xla_…")
-        found[name] = value
+        if not sign and name not in os.environ:
+            raise OptionError(
+                f"--env {name}: this kernel has no such variable. Write --env {name}=VALUE."
+            )
+        found[name] = value if sign else os.environ[name]
     return found
 
 
@@ -325,6 +336,7 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "remote_python": options.remote_python,
         "min_hosts": options.min_hosts,
         "cwd": options.cwd,
+        "sync": tuple(options.sync or ()),
         "controller_address": options.controller_address,
         "tpu": options.tpu,
         "zone": options.zone,

@@ -16,6 +16,7 @@ import nbdist.values as move
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
 from nbdist.launch.spawn import Spawned, spawn
+from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
 from nbdist.recovery import recover
 from nbdist.run.cellrun import CellHandle, CellRun
@@ -301,6 +302,18 @@ class Session:
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         self._alive().wait_until_idle(timeout_s=timeout_s)
+
+    def sync_files(self) -> Copied:
+        """Brings what has changed of the files that `sync` named to the hosts, as `%dist_sync` does.
+
+        Modules that are imported already stay as they are; the answer names them.
+
+        Raises:
+          SessionError: The session was started without `sync`.
+          OptionError: The files have become too much; nothing was sent.
+          SyncError: A host could not take them; it has what it had.
+        """
+        return self._alive().sync_files()
 
     def recover(self, *, tell: Tell | None = None) -> str:
         """Replaces lost processes and makes TensorFlow's strategy anew; variables of the others stay.

@@ -6,11 +6,13 @@ import inspect
 import os
 import warnings
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import HostError, OptionError
 from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.choose_placement import choose_placement
+from nbdist.launch.files import sources
 from nbdist.launch.plan import Plan
 from nbdist.launch.spawn import spawn
 from nbdist.launch.tell import Tell, silent
@@ -39,7 +41,8 @@ def start_session(
       tell: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
       **options: See `nbdist.launch.choose.make_plan`, and for hosts
-        `nbdist.launch.choose_placement.choose_placement`.
+        `nbdist.launch.choose_placement.choose_placement`. `sync` are folders or Python files that all hosts
+        are to have, see `Session.sync_files`.
 
     Raises:
       OptionError: Something that cannot be; nothing was started.
@@ -48,7 +51,10 @@ def start_session(
     if grace_s < 0:
         raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
     where = {name: options.pop(name) for name in PLACEMENT if name in options}
-    plan = make_plan(processes=processes, placement=choose_placement(**where), **options)
+    sync = options.pop("sync", ())
+    named = tuple(str(s.path) for s in sources([sync] if isinstance(sync, str) else sync or ()))
+    placement = replace(choose_placement(**where), sync=named)
+    plan = make_plan(processes=processes, placement=placement, **options)
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves
         warnings.warn(proxies, stacklevel=2)

@@ -29,6 +29,11 @@ class Events:
         self._stream = stream
         self._task = task
 
+    @property
+    def descriptor(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
+
     def tell(self, event: str, **facts: object) -> None:
         """Writes one event; a kernel that no longer listens shows as end of input."""
         text = json.dumps({"event": event, "time": time.time(), **facts})

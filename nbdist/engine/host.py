@@ -4,7 +4,7 @@ It imports the framework and ipyparallel once and forks the controller and every
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
-`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`,
+`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
 `{"repeat": […]}`, `{"alive": 1}`, `{"stop": 1}`); end of input means the kernel is gone, and everything is
 stopped. A kept parent meets no end of input, and waits for the next kernel. On standard output: events
 (`{"event": "exited", "process_id": 2, "code": -9}`), see `nbdist.engine.events`. Standard error is for people.
@@ -32,12 +32,14 @@ from types import FrameType
 from typing import Any
 
 from nbdist.engine import checkup
+from nbdist.engine.anew import begin_anew, too_late, unread
 from nbdist.engine.children import Children
 from nbdist.engine.events import Events
 from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
 from nbdist.engine.pulse import Pulse
+from nbdist.engine.sync import FOLDER, Copies, put_on_path
 from nbdist.version import __version__
 
 CONTROLLER = -1
@@ -55,7 +57,8 @@ class Assignment:
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
     `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks; with them it also listens
     for others, until `{"listen": 0}`, so that they can try to reach this host. `kept` says that it goes on
-    without a kernel.
+    without a kernel. `paths` are folders for the user's modules, relative ones in the copy of the user's files,
+    where `cwd_copy` is the working folder if there is no `cwd`.
     """
 
     cluster_id: str
@@ -70,6 +73,8 @@ class Assignment:
     silence_s: float | None = None
     checks: dict[str, Any] | None = None
     kept: bool = False
+    paths: list[str] = field(default_factory=list)
+    cwd_copy: str | None = None
 
 
 @dataclass
@@ -88,7 +93,8 @@ class Host:
     pulse: Pulse | None = None
     listener: socket.socket | None = None
     stopped: bool = False
-    _unread: bytes = b""
+    copies: Copies | None = None
+    unread: bytes = b""
 
     def serve(self) -> None:
         """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
@@ -97,6 +103,7 @@ class Host:
         os.set_blocking(wakeup, False)
         signal.signal(signal.SIGCHLD, _nothing)
         signal.set_wakeup_fd(wake)
+        self._take(b"")
         while True:
             ready, _, _ = select.select([self.orders, wakeup], [], [], self._patience())
             if wakeup in ready:
@@ -121,12 +128,24 @@ class Host:
         if not data:
             # Nobody reads in the session's folder any more, and it holds the session's key.
             self.own_folder = True
-        *lines, self._unread = (self._unread + data).split(b"\n")
+        self._take(data)
+        return bool(data) and not self.stopped
+
+    def _take(self, data: bytes) -> None:
+        self.unread += data
         if self.pulse:
             self.pulse.heard()
-        for line in lines:
-            self._obey(json.loads(line))
-        return bool(data) and not self.stopped
+        if b"\n" not in self.unread:
+            return
+        *lines, rest = self.unread.split(b"\n")
+        for number, line in enumerate(lines):
+            order = json.loads(line)
+            if "cluster_id" in order and too_late(order["environment"]):
+                unread = b"\n".join([*lines[number:], rest])
+                begin_anew(order["environment"], orders=unread, output=self.events.descriptor)
+            self._obey(order)
+            self.events.tell("stopped")
+        self.unread = rest
 
     def _obey(self, order: dict[str, Any]) -> None:
         if "start" in order:
@@ -144,7 +163,9 @@ class Host:
             self.children.ask(order["repeat"])
         elif "stop" in order:
             self.stopped = True
-            self.events.tell("stopped")
+        elif "sync" in order:
+            self.copies = self.copies or Copies(self.folder, self.events)
+            self.copies.obey(order["sync"])
         elif "cluster_id" in order:
             self._begin(Assignment(**order))
 
@@ -155,7 +176,7 @@ class Host:
         try:
             self.folder = assignment.folder or make()
             if assignment.cwd is not None:
-                os.chdir(assignment.cwd)
+                self._enter(assignment.cwd, assignment.cwd_copy)
         except OSError as error:
             self.events.tell("refused", folder=error.filename, error=str(error))
             raise SystemExit(1) from None
@@ -163,6 +184,21 @@ class Host:
             self.pulse = Pulse(self.events, self.orders, silence_s=assignment.silence_s)
         self._say_who()
         self._start_controller(assignment)
+
+    def _enter(self, cwd: str, copy: str | None) -> None:
+        """Goes to the working folder, or to its copy where it has none of its own here."""
+        before = os.getcwd()  # noqa: PTH109 - as `python -m` has it
+        try:
+            os.chdir(cwd)
+        except OSError:
+            if copy is None:
+                raise
+            made = Path(self.folder, FOLDER, copy)
+            made.mkdir(mode=0o700, parents=True, exist_ok=True)
+            os.chdir(made)
+        # On this machine the kernel's folder is there, where ssh puts the home folder.
+        if sys.path[:1] == [before]:
+            sys.path[0] = str(Path.cwd())
 
     def _say_who(self) -> None:
         """Tells what the kernel must know before it can give more orders."""
@@ -180,6 +216,7 @@ class Host:
             pid=os.getpid(),
             nbdist=__version__,
             folder=self.folder,
+            cwd=str(Path.cwd()),
             address=address,
             listening=self.listener.getsockname()[1] if self.listener else None,
             ports=free_ports(assignment.ports),
@@ -245,6 +282,7 @@ class Host:
     def _become_engine(self, assignment: Assignment, process: dict[str, Any]) -> None:
         """Runs in the child."""
         self._stop_listening()
+        put_on_path([str(Path(self.folder, FOLDER, path)) for path in assignment.paths])
         run = _fork_engine if assignment.fork else _spawn_engine
         run(self.folder, assignment.cluster_id, process)
 
@@ -315,6 +353,7 @@ def main() -> None:
     # What libraries print while they are imported must not be taken for an event.
     os.dup2(2, 1)
     host = Host(children=Children(events), events=events, orders=0, task=task)
+    host.unread = unread(sys.argv)
     try:
         host.serve()
     except _Told:

@@ -10,6 +10,7 @@ from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
 from nbdist.launch.preflight import targets
 from nbdist.launch.spawn import Spawned
+from nbdist.launch.sync import first_failure
 from nbdist.launch.tell import POLL_SECONDS, Tell
 from nbdist.version import __version__
 
@@ -49,6 +50,7 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
     spawned.warnings = spawned.preflight.judge(told)
     for parent in others.values():
         parent.order({"reach": targets(told)})
+    _send_files(spawned)
 
 
 def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
@@ -63,6 +65,18 @@ def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
     return found
 
 
+def _send_files(spawned: Spawned) -> None:
+    """Sends the user's files ahead of all that comes after; that they have arrived shows in what does."""
+    parents = spawned.parents
+    if parents.files is None:
+        return
+    parents.files.begin(parents.others)
+    while not parents.files.written():
+        for name, parent in parents.others.items():
+            check_host(name, parent)
+        time.sleep(POLL_SECONDS)
+
+
 def check_host(name: str, parent: Parent) -> None:
     """Raises when a host can no longer take part.
 
@@ -72,6 +86,9 @@ def check_host(name: str, parent: Parent) -> None:
     """
     if parent.failure is not None and parent.failure["event"] == "refused":
         raise HostError(_refused(name, parent), host=name)
+    not_copied = first_failure(parent)
+    if not_copied is not None:
+        raise HostError(f"Host {name} could not take your files (--sync): {not_copied}.", host=name)
     for facts in parent.facts.values():
         if facts.nbdist != __version__:
             raise VersionError(

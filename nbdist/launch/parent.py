@@ -51,13 +51,14 @@ class HostFacts:
     """What a parent has said of its host.
 
     `ports` are free there and are used up one by one; at `listening` it can be reached until it
-    is told that all have tried.
+    is told that all have tried. `cwd` is the working folder its processes begin in.
     """
 
     host: str
     pid: int
     nbdist: str
     folder: str
+    cwd: str
     address: str | None
     listening: int | None = None
     ports: list[int] = field(default_factory=list)

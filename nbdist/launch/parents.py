@@ -13,6 +13,7 @@ from nbdist.engine.host import CONTROLLER
 from nbdist.engine.pulse import PERIOD_SECONDS
 from nbdist.launch.exits import Exit
 from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
+from nbdist.launch.sync import Files
 
 LOST_SECONDS = 30.0
 """A host that has been silent for so long is given up; a cable that was out for a moment costs nothing."""
@@ -24,14 +25,18 @@ class Parents:
     Args:
       home: The one of this machine.
       others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
+      files: The user's files that are kept the same everywhere, None where there are none.
 
     `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
     them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
     times since when.
     """
 
-    def __init__(self, home: Parent, others: Mapping[str, Parent]) -> None:
+    def __init__(
+        self, home: Parent, others: Mapping[str, Parent], *, files: Files | None = None
+    ) -> None:
         self.home = home
+        self.files = files
         self.others = dict(others)
         self.hears: Callable[[dict[str, Any]], None] | None = None
         self.silent: dict[str, float] = {}
@@ -125,6 +130,8 @@ class Parents:
     def stop(self) -> None:
         """Stops everything that was started, on all hosts at once."""
         self._stopped.set()
+        if self.files is not None:
+            self.files.stop()
         for parent in self.others.values():
             parent.begin_to_stop()
         # They end side by side. The controller goes last: engines that are left alone wait for it.
@@ -143,7 +150,7 @@ class Parents:
         while not self._stopped.wait(PERIOD_SECONDS):
             for parent in self.others.values():
                 if parent.poll() is None:
-                    parent.order({"alive": 1})
+                    parent.beat()
                     if parent.silence_s > LOST_SECONDS and parent.facts:
                         parent.give_up()
             now = time.time()

@@ -38,8 +38,9 @@ class Placement:
 
     `hosts` are those asked for by name, empty for this machine alone and where a scheduler chooses; `ssh` says
     how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there,
-    None: the kernel's own. `controller_address` is an address of this machine that all hosts reach, None: one
-    is found. `remarks` are what a person should read of how the hosts were found.
+    None: the kernel's own. `sync` are the paths of the user's files that all hosts are to have.
+    `controller_address` is an address of this machine that all hosts reach, None: one is found. `remarks` are
+    what a person should read of how the hosts were found.
     """
 
     launcher: Launcher = "local"
@@ -48,6 +49,7 @@ class Placement:
     job: Job | None = None
     min_hosts: int | None = None
     cwd: str | None = None
+    sync: tuple[str, ...] = ()
     controller_address: str | None = None
     remarks: tuple[str, ...] = ()
 

@@ -17,6 +17,7 @@ from typing import Any
 from nbdist.engine import folder as folders
 from nbdist.engine.host import Assignment
 from nbdist.launch.doctor.finding import Finding
+from nbdist.launch.files import sources
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import LOOPBACK, Meeting, meet
 from nbdist.launch.parent import Parent, Reach
@@ -24,6 +25,7 @@ from nbdist.launch.parents import LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.preflight import Preflight
 from nbdist.launch.reach import controller_address, forwarded, job_reach, ssh_reach
+from nbdist.launch.sync import Files
 
 CLUSTER_ID = "nbdist"
 
@@ -64,6 +66,7 @@ def spawn(plan: Plan) -> Spawned:
     began = time.monotonic()
     here = plan.placement.on_this_machine
     meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
+    files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
     address = LOOPBACK if here else controller_address(plan.placement)
     folder = folders.make()
     preflight = Preflight(plan, address)
@@ -84,7 +87,7 @@ def spawn(plan: Plan) -> Spawned:
         # The furthest first: their connections take time, too.
         others = {
             reach.name: start(
-                reach, elsewhere(plan, reach, address, preflight.asked), f"host-{number}"
+                reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
             )
             for number, reach in enumerate(reaches(plan))
         }
@@ -93,7 +96,7 @@ def spawn(plan: Plan) -> Spawned:
                 name=socket.gethostname(),
                 environment=clean_environment(os.environ, plan.environment),
             ),
-            at_home(plan, folder, address),
+            at_home(plan, folder, address, files),
             "host",
         )
     except BaseException:
@@ -102,7 +105,7 @@ def spawn(plan: Plan) -> Spawned:
         preflight.close()
         folders.remove(folder)
         raise
-    parents = Parents(home, others)
+    parents = Parents(home, others, files=files)
     heard.append(parents.heard)
     return Spawned(
         plan=plan,
@@ -124,7 +127,7 @@ def reaches(plan: Plan) -> list[Reach]:
     return [ssh_reach(host, placement.ssh) for host in placement.hosts if not host.local]
 
 
-def at_home(plan: Plan, folder: str, address: str) -> Assignment:
+def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
     """What the parent of this machine is for: the controller, and the processes that are to run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
@@ -138,15 +141,21 @@ def at_home(plan: Plan, folder: str, address: str) -> Assignment:
         ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
         controller_address=None if plan.placement.on_this_machine else address,
         kept=plan.keep,
+        paths=files.here if files is not None else [],
     )
 
 
 def elsewhere(
-    plan: Plan, reach: Reach, address: str, checks: dict[str, Any] | None = None
+    plan: Plan,
+    reach: Reach,
+    address: str,
+    checks: dict[str, Any] | None = None,
+    files: Files | None = None,
 ) -> Assignment:
     """What a parent on another machine is for."""
     job = plan.placement.job is not None
     count = 1 if job else len(plan.on(reach.name))
+    cwd = plan.placement.cwd
     return Assignment(
         cluster_id=CLUSTER_ID,
         preload=framework_plan(plan.framework).preload(plan),
@@ -157,7 +166,9 @@ def elsewhere(
             **(reach.host.environment if reach.host else {}),
             **plan.environment,
         },
-        cwd=plan.placement.cwd or str(Path.cwd()),
+        cwd=cwd or str(Path.cwd()),
+        cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
+        paths=files.there if files is not None else [],
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
         silence_s=None if plan.keep else LOST_SECONDS,

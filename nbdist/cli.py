@@ -55,13 +55,15 @@ def examine(options: argparse.Namespace) -> int:
     """`nbdist doctor`: prints what is wrong with the hosts, where, and what to type.
 
     Returns:
-      0 when a start would succeed, 1 when it would not, 2 for options that cannot be read.
+      0 when a start would succeed, 1 when it would not, 2 for options that cannot be read; 130 when interrupted.
     """
     try:
         report = doctor(**doctor_arguments(options))
     except OptionError as error:
         print(f"nbdist doctor: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt:
+        return 130
     print(report.json() if options.json else report.text())
     return report.exit_code
 

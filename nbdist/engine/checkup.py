@@ -70,7 +70,7 @@ def checkup(asked: Facts) -> Facts:
         "packages": {name: _version(name) for name in PACKAGES},
         "variables": variables(os.environ),
         "memory": memory(),
-        "temporary": temporary(tempfile.gettempdir()),
+        "temporary": temporary(os.environ.get("TMPDIR") or "/tmp"),
         "folder": folder and {"path": folder, "exists": Path(folder).is_dir()},
         "accelerators": accelerators(),
         "locks": locks(),
@@ -182,16 +182,24 @@ def _limits(root: Path) -> Iterable[tuple[int, int]]:
 
 
 def temporary(folder: str) -> Facts:
-    """`free` bytes in the folder for temporary files, and why none can be written there, if so."""
-    found: Facts = {"path": folder, "free": None, "error": None}
+    """`free` bytes in the folder for temporary files; why it takes none, and where they go `instead`."""
+    found: Facts = {"path": folder, "free": None, "error": None, "instead": None}
     try:
         found["free"] = shutil.disk_usage(folder).free
-        with tempfile.TemporaryFile(dir=folder) as file:
-            file.write(b"." * 4096)
-            file.flush()
+        _try_file(folder)
     except OSError as error:
         found["error"] = error.strerror or str(error)
+        with contextlib.suppress(OSError):
+            # Python looks further, last of all in the current folder.
+            _try_file(tempfile.gettempdir())
+            found["instead"] = tempfile.gettempdir()
     return found
+
+
+def _try_file(folder: str) -> None:
+    with tempfile.TemporaryFile(dir=folder) as file:
+        file.write(b"." * 4096)
+        file.flush()
 
 
 def accelerators(root: Path = Path("/")) -> Facts:

@@ -31,7 +31,7 @@ def facts(host: str = "h1", *, address: str = "10.0.0.11", **changed: Any) -> di
         "packages": packages,
         "variables": {},
         "memory": {"total": 64 << 30, "available": 60 << 30},
-        "temporary": {"path": "/tmp", "free": 50 << 30, "error": None},
+        "temporary": {"path": "/tmp", "free": 50 << 30, "error": None, "instead": None},
         "folder": {"path": "/home/ada", "exists": True},
         "accelerators": {"gpus": 0, "tpus": 0},
         "locks": [],

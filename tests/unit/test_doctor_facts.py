@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from pathlib import Path
 
@@ -199,9 +200,13 @@ def test_a_limit_of_version_one_of_control_groups_counts(tmp_path: Path) -> None
     assert checkup.memory(tmp_path) == {"total": 400000, "available": 300000}
 
 
-def test_a_folder_that_takes_no_file_says_why(tmp_path: Path) -> None:
-    assert checkup.temporary(str(tmp_path / "gone"))["error"] == "No such file or directory"
-    assert checkup.temporary(str(tmp_path))["error"] is None
+def test_a_folder_that_takes_no_file_says_why_and_where_files_go_instead(tmp_path: Path) -> None:
+    found = checkup.temporary(str(tmp_path / "gone"))
+    assert found["error"] == "No such file or directory"
+    assert found["instead"] == tempfile.gettempdir()
+    found = checkup.temporary(str(tmp_path))
+    assert (found["error"], found["instead"]) == (None, None)
+    assert found["free"] > 0
 
 
 def test_accelerators_are_counted_as_the_system_shows_them(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.doctor import Clock, Examined, preflight
+from nbdist.launch.doctor import Clock, Examined
 from tests.unit.doctoring import examined, facts, found, kernel, only
 
 
@@ -264,13 +264,19 @@ def test_memory_that_cannot_be_found_out_is_not_judged() -> None:
     assert found(examined(told=told, processes=1000)) == []
 
 
-def test_a_full_folder_for_temporary_files_is_an_error_and_a_nearly_full_one_a_warning() -> None:
-    full = {"path": "/tmp", "free": 0, "error": "No space left on device"}
+def test_a_full_folder_for_temporary_files_is_an_error_where_there_is_no_other() -> None:
+    full = {"path": "/tmp", "free": 0, "error": "No space left on device", "instead": None}
     finding = only(found(examined(told=facts(temporary=full))))
     assert finding.severity == "error"
     assert finding.what == "no file can be written in /tmp: No space left on device"
     assert finding.do.startswith("ssh h1 du -xh --max-depth=1 /tmp")
-    nearly = {"path": "/tmp", "free": 20 << 20, "error": None}
+    finding = only(found(examined(told=facts(temporary={**full, "instead": "/root"}))))
+    assert finding.severity == "warning"
+    assert finding.what.endswith("; its files would go to /root instead")
+
+
+def test_a_nearly_full_folder_for_temporary_files_is_a_warning() -> None:
+    nearly = {"path": "/tmp", "free": 20 << 20, "error": None, "instead": None}
     finding = only(found(examined(told=facts(temporary=nearly))))
     assert (finding.severity, finding.what) == ("warning", "20 MB free in /tmp")
 
@@ -358,15 +364,3 @@ def test_errors_come_before_warnings() -> None:
     broken = facts("h2", packages={"nbdist": None})
     findings = found(examined("h1", told=warned), examined("h2", told=broken))
     assert [finding.severity for finding in findings] == ["error", "warning"]
-
-
-def test_the_facts_that_parents_tell_are_judged_alike() -> None:
-    findings = preflight(
-        {"h1": facts("h1"), "head": kernel(), "h2": facts("h2", packages={"nbdist": "0.1.0"})},
-        kernel_facts=kernel(),
-        processes={"h1": 2, "head": 1, "h2": 2},
-        shells={"h1": "ssh h1 ", "h2": "ssh h2 "},
-        clocks={"h1": Clock(ahead_s=5, within_s=0)},
-    )
-    assert [(f.host, f.severity) for f in findings] == [("h2", "error"), ("h1", "warning")]
-    assert findings[0].do == "ssh h2 /usr/bin/python3 -m pip install nbdist==0.2.0"

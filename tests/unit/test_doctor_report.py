@@ -17,6 +17,9 @@ NO_SSH = Finding(
 )
 
 
+FULL = {"path": "/tmp", "free": 0, "error": "E", "instead": None}
+
+
 def report(*everyone: Examined) -> Report:
     findings = judge(everyone, kernel=kernel(), needs=Needs())
     return Report(everyone=everyone, findings=findings, seconds=0.84)
@@ -32,7 +35,7 @@ def test_a_host_that_is_well_is_one_line() -> None:
 
 
 def test_findings_come_below_with_what_where_and_what_to_type() -> None:
-    told = facts(variables={"http_proxy": "p"}, temporary={"path": "/tmp", "free": 0, "error": "E"})
+    told = facts(variables={"http_proxy": "p"}, temporary=FULL)
     shown = report(examined(told=told), examined("h22", told={}, facts=None, trouble=NO_SSH)).text()
     lines = shown.splitlines()
     assert lines[0].startswith("h1   1 error, 1 warning  Python 3.11.7, ")

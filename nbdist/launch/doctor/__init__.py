@@ -9,7 +9,7 @@ from typing import Any
 
 from nbdist.launch.doctor.examine import examine_all, kernel_facts
 from nbdist.launch.doctor.finding import Clock, Examined, Finding, Needs
-from nbdist.launch.doctor.judge import judge, preflight
+from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import Report, findings_text
 from nbdist.launch.hostlist import AskedHost
@@ -27,7 +27,6 @@ __all__ = [
     "findings_text",
     "judge",
     "kernel_facts",
-    "preflight",
     "refused",
     "running",
 ]

@@ -50,8 +50,10 @@ def temporary(case: Case) -> Iterator[Finding]:
     found = case.facts["temporary"]
     look = case.there(f"du -xh --max-depth=1 {shlex.quote(found['path'])}")
     if found["error"]:
-        yield case.error(
-            f"no file can be written in {found['path']}: {found['error']}",
+        tell = case.warning if found["instead"] else case.error
+        instead = f"; its files would go to {found['instead']} instead" if found["instead"] else ""
+        yield tell(
+            f"no file can be written in {found['path']}: {found['error']}{instead}",
             where=f"{found['path']} on {case.examined.host}",
             do=f"{look}, and make room; or set TMPDIR there",
         )

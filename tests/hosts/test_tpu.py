@@ -6,6 +6,7 @@ JAX's own bare `initialize` forms the cluster that is compared with; nothing her
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping
@@ -14,11 +15,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.ssh import SshOptions, ssh_command
-from nbdist.launch.tpu.discover import find_pod
-from nbdist.launch.tpu.pod import pod_hosts
+import nbdist
+from tests.hosts.left import Left
 from tests.testbed.fixtures import need
-from tests.testbed.hosts import ENVIRONMENT, HERE, ROOT, HostOptions, TestBed
+from tests.testbed.hosts import ENVIRONMENT, ROOT, HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
 from tests.testbed.tpu import VARIABLES, give_chips, pod_metadata
 
@@ -49,14 +49,14 @@ print(json.dumps({
 """
 
 
-def look(pod: TestBed, variables: Mapping[int, Mapping[str, str]]) -> dict[int, Any]:
+def look(hosts: TestBed, variables: Mapping[int, Mapping[str, str]]) -> dict[int, Any]:
     """What nbdist and JAX find on these hosts, by the host's number; JAX forms a cluster of them."""
     running = {}
     for i, own in variables.items():
         given = {**VARIABLES, "PYTHONPATH": str(ROOT), **own}
         words = [f"{name}={value}" for name, value in given.items()]
         running[i] = subprocess.Popen(
-            pod.command(i, "env", *words, sys.executable, "-c", LOOK),
+            hosts.command(i, "env", *words, sys.executable, "-c", LOOK),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             text=True,
@@ -68,7 +68,7 @@ def look(pod: TestBed, variables: Mapping[int, Mapping[str, str]]) -> dict[int, 
 
 
 @pytest.fixture(scope="module")
-def pod() -> Iterator[TestBed]:
+def hosts() -> Iterator[TestBed]:
     """Three hosts that are the workers of one pod."""
     need(why_no_hosts())
     options = {
@@ -80,17 +80,17 @@ def pod() -> Iterator[TestBed]:
         yield bed
 
 
-def test_each_worker_finds_the_pod_that_jax_forms_by_itself(pod: TestBed) -> None:
-    for i, answer in look(pod, {1: {}, 2: {}, 3: {}}).items():
+def test_each_worker_finds_the_pod_that_jax_forms_by_itself(hosts: TestBed) -> None:
+    for i, answer in look(hosts, {1: {}, 2: {}, 3: {}}).items():
         own = ORDER.index(f"h{i}")
-        hosts = ["localhost" if name == f"h{i}" else name for name in ORDER]
-        assert answer["told"] == ["the metadata server", "v4-24", *hosts]
+        names = ["localhost" if name == f"h{i}" else name for name in ORDER]
+        assert answer["told"] == ["the metadata server", "v4-24", *names]
         assert answer["detected"] == ["gcetpu", own, 3, "h2:8482"]
         assert answer["jax"] == [own, 3]
 
 
 def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
-    pod: TestBed,
+    hosts: TestBed,
 ) -> None:
     shared = {
         "TPU_SKIP_MDS_QUERY": "1",
@@ -103,7 +103,7 @@ def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
         3: {**shared, "TPU_WORKER_HOSTNAMES": "h3", "MEGASCALE_SLICE_ID": "0"},
         1: {**shared, "TPU_PROCESS_ADDRESSES": "h1:8476", "MEGASCALE_SLICE_ID": "1"},
     }
-    for i, answer in look(pod, of_slice).items():
+    for i, answer in look(hosts, of_slice).items():
         own = int(of_slice[i]["MEGASCALE_SLICE_ID"])
         assert f"worker 0 of slice {own} of 2." in answer["told"]
         assert "--hosts HOST0:1,HOST1:1" in answer["told"]
@@ -111,10 +111,10 @@ def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
         assert answer["jax"] == [own, 2]
 
 
-def test_ssh_reaches_the_workers_that_gcloud_names_with_gclouds_keys_alone(
-    pod: TestBed, tmp_path: Path
-) -> None:
-    inside = [pod.address(int(name[1:])) for name in ORDER]
+@pytest.fixture
+def gcloud(hosts: TestBed, tmp_path: Path) -> dict[str, str]:
+    """Variables with which the stand-in for gcloud knows the pod as `t1`, and its files for ssh are there."""
+    inside = [hosts.address(int(name[1:])) for name in ORDER]
     node = {
         "id": NODE_ID,
         "state": "READY",
@@ -124,31 +124,49 @@ def test_ssh_reaches_the_workers_that_gcloud_names_with_gclouds_keys_alone(
     (tmp_path / "t1.json").write_text(json.dumps(node))
     (tmp_path / ".ssh").mkdir()
     key = tmp_path / ".ssh/google_compute_engine"
-    key.write_bytes((pod.folder / "id").read_bytes())
+    key.write_bytes((hosts.folder / "id").read_bytes())
     key.chmod(0o600)
     lines = []
     for index, name in enumerate(ORDER):
-        kind, host_key, *_ = (pod.folder / name / "hostkey.pub").read_text().split()
+        kind, host_key, *_ = (hosts.folder / name / "hostkey.pub").read_text().split()
         lines.append(f"tpu.{NODE_ID}-{index}-{host_key[-6:].lower()} {kind} {host_key}\n")
     (tmp_path / ".ssh/google_compute_known_hosts").write_text("".join(lines))
-    environment = {
-        **ENVIRONMENT,
-        "PATH": f"{HERE}:{ENVIRONMENT['PATH']}",
-        "HOME": str(tmp_path),
-        "GCLOUD_STAND_IN": str(tmp_path),
-    }
-    found = find_pod("t1", "us-central2-b", None, environment)
-    # An empty configuration: neither the machine's nor the bed's.
-    options = SshOptions(python=sys.executable, config="/dev/null")
-    names = [
-        subprocess.run(
-            ssh_command(host, options, ["hostname"]),
-            stdin=subprocess.DEVNULL,
-            capture_output=True,
-            text=True,
-            timeout=60,
-            check=False,
-        )
-        for host in pod_hosts(found)
-    ]
-    assert [(done.stdout.strip(), done.stderr) for done in names] == [(n, "") for n in ORDER]
+    (tmp_path / "ssh_config").touch()
+    path = f"{ROOT}/tests/testbed:{os.environ['PATH']}"
+    return {"PATH": path, "HOME": str(tmp_path), "GCLOUD_STAND_IN": str(tmp_path)}
+
+
+def test_a_session_runs_on_the_workers_that_gcloud_names_with_gclouds_keys_alone(
+    hosts: TestBed, left: Left, gcloud: dict[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name, value in gcloud.items():
+        monkeypatch.setenv(name, value)
+    # Neither this machine's configuration of ssh nor the bed's.
+    config = str(Path(gcloud["HOME"]) / "ssh_config")
+    with nbdist.start(tpu="t1", zone="us-central2-b", platform="cpu", ssh_config=config) as session:
+        session.run("import jax, socket\nhere = (jax.process_index(), socket.gethostname())")
+        found = [session.pull("here", on=str(process)) for process in range(3)]
+        assert session.hosts == {0: "t1-w-0", 1: "t1-w-1", 2: "t1-w-2"}
+    assert found == [(0, "h2"), (1, "h3"), (2, "h1")]
+    left.nothing(within_s=3)
+
+
+SESSION = """
+import sys
+import nbdist
+
+with nbdist.start(tpu="here", platform="cpu", ssh_config=sys.argv[1]) as session:
+    session.run("import jax, socket\\nhere = (jax.process_index(), socket.gethostname())")
+    print([session.pull("here", on=str(process)) for process in range(3)])
+"""
+
+
+def test_a_session_runs_on_all_workers_from_one_of_them(hosts: TestBed, left: Left) -> None:
+    # The notebook is on worker 1, which is h3.
+    done = hosts.exec(
+        *(3, "env", f"PYTHONPATH={ROOT}", sys.executable, "-c", SESSION, str(hosts.ssh_config)),
+        timeout_s=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.strip() == "[(0, 'h2'), (1, 'h3'), (2, 'h1')]"
+    left.nothing(within_s=3)

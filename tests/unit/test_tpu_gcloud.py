@@ -18,7 +18,7 @@ import pytest
 
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions, ssh_command
+from nbdist.launch.ssh import SshOptions, ssh_command, ssh_target
 from nbdist.launch.tpu import gcloud, reach
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import Pod, pod_hosts
@@ -121,7 +121,10 @@ def test_a_pod_is_found_by_name_and_zone(stand_in: StandIn) -> None:
         (0, 0, "192.0.2.31", "t1-w-0"),
         (1, 0, "192.0.2.29", "t1-w-1"),
     ]
-    assert [host.name for host in pod_hosts(pod)] == ["192.0.2.31", "192.0.2.29"]
+    assert [(host.name, host.ssh) for host in pod_hosts(pod)] == [
+        ("t1-w-0", ("-oHostName=192.0.2.31",)),
+        ("t1-w-1", ("-oHostName=192.0.2.29",)),
+    ]
     assert [host.processes for host in pod_hosts(pod)] == [1, 1]
 
 
@@ -330,6 +333,7 @@ def test_ssh_is_given_the_key_and_the_host_key_that_gcloud_keeps(stand_in: Stand
     first, second = pod_hosts(stand_in.find())
     ssh = stand_in.folder / ".ssh"
     assert first.ssh == (
+        "-oHostName=192.0.2.31",
         f'-oIdentityFile="{ssh}/google_compute_engine"',
         "-oIdentitiesOnly=yes",
         f"-oHostKeyAlias=tpu.{NODE_ID}-0-new",
@@ -338,8 +342,9 @@ def test_ssh_is_given_the_key_and_the_host_key_that_gcloud_keeps(stand_in: Stand
     )
     assert f"-oHostKeyAlias=tpu.{NODE_ID}-1-ab/+cd" in second.ssh
     command = ssh_command(second, SshOptions(python="python"), ["true"])
-    assert command[-2:] == ["192.0.2.29", "true"]
+    assert command[-2:] == ["t1-w-1", "true"]
     assert set(second.ssh) < set(command)
+    assert ssh_target(second, SshOptions(python="python")) == ("192.0.2.29", 22)
 
 
 def test_files_of_gcloud_that_are_not_there_are_not_given_to_ssh(tmp_path: Path) -> None:

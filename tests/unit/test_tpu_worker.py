@@ -50,9 +50,16 @@ def test_the_hosts_of_a_pod_follow_its_own_numbering_with_one_process_each() -> 
     with metadata_server(GCE) as server:
         pod = find_pod(None, None, None, {"GCE_METADATA_IP": server})
     assert pod_hosts(pod) == (
-        AskedHost(name="10.130.0.31", processes=1),
+        AskedHost(name="pod-1-w-0", processes=1, ssh=("-oHostName=10.130.0.31",)),
         AskedHost(name="localhost", processes=1),
     )
+
+
+def test_a_worker_that_is_told_by_name_is_reached_by_that_name() -> None:
+    attributes = {**GCE, "worker-network-endpoints": "t1v-n-w-0,t1v-n-w-1"}
+    with metadata_server(attributes) as server:
+        pod = find_pod(None, None, None, {"GCE_METADATA_IP": server})
+    assert pod_hosts(pod)[0] == AskedHost(name="t1v-n-w-0", processes=1)
 
 
 def test_no_proxy_is_asked_for_metadata(monkeypatch: pytest.MonkeyPatch) -> None:

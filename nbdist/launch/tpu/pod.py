@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,16 +59,29 @@ def pod_hosts(pod: Pod) -> tuple[AskedHost, ...]:
     workers, so neither the count nor the order is free.
     """
     return tuple(
-        AskedHost(name="localhost", processes=1)
-        if worker.local
-        else AskedHost(
-            name=worker.ssh_address,
-            processes=1,
-            ssh=worker.ssh,
-            environment=worker.environment,
-        )
+        AskedHost(name="localhost", processes=1) if worker.local else _asked(worker)
         for worker in pod.workers
     )
+
+
+def _asked(worker: PodWorker) -> AskedHost:
+    """A worker that is known by a number goes by a name, which a person can tell from others; ssh gets both."""
+    known_by_number = _is_number(worker.ssh_address)
+    number = (f"-oHostName={worker.ssh_address}",) if known_by_number else ()
+    return AskedHost(
+        name=worker.host if known_by_number else worker.ssh_address,
+        processes=1,
+        ssh=(*number, *worker.ssh),
+        environment=worker.environment,
+    )
+
+
+def _is_number(address: str) -> bool:
+    try:
+        ipaddress.ip_address(address)
+    except ValueError:
+        return False
+    return True
 
 
 def is_this_machine(address: str) -> bool:

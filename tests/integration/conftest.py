@@ -12,7 +12,7 @@ from nbdist import Session
 from tests.integration.notebook import Notebook
 from tests.testbed.fixtures import hosts, mpi_hosts, slurm
 
-__all__ = ["fresh", "hosts", "mpi_hosts", "notebook", "session", "slurm"]
+__all__ = ["fresh", "hosts", "mpi_hosts", "notebook", "renewed", "session", "slurm"]
 
 START = "%dist_init -n 2 --devices-per-process 2 --platform cpu"
 
@@ -32,6 +32,21 @@ def fresh(tmp_path: Path) -> Iterator[Notebook]:
     with Notebook(folder=tmp_path) as found:
         found.good("%load_ext nbdist")
         yield found
+
+
+@pytest.fixture(scope="module")
+def kernel_of_module(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    """A kernel with nbdist loaded, for `renewed`."""
+    with Notebook(folder=tmp_path_factory.mktemp("kernel")) as found:
+        found.good("%load_ext nbdist")
+        yield found
+
+
+@pytest.fixture
+def renewed(kernel_of_module: Notebook) -> Iterator[Notebook]:
+    """A kernel that has no session, and may have had others: for tests of what a start does."""
+    yield kernel_of_module
+    kernel_of_module.run("%dist_shutdown")
 
 
 @pytest.fixture(scope="module")

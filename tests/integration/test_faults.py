@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import re
 import signal
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
 
+from nbdist.run.conduct import STUCK_SECONDS
+from nbdist.run.standing import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
 
@@ -24,12 +27,25 @@ kept = 42
 float(total(x))
 """
 
+SOONER = """
+from nbdist.run import conduct, standing
+standing.WAIT_SECONDS, conduct.STUCK_SECONDS = {wait}, {stuck}
+"""
+
 
 @pytest.fixture(scope="module")
 def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
     with Notebook(folder=tmp_path_factory.mktemp("faults")) as found:
         found.good("%load_ext nbdist")
         yield found
+
+
+@pytest.fixture
+def sooner(kernel: Notebook) -> Iterator[None]:
+    """For a test: after 3 s a wait is named and a process that does not come back is given up, not after 10."""
+    kernel.good(SOONER.format(wait=3.0, stuck=3.0))
+    yield
+    kernel.good(SOONER.format(wait=WAIT_SECONDS, stuck=STUCK_SECONDS))
 
 
 @pytest.fixture
@@ -70,6 +86,7 @@ def test_one_raises_the_other_waits_and_the_cell_ends_with_the_cause(notebook: N
     assert "42" in later.text
 
 
+@pytest.mark.usefixtures("sooner")
 def test_out_of_step_waits_that_nobody_can_join_are_interrupted(notebook: Notebook) -> None:
     notebook.bad("%%dist --grace 1\nif me == 1:\n    raise ValueError\nfloat(total(x))")
     output = notebook.bad("%%dist --grace 2\nif me == 0:\n    float(total(x))")
@@ -91,6 +108,7 @@ def test_nobody_raised_but_one_finished_is_named_with_the_line(notebook: Noteboo
     assert "KeyboardInterrupt" in notebook.collect(request).traceback
 
 
+@pytest.mark.usefixtures("sooner")
 def test_processes_at_different_lines_are_named_with_both(notebook: Notebook) -> None:
     request = notebook.send("%%dist\nif me == 0:\n    float(total(x))\nelse:\n    time.sleep(60)")
     said = notebook.collect(request, until=r"time\.sleep\(60\)", timeout_s=40)
@@ -110,6 +128,7 @@ def test_interrupting_the_kernel_interrupts_the_processes(notebook: Notebook) ->
     assert "out of step" in notebook.good("%%dist\nkept").text
 
 
+@pytest.mark.usefixtures("sooner")
 def test_a_process_that_ignores_interrupts_is_reported_and_the_cell_ends(
     notebook: Notebook,
 ) -> None:
@@ -163,39 +182,55 @@ def test_an_engine_that_aborts_shows_its_last_words(notebook: Notebook) -> None:
     assert output.seconds < 10
 
 
+@pytest.mark.usefixtures("sooner")
 def test_compiling_is_not_called_stuck(notebook: Notebook) -> None:
-    # A compilation that takes over ten seconds on one process while the other has finished.
+    # A compilation that takes longer than a wait may on one process while the other has finished.
     notebook.good(
         "%%dist\nimport jax._src.compiler as c\nreal = c.backend_compile_and_load\n"
-        "def slow(*args, **kwargs):\n    time.sleep(14 if me == 0 else 0)\n    return real(*args, **kwargs)\n"
+        "def slow(*args, **kwargs):\n    time.sleep(6 if me == 0 else 0)\n    return real(*args, **kwargs)\n"
         "c.backend_compile_and_load = slow"
     )
     output = notebook.good("%%dist\njax.jit(lambda x: x * 3 + 1)(np.ones(3)).block_until_ready();")
-    assert 13 < output.seconds < 30
+    assert output.seconds > 5
     assert "finished the cell" not in output.text
 
 
-def test_the_status_of_a_busy_process_says_line_and_cell(notebook: Notebook) -> None:
-    notebook.good("%%dist --no-wait\nfor i in range(30):\n    time.sleep(0.1)")
-    text = notebook.good("time_before = __import__('time').sleep(1)\n%dist_status").text
+def busy_until(told: Path) -> str:
+    """A cell that sleeps again and again until the test makes the file."""
+    return f"%%dist --no-wait\nimport os\nwhile not os.path.exists({str(told)!r}):\n    time.sleep(0.1)"
+
+
+def test_the_status_of_a_busy_process_says_line_and_cell(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    notebook.good(busy_until(tmp_path / "told"))
+    deadline = time.monotonic() + 20
+    while "time.sleep(0.1)" not in (text := notebook.good("%dist_status").text):
+        assert time.monotonic() < deadline, text
     assert "running" in text
-    assert "time.sleep(0.1)" in text
+    (tmp_path / "told").touch()
     notebook.good("%sync")
 
 
 def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path) -> None:
     folder = notebook.good("import nbdist\nprint(nbdist.current()._crew.link.folder)").text.strip()
-    notebook.good("%%dist --no-wait\nfor i in range(40):\n    time.sleep(0.1)")
+    notebook.good(busy_until(tmp_path / "told"))
     listen = (
         "import json, time, zmq\n"
         f"info = json.load(open('{folder}/security/ipcontroller-nbdist-client.json'))\n"
         "from nbdist.merge import Planned\nfrom nbdist.monitor import Monitor\n"
         "planned = tuple(Planned(process_id=i, host='h', role='worker') for i in range(2))\n"
         "other = Monitor(session='other', planned=planned, connection=info, publish=lambda s: None)\n"
-        "other.start()\ntime.sleep(2.5)\n"
-        "found = other.snapshot()\nother.stop()\n"
-        "print([p.state for p in found.processes], len(found.devices), len(found.arrays) > 0)\n"
+        "other.start()\n"
+        "def told():\n"
+        "    found = other.snapshot()\n"
+        "    return [p.state for p in found.processes], len(found.devices), len(found.arrays) > 0\n"
+        "deadline = time.monotonic() + 20\n"
+        "while told() != (['running'] * 2, 4, True) and time.monotonic() < deadline:\n"
+        "    time.sleep(0.05)\n"
+        "print(*told())\nother.stop()\n"
     )
     with Notebook(folder=tmp_path) as second:
         assert "['running', 'running'] 4 True" in second.good(listen).text
+    (tmp_path / "told").touch()
     notebook.good("%sync")

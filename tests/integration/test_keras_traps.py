@@ -9,8 +9,9 @@ from pathlib import Path
 import psutil
 import pytest
 
+from nbdist.run.conduct import STUCK_SECONDS
 from tests.integration.notebook import Notebook
-from tests.integration.test_faults import engine_pid
+from tests.integration.test_faults import SOONER, engine_pid
 
 SETUP = """%%dist
 import os, time
@@ -325,6 +326,7 @@ def test_of_four_processes_those_that_wait_all_hear_of_the_one_that_left(four: N
 
 def test_a_wait_is_reported_with_its_line_and_a_death_ends_it(four: Notebook) -> None:
     pid = engine_pid(four, 3)
+    four.good(SOONER.format(wait=3.0, stuck=STUCK_SECONDS))
     request = four.send(
         "%%dist\nif me == 3:\n    time.sleep(100)\nmodel.fit(x, y, batch_size=32, verbose=0)"
     )

@@ -25,7 +25,7 @@ from tests.testbed.possible import why_no_hosts
 
 WAIT_SECONDS = 20.0
 
-STRAYS = "export SLURM_JOB_ID=12 SLURM_JWT=word TF_CONFIG='{}' https_proxy=http://ada:word@p:1\n"
+STRAYS = "echo Welcome; export SLURM_JOB_ID=12 SLURM_JWT=word TF_CONFIG='{}' https_proxy=http://ada:word@p:1\n"
 
 
 @pytest.fixture(scope="module")
@@ -215,11 +215,22 @@ def test_a_host_that_is_let_in_only_to_sshd_is_told_with_the_direction(
     finally:
         for rule in rules:
             hosts.exec(1, "ip", "rule", "del", *rule)
-    finding = told.one("h1", "cannot connect to the notebook's machine: ")
+    finding = told.one("h1", f"cannot connect to the notebook's machine at {hosts.head_address}: ")
     assert finding["severity"] == "error"
     # Neither do its answers come back.
     back = told.one("h1", "this machine cannot connect to it: no answer within 1.5 s")
     assert (back["severity"], back["where"]) == ("warning", "this machine → h1, any TCP port")
+
+
+def test_a_host_that_ssh_reaches_through_another_is_asked_to_call_this_machine_itself(
+    doctor: Doctor, hosts: TestBed, folder: Path
+) -> None:
+    config = folder / "through"
+    jump = f"Host far\n  HostName {hosts.address(2)}\n  ProxyJump h1\n"
+    config.write_text(jump + hosts.ssh_config.read_text())
+    told = doctor("far", "--ssh-config", str(config))
+    assert told.all["hosts"]["far"]["seen_as"]["client"] == hosts.address(1)
+    assert not any("cannot connect" in finding["what"] for finding in told.of("far"))
 
 
 def test_what_an_earlier_session_left_is_named_and_ends_with_what_is_to_be_typed(

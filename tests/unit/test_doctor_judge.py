@@ -144,9 +144,16 @@ def test_a_host_this_machine_cannot_call_is_an_error_only_where_this_machine_com
     assert finding.do.startswith("ssh h1 sudo iptables -I INPUT -s 10.0.0.1 ")
 
 
-def test_addresses_that_are_changed_on_the_way_are_an_error() -> None:
-    finding = only(found(examined("h1", reached={"h2": {"ms": 1}}), examined("h2")))
-    assert "it sees this machine as 10.0.0.1, which is none of its addresses" in finding.what
+def test_a_host_that_sees_another_machine_in_place_of_this_is_told_of_it() -> None:
+    told = facts(seen_as={"client": "10.0.0.77", "server": "10.0.0.11"})
+    reached = {"this machine": {"error": "timed out", "address": "192.168.0.5"}}
+    finding = only(found(examined(told=told, reached=reached)))
+    assert finding.what.startswith(
+        "cannot connect to the notebook's machine at 192.168.0.5: timed out; it sees 10.0.0.77 in its place"
+    )
+    assert "--controller-address" in finding.do
+    reached = {"this machine": {"ms": 1.0, "address": "192.168.0.5"}}
+    assert found(examined(told=told, reached=reached)) == []
 
 
 @pytest.mark.parametrize(

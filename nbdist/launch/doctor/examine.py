@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import socket
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -11,9 +10,10 @@ from typing import Any
 from nbdist.engine import checkup
 from nbdist.engine.jax.backend import backend
 from nbdist.engine.tensorflow.context import started
-from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Facts
+from nbdist.launch.doctor.finding import Examined, Facts
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import Visit
+from nbdist.launch.doctor.ways import Ways, try_ways
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
 
@@ -39,15 +39,12 @@ def examine_all(
             here = pool.submit(kernel_facts, asked)
             list(pool.map(Visit.look, visits.values()))
             kernel = here.result()
-            reached, reachable = _reach(pool, list(visits.values()))
+            ways = try_ways(pool, list(visits.values()))
         except BaseException:
             for visit in visits.values():
                 visit.kill()
             raise
-    return [
-        _examined(host, options, kernel, visits.get(host.name), reached, reachable)
-        for host in hosts
-    ], kernel
+    return [_examined(host, options, kernel, visits.get(host.name), ways) for host in hosts], kernel
 
 
 def kernel_facts(asked: Mapping[str, Any]) -> Facts:
@@ -68,55 +65,12 @@ def _ending(visits: Any) -> Iterator[None]:
             visit.end()
 
 
-def _reach(
-    pool: ThreadPoolExecutor, visits: Sequence[Visit]
-) -> tuple[dict[str, dict[str, Facts]], dict[str, Facts]]:
-    """How each host reaches this machine and all others, and how this machine reaches each."""
-    with contextlib.ExitStack() as stack:
-        here = _listeners(visits, stack)
-        ports = {
-            visit.host.name: visit.facts["listening"]
-            for visit in visits
-            if visit.facts is not None and "listening" in visit.facts
-        }
-        targets: dict[str, dict[str, Sequence[Any]]] = {}
-        for visit in visits:
-            client = _client(visit)
-            own = {THIS_MACHINE: here[client]} if client in here else {}
-            others = {name: port for name, port in ports.items() if name != visit.host.name}
-            targets[visit.host.name] = {**own, **others}
-        back = pool.submit(checkup.connect, list(ports.values()))
-        answers = pool.map(lambda v: v.connect(list(targets[v.host.name].values())), visits)
-        reached = {
-            visit.host.name: dict(zip(targets[visit.host.name], answer, strict=False))
-            for visit, answer in zip(visits, answers, strict=True)
-        }
-        return reached, dict(zip(ports, back.result(), strict=True))
-
-
-def _listeners(visits: Sequence[Visit], stack: contextlib.ExitStack) -> dict[str, tuple[str, int]]:
-    """Listeners at each address of this machine that some host sees it under."""
-    found: dict[str, tuple[str, int]] = {}
-    for address in {client for visit in visits if (client := _client(visit))}:
-        # Behind a translation of addresses it is none of this machine's.
-        with contextlib.suppress(OSError):
-            listener: socket.socket = stack.enter_context(checkup.listen(address))
-            found[address] = (address, listener.getsockname()[1])
-    return found
-
-
-def _client(visit: Visit) -> str:
-    seen = (visit.facts or {}).get("seen_as") or {}
-    return str(seen.get("client", ""))
-
-
 def _examined(
     host: AskedHost,
     options: SshOptions,
     kernel: Facts,
     visit: Visit | None,
-    reached: Mapping[str, Mapping[str, Facts]],
-    reachable: Mapping[str, Facts],
+    ways: Ways,
 ) -> Examined:
     processes = host.processes or 1
     if visit is None:
@@ -127,7 +81,7 @@ def _examined(
         facts=visit.facts,
         trouble=visit.trouble,
         clock=visit.clock,
-        reached=reached.get(host.name, {}),
-        reachable=reachable.get(host.name),
+        reached=ways.reached.get(host.name, {}),
+        reachable=ways.reachable.get(host.name),
         processes=processes,
     )

@@ -69,10 +69,13 @@ def reach(case: Case) -> Iterator[Finding]:
     """Connections can be made from each host to the notebook and to each other, and back."""
     one = case.examined
     for other, answer in one.reached.items():
-        if "error" in answer:
-            goal = "the notebook's machine" if other == THIS_MACHINE else other
+        if "error" not in answer:
+            continue
+        if other == THIS_MACHINE:
+            yield _unheard(case, answer)
+        else:
             yield case.error(
-                f"cannot connect to {goal}: {answer['error']}",
+                f"cannot connect to {other}: {answer['error']}",
                 where=f"{one.host} → {other}, any TCP port",
                 do=_open(case, other),
             )
@@ -85,27 +88,28 @@ def reach(case: Case) -> Iterator[Finding]:
             where=f"{THIS_MACHINE} → {one.host}, any TCP port",
             do=_let_in(one.shell, case.facts, _seen(case.facts, "client")),
         )
-    yield from _translated(case)
 
 
-def _translated(case: Case) -> Iterator[Finding]:
-    one, seen = case.examined, case.facts.get("seen_as")
-    if seen and one.reached and THIS_MACHINE not in one.reached:
-        yield case.error(
-            f"it sees this machine as {seen['client']}, which is none of its addresses: something between "
-            "them changes addresses, so processes there cannot call the notebook",
-            where=f"{one.host} → {THIS_MACHINE}",
-            do="run the notebook on a machine in the hosts' own network, such as the first host",
+def _unheard(case: Case, answer: Facts) -> Finding:
+    """A host that cannot call the notebook."""
+    address, seen = answer.get("address"), _seen(case.facts, "client")
+    what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer['error']}"
+    where = f"{case.examined.host} → {THIS_MACHINE}, any TCP port"
+    if seen and address and seen != address:
+        return case.error(
+            f"{what}; it sees {seen} in its place, so ssh goes through another host, or addresses are changed "
+            "on the way",
+            where=where,
+            do="run the notebook on a machine in the hosts' own network, such as the first host; or name an "
+            "address that they reach with --controller-address",
         )
+    return case.error(what, where=where, do=_let_in("", case.kernel, _seen(case.facts, "server")))
 
 
 def _open(case: Case, other: str) -> str:
     """What opens the way on the other side, for this host's address."""
-    address = _seen(case.facts, "server")
-    if other == THIS_MACHINE:
-        return _let_in("", case.kernel, address)
     found = next(one for one in case.everyone if one.host == other)
-    return _let_in(found.shell, found.facts or {}, address)
+    return _let_in(found.shell, found.facts or {}, _seen(case.facts, "server"))
 
 
 def _let_in(shell: str, facts: Facts, address: str | None) -> str:

@@ -1,0 +1,78 @@
+"""Which hosts reach which: each connects to all others and to this machine, and this machine to each."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from concurrent.futures import Executor
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbdist.engine import checkup
+from nbdist.engine.ports import own_address
+from nbdist.launch.doctor.finding import THIS_MACHINE, Facts
+from nbdist.launch.doctor.visit import Visit
+
+OUTSIDE = "192.0.2.1"
+"""An address for documentation (RFC 5737): nothing is sent there, but there is a way out of this machine."""
+
+
+@dataclass(frozen=True, slots=True)
+class Ways:
+    """What `checkup.connect` answered: by host and whom it called, and by host for calls from this machine."""
+
+    reached: dict[str, dict[str, Facts]] = field(default_factory=dict)
+    reachable: dict[str, Facts] = field(default_factory=dict)
+
+
+def try_ways(pool: Executor, visits: Sequence[Visit]) -> Ways:
+    """Lets all call all, at once. Takes a few milliseconds, or `CONNECT_SECONDS` where a way is barred."""
+    with contextlib.ExitStack() as stack:
+        listening = _listening(visits, stack)
+        ports: dict[str, Sequence[Any]] = {
+            visit.host.name: visit.facts["listening"]
+            for visit in visits
+            if visit.facts is not None and "listening" in visit.facts
+        }
+        targets = {visit.host.name: _targets(visit, listening, ports) for visit in visits}
+        back = pool.submit(checkup.connect, list(ports.values()))
+        answers = pool.map(lambda v: v.connect(list(targets[v.host.name].values())), visits)
+        reached: dict[str, dict[str, Facts]] = {
+            visit.host.name: {
+                name: {**told, "address": target[0]}
+                for (name, target), told in zip(
+                    targets[visit.host.name].items(), answer, strict=False
+                )
+            }
+            for visit, answer in zip(visits, answers, strict=True)
+        }
+        return Ways(reached, dict(zip(ports, back.result(), strict=True)))
+
+
+def _targets(
+    visit: Visit, listening: dict[str, int], ports: dict[str, Sequence[Any]]
+) -> dict[str, Sequence[Any]]:
+    found = {name: port for name, port in ports.items() if name != visit.host.name}
+    address = _address_for(visit)
+    return {THIS_MACHINE: (address, listening[address]), **found} if address in listening else found
+
+
+def _listening(visits: Sequence[Visit], stack: contextlib.ExitStack) -> dict[str, int]:
+    """The ports of listeners at all addresses of this machine that hosts are to call."""
+    found: dict[str, int] = {}
+    for address in {address for visit in visits if (address := _address_for(visit))}:
+        with contextlib.suppress(OSError):
+            listener = stack.enter_context(checkup.listen(address))
+            found[address] = listener.getsockname()[1]
+    return found
+
+
+def _address_for(visit: Visit) -> str | None:
+    """This machine's address as a host sees it; the way out where that is another machine's.
+
+    ssh may go through another host, or something on the way may change addresses.
+    """
+    if visit.facts is None or "seen_as" not in visit.facts:
+        return None
+    client = (visit.facts["seen_as"] or {}).get("client")
+    return str(client) if client and checkup.is_own(client) else own_address(OUTSIDE)

@@ -64,6 +64,7 @@ def choose_placement(
         cwd=cwd,
         controller_address=controller_address,
         remarks=() if pod is None else pod.notes,
+        ssh_advice=None if pod is None else pod.ssh_advice,
     )
 
 

@@ -34,7 +34,7 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
     reached = -1
     while True:
         for name, parent in others.items():
-            check_host(name, parent)
+            _check_with_advice(name, parent, spawned.plan.placement.ssh_advice)
         answered = [name for name, parent in others.items() if len(parent.facts) >= wanted[name]]
         if len(answered) != reached:
             reached = len(answered)
@@ -103,6 +103,16 @@ def check_host(name: str, parent: Parent) -> None:
             "cut off, overloaded, or stopped.",
             host=name,
         )
+
+
+def _check_with_advice(name: str, parent: Parent, advice: str | None) -> None:
+    """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
+    try:
+        check_host(name, parent)
+    except HostError as error:
+        if advice is None or parent.facts:
+            raise
+        raise HostError(f"{error}\n{advice}", host=name) from None
 
 
 def _tasks(spawned: Spawned) -> int:

@@ -52,6 +52,7 @@ class Placement:
     sync: tuple[str, ...] = ()
     controller_address: str | None = None
     remarks: tuple[str, ...] = ()
+    ssh_advice: str | None = None
 
     @property
     def on_this_machine(self) -> bool:

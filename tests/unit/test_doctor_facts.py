@@ -211,7 +211,10 @@ def test_a_folder_that_takes_no_file_says_why_and_where_files_go_instead(tmp_pat
 
 def test_accelerators_are_counted_as_the_system_shows_them(tmp_path: Path) -> None:
     vendor = "sys__bus__pci__devices__{}__vendor"
-    contents = {vendor.format(i): "0x1ae0\n" for i in range(4)}
+    device = "sys__bus__pci__devices__{}__device"
+    contents = {vendor.format(i): "0x1ae0\n" for i in range(5)}
+    contents |= {device.format(i): "0x0062\n" for i in range(4)}
+    contents[device.format(4)] = "0x0042\n"  # a network card
     root = files(tmp_path, **contents, dev__nvidia0="", dev__nvidia1="", dev__nvidiactl="")
     assert checkup.accelerators(root) == {"gpus": 2, "tpus": 4}
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
-from nbdist.errors import OptionError
+from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.detect import METHODS
 from nbdist.launch.framework import Answers
 from nbdist.launch.meeting import Meeting
@@ -47,7 +47,20 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[s
 
 
 def check(plan: Plan, answers: Answers) -> None:
-    """JAX has compared the processes itself."""
+    """JAX has compared the processes itself; on a TPU it takes their numbers from libtpu.
+
+    Raises:
+      LaunchError: The numbers are not those of the plan.
+    """
+    other = {p: a["process_id"] for p, a in answers.items() if a.get("process_id", p) != p}
+    if other:
+        listed = ", ".join(
+            f"process {p} (host {plan.hosts[p]}) is JAX's process {number}"
+            for p, number in other.items()
+        )
+        raise LaunchError(
+            f"JAX numbers the processes in another order: {listed}. Name the hosts in JAX's order with --hosts."
+        )
 
 
 def summary(plan: Plan, answers: Answers) -> str | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import socket
 from collections.abc import Mapping
 
@@ -24,8 +25,17 @@ NOT_FORWARDED = (
     "KERAS_DISTRIBUTION_",
     "OMPI_",
     "JAX_COORDINATOR",
+    "JAX_PROCESS_ID",
+    "JAX_NUM_PROCESSES",
+    "JAX_LOCAL_DEVICE_IDS",
+    "JAX_PARTITION_INDEX",
+    "JAX_SLICE_INDEX",
+    "TPU_VISIBLE_",
 )
 """These say who a process is, and a host has its own, or is told its own."""
+
+SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)")
+"""No secret goes anywhere unasked; JAX's own names hold `KEY`, of random numbers and caches."""
 
 
 def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
@@ -41,11 +51,13 @@ def job_reach(job: Job, launcher: str) -> Reach:
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables of this kernel that its processes on other machines get."""
+    """The variables of this kernel that its processes on other machines get without being asked for."""
     return {
         name: value
         for name, value in environment.items()
-        if name.startswith(FORWARDED) and not name.startswith(NOT_FORWARDED)
+        if name.startswith(FORWARDED)
+        and not name.startswith(NOT_FORWARDED)
+        and not SECRET.search(name)
     }
 
 

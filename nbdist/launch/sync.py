@@ -13,7 +13,7 @@ import time
 import uuid
 from collections import defaultdict
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +24,8 @@ from nbdist.launch.parent import Parent
 from nbdist.launch.tell import POLL_SECONDS
 from nbdist.quantities import count_text, processes_text, seconds_text
 
-PIECE_BYTES = 192 << 10
-"""Of a file in one order, which is a third longer; pings go in between."""
+PIECE_BYTES = 96 << 10
+"""Of a file in one order, which is a third longer; signals and pings go in between."""
 
 LISTED = 200
 """How many files one order announces."""
@@ -56,6 +56,7 @@ class Copied:
       seconds: How long it took; None for the one that is part of a start.
       left_out: What was not copied, with the reason.
       changed: Files that are other than before on some host, by name in the copy.
+      lost: Hosts that can no longer be reached.
       old: Process ids by the modules that they had imported before they changed.
     """
 
@@ -64,6 +65,7 @@ class Copied:
     seconds: float | None
     left_out: tuple[str, ...] = ()
     changed: frozenset[str] = frozenset()
+    lost: tuple[str, ...] = ()
     old: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
     def text(self) -> str:
@@ -73,6 +75,8 @@ class Copied:
             same[done].append(host)
         took = "" if self.seconds is None else f", {seconds_text(self.seconds)}"
         lines = [f"{', '.join(hosts)}   {_words(done)}{took}" for done, hosts in same.items()]
+        if self.lost:
+            lines.append(f"{', '.join(self.lost)}   out of reach")
         if not lines:
             read = count_text(self.files, "file")
             lines = [f"this machine   {read}, read where they are"]
@@ -150,7 +154,7 @@ class Files:
 
     def first(self) -> Copied:
         """What the copying of the start has done; the hosts that have come up have done it."""
-        return self._done(None, frozenset())
+        return self._done(None)
 
     def working_folders(self, others: Mapping[str, Parent]) -> str | None:
         """A sentence where the working folder is the copy; None where every host has its own."""
@@ -194,7 +198,11 @@ class Files:
         failed = {s.parent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
             raise SyncError(_failed(failed, [s for s in self._sendings if s.error is None]))
-        return self._done(time.monotonic() - began, frozenset(changed.intersection(before)))
+        return replace(
+            self._done(time.monotonic() - began),
+            changed=frozenset(changed.intersection(before)),
+            lost=tuple(name for name, parent in others.items() if parent.poll() is not None),
+        )
 
     def stop(self) -> None:
         """Has what is being sent end after the order it is at; does not wait."""
@@ -213,14 +221,13 @@ class Files:
         living = [parent for parent in others.values() if parent.poll() is None]
         self._sendings = [Sending(parent, name, listed, ask=ask) for parent in living]
 
-    def _done(self, seconds: float | None, changed: frozenset[str]) -> Copied:
+    def _done(self, seconds: float | None) -> Copied:
         hosts = {name: copy for sending in self._sendings for name, copy in sending.hosts().items()}
         return Copied(
             hosts=hosts,
             files=len(self._known),
             seconds=seconds,
             left_out=self._tree.left_out,
-            changed=changed,
         )
 
 

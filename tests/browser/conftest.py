@@ -11,11 +11,12 @@ import time
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 from labpage import Lab, LabPage
-from playwright.sync_api import Browser, Page, sync_playwright
+from own_network import OwnNetwork
+from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
 from viewpage import ORIGIN, WIDGET, answer, chromium
 
 HERE = Path(__file__).parent
@@ -25,18 +26,33 @@ OpenView = Callable[..., Page]
 
 
 @pytest.fixture(scope="session")
-def browser() -> Iterator[Browser]:
-    with sync_playwright() as playwright:
-        launched = playwright.chromium.launch(
+def network() -> Iterator[OwnNetwork]:
+    found = OwnNetwork()
+    yield found
+    found.close()
+
+
+@pytest.fixture(scope="session")
+def browser(network: OwnNetwork) -> Iterator[Browser]:
+    with network.entered():
+        # Its driver, which starts the browser, is a process of its own as well.
+        started = sync_playwright().start()
+    try:
+        launched = started.chromium.launch(
             executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
         )
         yield launched
         launched.close()
+    finally:
+        started.stop()
 
 
 @pytest.fixture
 def open_view(browser: Browser) -> Iterator[OpenView]:
-    """Opens a page that holds one view and shows a snapshot in it."""
+    """Opens a page that holds one view and shows a snapshot in it; `page` is one to load it into again.
+
+    A page of its own costs a process of the browser.
+    """
     if not WIDGET.exists():
         pytest.fail(f"{WIDGET} is missing: run `jlpm build:widget` in labextension/.")
     contexts = []
@@ -47,16 +63,20 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
         width: int = 960,
         dark: bool = False,
         query: str = "",
+        page: Page | None = None,
         **options: Any,
     ) -> Page:
-        scheme = "dark" if dark else "light"
-        context = browser.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, **options
-        )
-        contexts.append(context)
-        page = context.new_page()
-        page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
-        page.route(f"{ORIGIN}**", answer)
+        scheme: Literal["dark", "light"] = "dark" if dark else "light"
+        size: ViewportSize = {"width": width, "height": 900}
+        if page is None:
+            context = browser.new_context(viewport=size, color_scheme=scheme, **options)
+            contexts.append(context)
+            page = context.new_page()
+            page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
+            page.route(f"{ORIGIN}**", answer)
+        else:
+            page.set_viewport_size(size)
+            page.emulate_media(color_scheme=scheme)
         page.goto(f"{ORIGIN}page.html{query}")
         page.evaluate(f"document.body.className = 'lab-{scheme}'")
         if snapshot is not None:
@@ -110,7 +130,9 @@ def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
 
 
 @pytest.fixture(scope="session")
-def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[..., Lab]]:
+def start_lab(
+    tmp_path_factory: pytest.TempPathFactory, network: OwnNetwork
+) -> Iterator[Callable[..., Lab]]:
     """Starts a JupyterLab with its own home, settings and workspaces; stopped at the end."""
     servers: list[subprocess.Popen[bytes]] = []
 
@@ -135,7 +157,8 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
         extensions = root / ".labextensions"
         extensions.mkdir()
         (extensions / "nbdist-labextension").symlink_to(ROOT / "nbdist" / "labextension")
-        port = _free_port()
+        with network.entered():
+            port = _free_port()
         options = [
             "--no-browser",
             "--allow-root",
@@ -149,17 +172,24 @@ def start_lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Callable[...
             f"--LabApp.extra_labextensions_path={extensions}",
         ]
         log = root / ".log"
-        with log.open("wb") as out:
+        with log.open("wb") as out, network.entered():
             command = [sys.executable, "-m", "jupyterlab", *options]
             servers.append(subprocess.Popen(command, env=env, stdout=out, stderr=out, cwd=root))
         url = f"http://127.0.0.1:{port}"
-        _await(f"{url}/api?token=nbdist", servers[-1], log)
+        with network.entered():
+            _await(f"{url}/api?token=nbdist", servers[-1], log)
         return Lab(url, root)
 
     yield start
     for server in servers:
         server.terminate()
-        server.wait(20)
+    for server in servers:
+        try:
+            server.wait(20)
+        except subprocess.TimeoutExpired:
+            # It waits for kernels one after the other; they end by themselves when it is gone.
+            server.kill()
+            server.wait()
 
 
 @pytest.fixture(scope="session")

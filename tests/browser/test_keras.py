@@ -13,6 +13,7 @@ START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --framework k
 
 MODEL = """%%dist
 import time
+from pathlib import Path
 import jax
 import keras
 import numpy as np
@@ -38,8 +39,16 @@ def built(name):
 
 
 class Slow(keras.callbacks.Callback):
+    # Does not go on from an epoch before the test has made a file.
+
+    def __init__(self, epoch, told):
+        super().__init__()
+        self.until = (epoch, told)
+
     def on_epoch_end(self, epoch, logs=None):
-        time.sleep(1)
+        time.sleep(0.3)
+        while epoch == self.until[0] and not Path(self.until[1]).exists():
+            time.sleep(0.05)
 
 
 data = keras.distribution.DataParallel(devices=devices, auto_shard_dataset=False)
@@ -54,17 +63,18 @@ parallel = keras.distribution.ModelParallel(
 TRAINING = """%%dist
 keras.distribution.set_distribution(data)
 model = built("data")
-model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Slow()])
+model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Slow(2, "{data}")])
 keras.distribution.set_distribution(parallel)
 model = built("model")
-model.fit(x, y, batch_size=16, epochs=10, verbose=0, callbacks=[Slow()])"""
+model.fit(x, y, batch_size=16, epochs=10, verbose=0, callbacks=[Slow(7, "{model}")])"""
 
 
 def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+    lab: Lab, lab_page: Callable[..., LabPage], shots: Path, tmp_path: Path
 ) -> None:
     lab_ = lab_page()
-    lab_.open(notebook(lab, "keras.ipynb", START, MODEL, "%dist_mesh", TRAINING))
+    training = TRAINING.format(data=tmp_path / "data", model=tmp_path / "model")
+    lab_.open(notebook(lab, "keras.ipynb", START, MODEL, "%dist_mesh", training))
     lab_.wait_for_kernel()
     lab_.run_cells(3)
     view = lab_.output.last
@@ -75,6 +85,7 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     expect(kinds).to_have_text(["DataParallel"], timeout=60_000)
     expect(progress).to_contain_text(re.compile(r"fit, epoch \d of 4.*accuracy"), timeout=60_000)
     assert lab_.busy(), "the cell still trains"
+    (tmp_path / "data").touch()
     expect(kinds).to_have_text(["ModelParallel"], timeout=60_000)
     expect(view.locator(".nbdist-rules")).to_contain_text(".*/model_hidden/kernel(·, model)")
     view.get_by_role("tab", name="layout").click()
@@ -96,6 +107,7 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     expect(holds).to_have_text("[0:32, 0:512]")
     assert lab_.busy(), "the cell still trains"
     lab_.page.screenshot(path=shots / "keras-lab.png")
+    (tmp_path / "model").touch()
     while lab_.busy():
         lab_.page.wait_for_timeout(200)
     expect(progress).to_contain_text(re.compile(r"fit, epoch 10 of 10"))

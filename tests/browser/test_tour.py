@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import re
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -43,15 +43,13 @@ def training_cell(content: dict[str, Any]) -> int:
 
 @pytest.fixture(scope="module")
 def tour(browser: Browser, lab: Lab) -> Iterator[LabPage]:
-    """The tour with all cells before the training loop run, in dark theme, the panel shown."""
+    """The tour with all cells before the training loop run."""
     content = with_more_cells()
     (lab.root / "tour.ipynb").write_text(json.dumps(content))
     page = browser.new_page(viewport={"width": 1500, "height": 1000})
     lab_ = LabPage(page, lab)
     lab_.open("tour.ipynb")
     lab_.wait_for_kernel()
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
-    lab_.command("nbdist:show-devices")
     lab_.run_cells(training_cell(content))
     yield lab_
     page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
@@ -62,11 +60,28 @@ def to_slices(text: str) -> str:
     return f"[{', '.join(json.loads(text.replace(chr(39), chr(34))))}]"
 
 
+SHOTS = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+
+def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None:
+    view = tour.output.last
+    tour.start("notebook:run-cell")
+    for name, theme in SHOTS.items():
+        tour.command("apputils:change-theme", {"theme": theme})
+        expect(view.locator(".nbdist-card")).to_have_count(8)
+        expect(view).to_have_attribute("data-nbdist-theme", name)
+        tour.page.wait_for_timeout(1500)
+        view.screenshot(path=shots / f"view-{name}.png")
+        assert (shots / f"view-{name}.png").stat().st_size > 10_000
+
+
 def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     tour: LabPage, shots: Path
 ) -> None:
     page = tour.page
     view = tour.output.last
+    tour.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    tour.command("nbdist:show-devices")
     expect(view.locator(".nbdist-path")).to_have_text(KERNEL_PATH)
     tour.start("notebook:run-cell")
     page.wait_for_timeout(700)
@@ -100,10 +115,10 @@ def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> Non
 
 
 def test_the_panel_is_live_within_three_seconds_of_a_reload_in_a_running_cell(
-    tour: LabPage,
+    tour: LabPage, tmp_path: Path
 ) -> None:
-    page = tour.page
-    run = "%%dist\nfor _ in range(120):\n    time.sleep(0.1)\n    marker = _"
+    page, told = tour.page, tmp_path / "told"
+    run = f"%%dist\nimport os\nwhile not os.path.exists({str(told)!r}):\n    time.sleep(0.1)\n    marker = 1"
     page.evaluate(
         "source => { const n = jupyterapp.shell.currentWidget.content;"
         " n.activeCell.model.sharedModel.setSource(source); }",
@@ -123,6 +138,7 @@ def test_the_panel_is_live_within_three_seconds_of_a_reload_in_a_running_cell(
     assert moving(tour.panel)
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     assert page.evaluate(f"{kernel}.status") != "idle"
+    told.touch()
 
 
 def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
@@ -151,28 +167,3 @@ def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
     assert "Loading widget" not in shown
     again.page.screenshot(path=shots / "tour-reopened.png")
     again.page.close()
-
-
-SHOTS = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-
-
-@pytest.mark.parametrize("theme", SHOTS)
-def test_screenshot_of_the_view_in_the_tour(
-    theme: str, lab: Lab, lab_page: Callable[..., LabPage], shots: Path
-) -> None:
-    content = with_more_cells()
-    at = training_cell(content)
-    content["cells"] = content["cells"][: at + 1]
-    (lab.root / f"{theme}.ipynb").write_text(json.dumps(content))
-    lab_ = lab_page()
-    lab_.open(f"{theme}.ipynb")
-    lab_.wait_for_kernel()
-    lab_.command("apputils:change-theme", {"theme": SHOTS[theme]})
-    lab_.run_cells(at)
-    lab_.start("notebook:run-cell")
-    view = lab_.output.last
-    expect(view.locator(".nbdist-card")).to_have_count(8)
-    expect(view).to_have_attribute("data-nbdist-theme", theme)
-    lab_.page.wait_for_timeout(1500)
-    view.screenshot(path=shots / f"view-{theme}.png")
-    assert (shots / f"view-{theme}.png").stat().st_size > 10_000

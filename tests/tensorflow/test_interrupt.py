@@ -7,21 +7,9 @@ import signal
 import time
 from typing import Any
 
-import psutil
 import pytest
 
-from tests.tensorflow.workers import Workers, free_addresses
-
-
-def interrupt_when_settled(process: Any) -> None:
-    """Sends SIGINT once the process has used no processor for a while, as one that is blocked."""
-    seen = psutil.Process(process.pid)
-    used, quiet = seen.cpu_times().user, 0
-    while quiet < 5:
-        time.sleep(0.1)
-        before, used = used, seen.cpu_times().user
-        quiet = quiet + 1 if used == before else 0
-    os.kill(process.pid, signal.SIGINT)
+from tests.tensorflow.workers import Workers, free_addresses, wait_until_blocked
 
 
 @pytest.mark.parametrize("graph", [True, False], ids=["function", "eager"])
@@ -30,7 +18,8 @@ def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(g
         first, second = workers.all()
         assert first == pytest.approx(second)
         assert workers.hear(0) == "blocked"
-        interrupt_when_settled(workers.processes[0])
+        wait_until_blocked(workers.processes[0].pid)
+        os.kill(workers.processes[0].pid, signal.SIGINT)
         assert workers.hear(0, timeout_s=30).startswith("KeyboardInterrupt")
         # What an interrupted collective leaves behind is aborted a moment later.
         time.sleep(2)

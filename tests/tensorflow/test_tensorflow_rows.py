@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from tests.integration.notebook import Notebook
+from tests.tensorflow.workers import wait_until_blocked
 
 SETUP = """%%dist --on all
 import os
@@ -276,6 +277,7 @@ def test_t9_the_chief_writes_logs_for_tensorboard(cluster: Cluster) -> None:
 INTERRUPTED = """%%dist
 if strategy.cluster_resolver.task_id == 0:
     kept = "kept"
+    print("about to wait", flush=True)
     # The others never come.
     tf.function(lambda: strategy.reduce("SUM", tf.ones(()), axis=None))()
 """
@@ -301,21 +303,19 @@ def callbacks():
 
 def test_an_interrupted_collective_is_recovered_from_in_place(cluster: Cluster) -> None:
     notebook = cluster.notebook
+    pid = seen(notebook, "seen.processes[0].pid")
     request = notebook.send(INTERRUPTED)
-    seen_waiting(notebook, request)
-    again = notebook.good("%dist_recover").text
-    assert "kept their variables" in again
-    assert "kept" in notebook.good("%%dist --on 0\nprint(kept)").text
-    notebook.good("%%dist\nmodel, found = trained(strategy.scope())\nprint(found)")
-
-
-def seen_waiting(notebook: Notebook, request: str) -> None:
-    """Interrupts a cell that waits, and takes its end."""
-    time.sleep(5)
+    waiting = notebook.collect(request, until="about to wait")
+    assert waiting.error is None, waiting.traceback
+    wait_until_blocked(pid)
     notebook.interrupt()
     ended = notebook.collect(request)
     assert ended.error is not None
     assert "KeyboardInterrupt" in ended.error[0]
+    again = notebook.good("%dist_recover").text
+    assert "kept their variables" in again
+    assert "kept" in notebook.good("%%dist --on 0\nprint(kept)").text
+    notebook.good("%%dist\nmodel, found = trained(strategy.scope())\nprint(found)")
 
 
 def test_t6_a_killed_worker_is_replaced_and_training_goes_on_from_the_last_checkpoint(

@@ -7,9 +7,12 @@ import multiprocessing
 import os
 import signal
 import socket
+import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any, Self
+
+import psutil
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.tensorflow.tasks"])
@@ -67,6 +70,17 @@ class Workers:
         for process in self.processes:
             process.kill()
             process.join()
+
+
+def wait_until_blocked(pid: int, *, within_s: float = 60.0) -> None:
+    """Returns once a process has used no processor for half a second, as one that is blocked."""
+    seen, deadline = psutil.Process(pid), time.monotonic() + within_s
+    used, quiet = seen.cpu_times().user, 0
+    while quiet < 5:
+        assert time.monotonic() < deadline, f"process {pid} is still busy"
+        time.sleep(0.1)
+        before, used = used, seen.cpu_times().user
+        quiet = quiet + 1 if used == before else 0
 
 
 def outcome(task: str, number: int, **options: Any) -> list[Any]:

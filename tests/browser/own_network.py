@@ -27,14 +27,14 @@ class OwnNetwork:
     def entered(self) -> Iterator[None]:
         """What this thread starts or connects to meanwhile is in it."""
         here = _network_of_this_thread()
-        if here is None or not self._enter():
-            yield
-            return
+        entered = here is not None and self._enter()
         try:
             yield
         finally:
-            _call("setns", here, CLONE_NEWNET)
-            os.close(here)
+            if entered and not _call("setns", here, CLONE_NEWNET):
+                raise OSError("The way back to the machine's network is closed.")
+            if here is not None:
+                os.close(here)
 
     def close(self) -> None:
         """Forgets it; it ends with the last process in it."""
@@ -56,6 +56,6 @@ def _network_of_this_thread() -> int | None:
     return os.open(path, os.O_RDONLY | os.O_CLOEXEC) if path.exists() else None
 
 
-def _call(name: str, *arguments: int) -> bool:
+def _call(name: str, *arguments: int | None) -> bool:
     """Whether a function of the C library did what it was asked."""
     return bool(getattr(ctypes.CDLL(None), name)(*arguments) == 0)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import signal
@@ -19,7 +20,7 @@ from tests.testbed import install
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import ROOT, HostError, HostOptions, TestBed
 from tests.testbed.mpi import mpi_arguments
-from tests.testbed.number import folder, links
+from tests.testbed.number import LINKS, links
 from tests.testbed.possible import why_no_hosts
 from tests.testbed.slurm import Slurm
 
@@ -171,42 +172,55 @@ def test_a_metadata_server_answers_on_its_host_alone(odd: TestBed) -> None:
     assert "gaierror" in odd.exec(1, *asked).stderr
 
 
+def all_links() -> set[str]:
+    """The numbers of this machine's network links, which are never used again, unlike names."""
+    return {path.read_text().strip() for path in Path("/sys/class/net").glob("*/ifindex")}
+
+
 def test_two_beds_are_up_at_once_and_nothing_is_left_of_the_one_that_ends(hosts: TestBed) -> None:
     with TestBed(1) as other:
         assert other.number != hosts.number
         assert other.exec(1, "hostname", "-I").stdout.split() == [other.address(1)]
         other.delay(1, 1)
-        inside = other.exec(1, "readlink", "/proc/self/ns/net").stdout.strip()
-    assert links(other.number) == []
-    assert not folder(other.number).exists()
-    assert inside not in network_spaces()
+        made = {(LINKS / name / "ifindex").read_text().strip() for name in links(other.number)}
+        (other.folder / "mark").touch()
+        processes = psutil.Process().children(recursive=True)
+    assert len(made) == 3  # Bridge, cable and relay.
+    assert not made & all_links()
+    assert not (other.folder / "mark").exists()
+    # Janitor, holder of the host, process 1, sshd, relay.
+    assert sum(not process.is_running() for process in processes) >= 5
     assert ssh(hosts, "h1", "hostname").stdout == "h1\n"
 
 
-def network_spaces() -> set[str]:
-    """The network namespaces that processes of this machine are in."""
-    found = set()
-    for path in Path("/proc").glob("[0-9]*/ns/net"):
-        try:
-            found.add(str(path.readlink()))
-        except OSError:
-            continue  # It ended meanwhile.
-    return found
-
-
 KILLED = """
-import os, signal
+import json, os, signal, psutil
 from tests.testbed.hosts import TestBed
+from tests.testbed.number import LINKS, links
 from tests.testbed.slurm import Slurm
 bed = TestBed(1).__enter__()
 bed.delay(1, 1)
 slurm = Slurm(bed).__enter__()
-print(bed.number, flush=True)
+mark = bed.folder / "mark"
+mark.touch()
+made = [(LINKS / name / "ifindex").read_text().strip() for name in links(bed.number)]
+processes = [(p.pid, p.create_time()) for p in psutil.Process().children(recursive=True)]
+print(json.dumps([str(mark), made, processes]), flush=True)
 os.kill(os.getpid(), signal.SIGKILL)
 """
 
 
-def test_nothing_is_left_of_a_bed_whose_process_was_killed(hosts: TestBed, slurm: Slurm) -> None:
+def is_running(pid: int, create_time: float) -> bool:
+    try:
+        process = psutil.Process(pid)
+        return bool(
+            process.create_time() == create_time and process.status() != psutil.STATUS_ZOMBIE
+        )
+    except psutil.NoSuchProcess:
+        return False
+
+
+def test_nothing_is_left_of_a_bed_with_slurm_whose_process_was_killed(slurm: Slurm) -> None:
     done = subprocess.run(
         (sys.executable, "-c", KILLED),
         cwd=ROOT,
@@ -215,14 +229,12 @@ def test_nothing_is_left_of_a_bed_whose_process_was_killed(hosts: TestBed, slurm
         timeout=60,
         check=False,
     )
-    number = int(done.stdout)
-    assert done.returncode == -signal.SIGKILL
-    assert wait_for(lambda: links(number) == [] and not folder(number).exists())
-    assert [process for process in command_lines() if f"{folder(number)}/" in process] == []
-
-
-def command_lines() -> list[str]:
-    return [" ".join(process.info["cmdline"] or ()) for process in psutil.process_iter(["cmdline"])]
+    assert done.returncode == -signal.SIGKILL, done.stderr
+    mark, made, processes = json.loads(done.stdout)
+    assert len(processes) >= 9  # Janitor, holder, process 1, sshd, relay, munged, three of Slurm.
+    assert wait_for(lambda: not any(is_running(*process) for process in processes))
+    assert wait_for(lambda: not set(made) & all_links() and not Path(mark).exists())
+    assert slurm.run("srun", "hostname").stdout == "h1\n"
 
 
 def test_slurm_runs_tasks_on_the_hosts_and_says_why_a_job_waits(slurm: Slurm) -> None:

@@ -61,6 +61,8 @@ class TestBed:
         self._janitor = subprocess.Popen(
             (sys.executable, "-m", "tests.testbed.janitor", str(self.number)),
             stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             cwd=ROOT,
             start_new_session=True,
             pass_fds=(lock,),
@@ -180,9 +182,9 @@ class TestBed:
             host.end()
         self._hosts.clear()
         if self._janitor.stdin is not None and not self._janitor.stdin.closed:
-            self._janitor.stdin.close()
-            if self._janitor.wait(END_SECONDS) != 0:
-                raise HostError(f"What test bed {self.number} made is not all removed; see above.")
+            _, said = self._janitor.communicate(timeout=END_SECONDS)
+            if self._janitor.returncode != 0:
+                raise HostError(f"Not all is removed: {said.decode(errors='replace').strip()}")
 
     def _up(self) -> None:
         count = len(self.names)

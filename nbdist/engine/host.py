@@ -34,6 +34,7 @@ from typing import Any
 from nbdist.engine import checkup
 from nbdist.engine.anew import begin_anew, too_late, unread
 from nbdist.engine.children import Children
+from nbdist.engine.controller import run_controller
 from nbdist.engine.events import Events
 from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
 from nbdist.engine.ports import free_ports, own_address
@@ -242,7 +243,7 @@ class Host:
             self.children.start(
                 CONTROLLER,
                 Path(self.folder) / "controller.log",
-                lambda: _run_controller(arguments),
+                lambda: run_controller(arguments),
                 # It has processes of its own, which it ends on this signal.
                 death_signal=signal.SIGTERM,
             )
@@ -312,12 +313,6 @@ class _Told(SystemExit):
 
 def _stop(number: int, frame: FrameType | None) -> None:
     raise _Told(0)
-
-
-def _run_controller(arguments: list[str]) -> None:
-    from ipyparallel.controller.app import IPController
-
-    IPController.launch_instance(arguments)
 
 
 def _fork_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:

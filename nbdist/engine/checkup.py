@@ -15,18 +15,19 @@ import re
 import select
 import shutil
 import socket
+import stat
 import sys
 import tempfile
 import threading
 import time
-from importlib import metadata
+from importlib import metadata, util
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Dict  # noqa: UP035 - Python 3.8
 
 if TYPE_CHECKING:
     from collections.abc import Iterable, Mapping, Sequence
 
-PACKAGES = ("nbdist", "ipyparallel", "jax", "jaxlib", "numpy", "keras", "tensorflow", "libtpu")
+PACKAGES = ("ipyparallel", "jax", "jaxlib", "numpy", "keras", "tensorflow", "libtpu")
 VARIABLES = re.compile(
     r"(SLURM|OMPI|PMI\w*|TPU|CLOUD_TPU|MEGASCALE|JAX|KERAS)_.+|TF_CONFIG|XLA_FLAGS|LIBTPU_INIT_ARGS"
     r"|KUBERNETES_SERVICE_HOST|(?i:https?|all|grpc|no)_(?i:proxy)"
@@ -69,7 +70,7 @@ def checkup(asked: Facts) -> Facts:
         "user": _user(),
         "name": own_name(socket.gethostname()),
         "seen_as": seen_as(os.environ),
-        "packages": {name: _version(name) for name in PACKAGES},
+        "packages": {"nbdist": _nbdist(), **{name: _version(name) for name in PACKAGES}},
         "variables": variables(os.environ),
         "memory": memory(),
         "temporary": temporary(os.environ.get("TMPDIR") or "/tmp"),
@@ -92,6 +93,17 @@ def _user() -> str:
         return getpass.getuser()
     except (KeyError, OSError):
         return str(os.getuid())
+
+
+def _nbdist() -> str | None:
+    """The version that would be imported; what is installed may be a folder that has changed since."""
+    spec = util.find_spec("nbdist")
+    if spec is None or spec.origin is None:
+        return None
+    found = re.search(
+        r'^__version__ = "(.+)"', _read(Path(spec.origin).parent / "version.py"), re.M
+    )
+    return found[1] if found else _version("nbdist")
 
 
 def _version(package: str) -> str | None:
@@ -240,17 +252,28 @@ def holders(root: Path = Path("/")) -> list[Facts]:
 
 
 def leftovers() -> list[Facts]:
-    """This user's nbdist processes whose parent has gone, so that nothing will ever end them."""
+    """This user's nbdist processes whose parent has gone, so that nothing will ever end them.
+
+    Those of a session that is kept without its kernel wait for another one, and are not among them.
+    """
     found = []
     for pid, folder in _processes():
         status = _read(folder / "status")
         if pid == os.getpid() or not re.search(rf"^Uid:\s*{os.getuid()}\s", status, re.M):
             continue
-        if re.search(r"^PPid:\s*1$", status, re.M) and b"nbdist.engine" in _bytes(
-            folder / "cmdline"
-        ):
+        orphaned = re.search(r"^PPid:\s*1$", status, re.M)
+        if orphaned and b"nbdist.engine" in _bytes(folder / "cmdline") and not _kept(folder):
             found.append(_described(pid, folder))
     return found
+
+
+def _kept(process: Path) -> bool:
+    """Whether a process reads its orders from a named pipe, through which another kernel can reach it."""
+    try:
+        named = os.readlink(process / "fd" / "0").startswith("/")  # noqa: PTH115 - Python 3.8
+        return named and stat.S_ISFIFO((process / "fd" / "0").stat().st_mode)
+    except OSError:
+        return False
 
 
 def _processes() -> Iterable[tuple[int, Path]]:

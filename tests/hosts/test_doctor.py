@@ -277,9 +277,9 @@ def test_an_interrupt_ends_the_examination_and_what_it_has_started(
 
 
 def test_the_magic_examines_hosts_that_are_named_else_those_of_the_session(
-    hosts: TestBed, temporary: Path, tmp_path: Path
+    hosts: TestBed, temporary: Path, folder: Path
 ) -> None:
-    with Notebook(folder=tmp_path) as notebook:
+    with Notebook(folder=folder) as notebook:
         notebook.good("%load_ext nbdist")
         config = f"--ssh-config {hosts.ssh_config}"
         named = notebook.good(f"%dist_doctor --hosts h1,nosuchhost {config}").text

@@ -238,27 +238,35 @@ def test_the_process_that_holds_a_device_of_a_tpu_is_told(tmp_path: Path) -> Non
 ORPHAN = """
 import os, subprocess, sys
 code = "import sys; print(flush=True); sys.stdin.read()"
-child = subprocess.Popen([sys.executable, "-c", code, "nbdist.engine.pretended"], stdout=subprocess.PIPE)
+words = [sys.executable, "-c", code, "nbdist.engine.pretended"]
+orders, nowhere = os.open(sys.argv[1], os.O_RDONLY), subprocess.DEVNULL
+child = subprocess.Popen(words, stdin=orders, stdout=subprocess.PIPE, stderr=nowhere)
 child.stdout.readline()
 print(child.pid, flush=True)
 """
 
 
-def test_a_process_of_nbdist_whose_parent_has_gone_is_left_over() -> None:
-    with subprocess.Popen(
-        [sys.executable, "-c", ORPHAN], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as parent:
-        assert parent.stdout is not None
-        pid = int(parent.stdout.readline())
-        try:
-            parent.wait(30)
-            status = Path(f"/proc/{pid}/status").read_text()
-            found = [process["pid"] for process in checkup.leftovers()]
-            # Where a manager of services takes orphans in, its number is not 1, and nothing is claimed.
-            assert (pid in found) == ("PPid:\t1\n" in status)
-        finally:
-            assert parent.stdin is not None
-            parent.stdin.close()
+@pytest.mark.parametrize("named", [False, True], ids=["a pipe", "a named pipe"])
+def test_an_orphan_of_nbdist_is_left_over_unless_its_orders_come_by_a_name(
+    named: bool, tmp_path: Path
+) -> None:
+    reader, writer = os.pipe()
+    path = f"/proc/{os.getpid()}/fd/{reader}"
+    if named:
+        path = str(tmp_path / "orders")
+        os.mkfifo(path)
+        os.close(writer)
+        writer = os.open(path, os.O_RDWR)
+    command = [sys.executable, "-c", ORPHAN, path]
+    pid = int(subprocess.run(command, capture_output=True, timeout=60, check=True).stdout)
+    try:
+        status = Path(f"/proc/{pid}/status").read_text()
+        found = [process["pid"] for process in checkup.leftovers()]
+        # Where a manager of services takes orphans in, its number is not 1, and nothing is claimed.
+        assert (pid in found) == ("PPid:\t1\n" in status and not named)
+    finally:
+        os.close(reader)
+        os.close(writer)
 
 
 @pytest.mark.parametrize("platform", ["tpu", None])

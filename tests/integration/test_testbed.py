@@ -50,11 +50,13 @@ def wait_for(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.fixture(scope="module")
-def odd() -> Iterator[TestBed]:
+def odd(tmp_path_factory: pytest.TempPathFactory) -> Iterator[TestBed]:
     """Hosts that differ: h1 as Debian's installer leaves it, h2 unknown to itself and full, with metadata."""
     need(why_no_hosts())
+    shown = tmp_path_factory.mktemp("shown")
+    (shown / "file").write_text("from this machine")
     odd_ones = {
-        1: HostOptions(own_name="loopback"),
+        1: HostOptions(own_name="loopback", shown=(shown,)),
         2: HostOptions(own_name="unknown", tmp_bytes=SMALL, metadata={"agent-worker-number": "1"}),
     }
     with TestBed(2, options=odd_ones) as bed:
@@ -157,6 +159,15 @@ def test_host_names_can_be_as_wrong_as_on_real_hosts(odd: TestBed) -> None:
     assert odd.exec(2, "hostname").stdout == "h2\n"
 
 
+def test_a_folder_of_this_machine_is_seen_on_the_host_it_is_shown_to(
+    odd: TestBed, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.getbasetemp() / "shown0" / "file"
+    assert odd.exec(1, "cat", str(path)).stdout == "from this machine"
+    if path.is_relative_to("/tmp"):
+        assert odd.exec(2, "cat", str(path)).returncode != 0
+
+
 def test_the_disk_of_a_host_can_be_full(odd: TestBed) -> None:
     done = odd.exec(2, "dd", "if=/dev/zero", "of=/tmp/large", "bs=1M", "count=2")
     assert "No space left on device" in done.stderr
@@ -174,7 +185,13 @@ def test_a_metadata_server_answers_on_its_host_alone(odd: TestBed) -> None:
 
 def all_links() -> set[str]:
     """The numbers of this machine's network links, which are never used again, unlike names."""
-    return {path.read_text().strip() for path in Path("/sys/class/net").glob("*/ifindex")}
+    found = set()
+    for path in LINKS.glob("*/ifindex"):
+        try:
+            found.add(path.read_text().strip())
+        except OSError:
+            continue  # It is just being removed.
+    return found
 
 
 def test_two_beds_are_up_at_once_and_nothing_is_left_of_the_one_that_ends(hosts: TestBed) -> None:

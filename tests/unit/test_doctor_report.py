@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+from pathlib import Path
 
 import pytest
 
@@ -10,7 +12,10 @@ import nbdist.options as options
 from nbdist import cli
 from nbdist.errors import OptionError
 from nbdist.launch.doctor import Examined, Finding, Needs, Report, judge
+from nbdist.launch.doctor.judge import CHECKS
 from tests.unit.doctoring import examined, facts, kernel
+
+DOCUMENT = (Path(__file__).parents[2] / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 NO_SSH = Finding(
     severity="error", host="h22", what="ssh does not work", where="ssh to h22", do="ssh h22"
@@ -121,3 +126,8 @@ def test_the_options_say_what_is_to_be_started() -> None:
     arguments = options.doctor_arguments(asked)
     assert arguments["placement"].hosts[0].processes == 2
     assert arguments["needs"] == Needs(framework="keras", backend="tensorflow")
+
+
+def test_the_document_has_a_row_for_every_check_and_no_other() -> None:
+    rows = re.findall(r"^\| `(\w+)` \| .+ \| (?:error|warning|error, warning) \|$", DOCUMENT, re.M)
+    assert rows == ["ssh", *(check.__name__ for check in CHECKS)]

@@ -212,7 +212,8 @@ def temporary(folder: str) -> Facts:
 
 def _try_file(folder: str) -> None:
     with tempfile.TemporaryFile(dir=folder) as file:
-        file.write(b"." * 4096)
+        # Less would not hold a session's connection files and logs.
+        file.write(b"." * (1 << 20))
         file.flush()
 
 

@@ -78,9 +78,10 @@ class Preflight:
         findings = judge(everyone, kernel=kernel, needs=needs)
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
-            text = f"The processes were not started.\n{findings_text(errors).rstrip()}"
-            host = errors[0].host
-            raise HostError(text, host=host) if host in told else LaunchError(text)
+            text, host = findings_text(errors).rstrip(), errors[0].host
+            if host in told:
+                raise HostError(f"Host {host} cannot take part.\n{text}", host=host)
+            raise LaunchError(f"The processes were not started.\n{text}")
         return [finding for finding in findings if finding.severity == "warning"]
 
     def close(self) -> None:

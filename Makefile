@@ -43,11 +43,13 @@ $(READY_TENSORFLOW): pyproject.toml $(READY)
 demo: $(READY)
 	$(BIN)/nbdist demo
 
+# Tests mostly wait, so that two processors serve three of them. Files run in the order of `testpaths`, in which those
+# that take long come first: what is left at the end is short.
 test: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2 --dist loadfile
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
 
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.

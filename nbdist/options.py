@@ -45,6 +45,7 @@ class Parser(argparse.ArgumentParser):
             words = shlex.split(line)
         except ValueError as error:
             raise OptionError(f"{self.prog}: cannot read {line!r}: {error}.") from error
+        words = _joined(words)
         if {"--help", "-h"}.intersection(words):
             self.print_help()
             raise HelpShown
@@ -59,6 +60,20 @@ class Parser(argparse.ArgumentParser):
         hint = f" Did you mean {near[0]}?" if near else ""
         listed = ", ".join(flag for flag in known if flag.startswith("--"))
         return f"{self.prog} has no option {word!r}.{hint} It has {listed or 'none'}."
+
+
+OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--slurm-option --gres=gpu:4` as one word: argparse would take the second for an option of ours."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in OPTIONS_OF_OTHERS:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined
 
 
 def dist_init() -> Parser:
@@ -132,6 +147,7 @@ def dist_init() -> Parser:
     )
     tpu.add_argument("--zone", metavar="Z", help="of the name")
     tpu.add_argument("--project", metavar="P", help="default: the one gcloud is set to")
+    job_options(parser)
     hosts = parser.add_argument_group("many hosts")
     hosts.add_argument("--min-hosts", type=int, metavar="N", help="go on when so many come up")
     hosts.add_argument(
@@ -158,6 +174,35 @@ def host_options(parser: argparse.ArgumentParser) -> None:
     group.add_argument("--ssh-config", metavar="FILE", help="in place of ~/.ssh/config")
     group.add_argument(
         "--remote-python", metavar="PATH", help="the hosts' Python (default: this one's path)"
+    )
+
+
+def job_options(parser: argparse.ArgumentParser) -> None:
+    """Adds the options of jobs; `nbdist.launch.choose_job.JobOptions` has them all."""
+    slurm = parser.add_argument_group(
+        "a job of Slurm, or a step of the allocation this kernel is in"
+    )
+    add = slurm.add_argument
+    add("--slurm", action="store_true", help="srun starts the processes, a task each")
+    add("-N", "--nodes", type=int, metavar="N", help="number of hosts")
+    add("--ntasks-per-node", type=int, metavar="N", help="processes of each host")
+    add("--partition", metavar="NAME", help="default: Slurm's own")
+    add("--account", metavar="NAME", help="who is charged")
+    add("--time", metavar="LIMIT", help="minutes, 1:30:00, 2-12, …")
+    add(
+        "--slurm-option",
+        action="append",
+        metavar="OPTION",
+        help="any other of srun, such as --gres=gpu:4; may be given again",
+    )
+    mpi = parser.add_argument_group("mpirun of Open MPI, on --hosts or where it chooses")
+    mpi.add_argument("--mpi", action="store_true", help="mpirun starts the processes, a rank each")
+    mpi.add_argument("--mpirun", metavar="PATH", help="default: that on the kernel's PATH")
+    mpi.add_argument(
+        "--mpi-option",
+        action="append",
+        metavar="OPTION",
+        help="any other of mpirun, such as --oversubscribe; may be given again",
     )
 
 
@@ -336,6 +381,16 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "remote_python": options.remote_python,
         "min_hosts": options.min_hosts,
         "cwd": options.cwd,
+        "slurm": options.slurm,
+        "nodes": options.nodes,
+        "ntasks_per_node": options.ntasks_per_node,
+        "partition": options.partition,
+        "account": options.account,
+        "time": options.time,
+        "slurm_options": options.slurm_option or (),
+        "mpi": options.mpi,
+        "mpirun": options.mpirun,
+        "mpi_options": options.mpi_option or (),
         "sync": tuple(options.sync or ()),
         "controller_address": options.controller_address,
         "tpu": options.tpu,

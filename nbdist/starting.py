@@ -6,11 +6,12 @@ import inspect
 import os
 import warnings
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import HostError, OptionError
 from nbdist.launch.choose import make_plan, proxy_warning
+from nbdist.launch.choose_job import JobOptions
 from nbdist.launch.choose_placement import choose_placement
 from nbdist.launch.files import sources
 from nbdist.launch.plan import Plan
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
     from nbdist.session import Session
     from nbdist.view.feed import Feed
 
-PLACEMENT = tuple(inspect.signature(choose_placement).parameters)
+PLACEMENT = (
+    *inspect.signature(choose_placement).parameters,
+    *(field.name for field in fields(JobOptions)),
+)
 """The options that say where processes run."""
 
 
@@ -53,7 +57,7 @@ def start_session(
     where = {name: options.pop(name) for name in PLACEMENT if name in options}
     sync = options.pop("sync", ())
     named = tuple(str(s.path) for s in sources([sync] if isinstance(sync, str) else sync or ()))
-    placement = replace(choose_placement(**where), sync=named)
+    placement = replace(choose_placement(processes=processes, **where), sync=named)
     plan = make_plan(processes=processes, placement=placement, **options)
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves

@@ -3,6 +3,9 @@
 The processes of a job that a scheduler has started share one stream, and what carries it cuts long lines and
 mixes those of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where
 `LAST` is 1 for the end of an event and 0 for a part of one.
+
+Slurm sends such lines on whole. Open MPI sends on what it has just read, which may end anywhere, but names the
+task before each piece (`mpirun --tag-output`).
 """
 
 from __future__ import annotations
@@ -37,7 +40,8 @@ class Events:
     def tell(self, event: str, **facts: object) -> None:
         """Writes one event; a kernel that no longer listens shows as end of input."""
         text = json.dumps({"event": event, "time": time.time(), **facts})
-        lines = [text] if self._task is None else in_lines(text, self._task)
+        # "<" begins no tag of Open MPI's then; in JSON it stands in strings alone.
+        lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
         with contextlib.suppress(OSError, ValueError):
             self._stream.write("".join(f"{line}\n" for line in lines))
             self._stream.flush()
@@ -52,14 +56,16 @@ def in_lines(text: str, task: int) -> list[str]:
 class Lines:
     """Reads what `Events` of any number of tasks have written; other lines are somebody else's."""
 
-    _TASK = re.compile(rb"(?:^|\s|>)nbdist (\d+) ([01]) (.*)$")
+    _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
+    _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
 
     def __init__(self) -> None:
         self._parts: dict[int, bytes] = {}
+        self._pieces: dict[bytes, bytes] = {}
 
     def take(self, line: bytes) -> dict[str, Any] | None:
         """The event that this line completes, if any; an event of a task has its number as `task`."""
-        line = line.rstrip(b"\r\n")
+        line = self._whole(line).rstrip(b"\r\n")
         found = self._TASK.search(line)
         if found is None:
             return self._event(line) if line.startswith(b"{") else None
@@ -70,6 +76,16 @@ class Lines:
             return None
         event = self._event(whole)
         return None if event is None else {**event, "task": task}
+
+    def _whole(self, line: bytes) -> bytes:
+        """The line that ends here, put together from the pieces of its task that came before."""
+        if not line.startswith(b"["):
+            return line
+        _, *tagged = self._TAG.split(line)
+        task = b""
+        for task, piece in zip(tagged[::2], tagged[1::2], strict=True):
+            self._pieces[task] = self._pieces.get(task, b"") + piece
+        return self._pieces.pop(task, line)
 
     @staticmethod
     def _event(text: bytes) -> dict[str, Any] | None:

@@ -63,7 +63,15 @@ def make_plan(
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
     _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
-    chosen: Platform | None = platform or ("tpu" if placement.launcher == "tpu" else None)
+    if placement.job is not None:
+        if evaluators:
+            raise OptionError(
+                f"--evaluators {evaluators}: all tasks of a job are workers. Reach the hosts with --hosts, or "
+                "evaluate in a cell with --on."
+            )
+        divided = placement.job.gpus_divided or local_device_ids is not None
+        placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
+    chosen: Platform | None = platform or _of_placement(placement)
     found = chosen or (
         platforms.choose_for_tensorflow()
         if framework == "tensorflow"
@@ -77,6 +85,9 @@ def make_plan(
         _refuse_two_counts(devices_per_process)
     if placement.hosts:
         hosts = host_counts(placement.hosts, processes)
+    elif placement.job is not None:
+        # On which hosts they are is not known before they run.
+        hosts = [(f"task {task}", 1) for task in range(placement.job.processes)]
     else:
         hosts = [(socket.gethostname(), _count(processes, found, accelerators or 0))]
     count = sum(number for _, number in hosts)
@@ -111,6 +122,13 @@ def make_plan(
         placement=placement,
         keep=keep,
     )
+
+
+def _of_placement(placement: Placement) -> Platform | None:
+    """What the hosts compute on, where the way to them says so; None where it does not."""
+    if placement.launcher == "tpu":
+        return "tpu"
+    return "gpu" if placement.job is not None and placement.job.gpus else None
 
 
 def _refuse_foreign(

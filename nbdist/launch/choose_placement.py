@@ -5,9 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from nbdist.errors import OptionError
+from nbdist.launch.choose_job import JobOptions, choose_job
 from nbdist.launch.hostlist import AskedHost, parse_hosts, read_hosts
 from nbdist.launch.placement import Placement
 from nbdist.launch.ssh import SshOptions
@@ -27,8 +30,10 @@ def choose_placement(
     tpu: str | None = None,
     zone: str | None = None,
     project: str | None = None,
+    processes: int | None = None,
+    **job: Any,
 ) -> Placement:
-    """Where processes run; see `nbdist.start` for the arguments.
+    """Where processes run; see `nbdist.start` for the arguments, and `JobOptions` for those of jobs.
 
     Raises:
       OptionError: Hosts that cannot be read, a file that is not there, or options that need others.
@@ -36,7 +41,12 @@ def choose_placement(
     """
     pod = _pod(tpu, zone, project, hosts if hosts is not None else hosts_file)
     asked = pod_hosts(pod) if pod is not None else asked_hosts(hosts, hosts_file)
-    if not asked:
+    jobs = JobOptions(**job)
+    jobs.refuse_alone()
+    is_job = jobs.slurm or jobs.mpi
+    if is_job and pod is not None:
+        raise OptionError("--tpu reaches its hosts with ssh; leave --slurm and --mpi out.")
+    if not asked and not is_job:
         for option, value in (
             ("--ssh-config", ssh_config),
             ("--remote-python", remote_python),
@@ -49,6 +59,13 @@ def choose_placement(
         return Placement()
     if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
         raise OptionError(f"--ssh-config {ssh_config}: there is no such file.")
+    ssh = SshOptions(
+        python=remote_python or sys.executable,
+        config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
+    )
+    if is_job:
+        placed = choose_job(jobs, processes=processes, hosts=asked, ssh=ssh, min_hosts=min_hosts)
+        return replace(placed, cwd=cwd, controller_address=controller_address)
     if min_hosts is not None and not 1 <= min_hosts <= len(asked):
         raise OptionError(
             f"--min-hosts {min_hosts} with {len(asked)} hosts: expected 1 to {len(asked)}."
@@ -56,10 +73,7 @@ def choose_placement(
     return Placement(
         launcher="ssh" if pod is None else "tpu",
         hosts=asked,
-        ssh=SshOptions(
-            python=remote_python or sys.executable,
-            config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
-        ),
+        ssh=ssh,
         min_hosts=min_hosts,
         cwd=cwd,
         controller_address=controller_address,

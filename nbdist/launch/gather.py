@@ -6,6 +6,7 @@ import time
 
 from nbdist.errors import HostError, VersionError
 from nbdist.launch.doctor.refused import refused
+from nbdist.launch.job import job_ended, wait_for_tasks
 from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
 from nbdist.launch.preflight import targets
@@ -29,28 +30,35 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
         return
-    wanted = {name: _tasks(spawned) for name in others}
-    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
-    reached = -1
-    while True:
-        for name, parent in others.items():
-            _check_with_advice(name, parent, spawned.plan.placement.ssh_advice)
-        answered = [name for name, parent in others.items() if len(parent.facts) >= wanted[name]]
-        if len(answered) != reached:
-            reached = len(answered)
-            tell("reached", reached, len(others))
-        if reached == len(others) and spawned.parents.home.facts:
-            break
-        if time.monotonic() > deadline and spawned.plan.placement.job is None:
-            name = next(name for name in others if name not in answered)
-            raise HostError(f"Host {name} did not answer within {ANSWER_SECONDS:g} s.", host=name)
-        time.sleep(POLL_SECONDS)
+    if spawned.plan.placement.job is not None:
+        wait_for_tasks(spawned, check_host, tell=tell)
+    else:
+        _wait_for_hosts(spawned, tell)
     _place(spawned)
     told = told_by_host(spawned)
     spawned.warnings = spawned.preflight.judge(told)
     for parent in others.values():
         parent.order({"reach": targets(told)})
     _send_files(spawned)
+
+
+def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
+    others = spawned.parents.others
+    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
+    reached = -1
+    while True:
+        for name, parent in others.items():
+            _check_with_advice(name, parent, spawned.plan.placement.ssh_advice)
+        answered = [name for name, parent in others.items() if parent.facts]
+        if len(answered) != reached:
+            reached = len(answered)
+            tell("reached", reached, len(others))
+        if reached == len(others) and spawned.parents.home.facts:
+            break
+        if time.monotonic() > deadline:
+            name = next(name for name in others if name not in answered)
+            raise HostError(f"Host {name} did not answer within {ANSWER_SECONDS:g} s.", host=name)
+        time.sleep(POLL_SECONDS)
 
 
 def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
@@ -97,6 +105,10 @@ def check_host(name: str, parent: Parent) -> None:
             )
     if parent.ended_at is not None and parent.failure is None:
         raise HostError(_ended(name, parent), host=name)
+    for task, end in parent.exits.items():
+        if end.because_of is not None:
+            words = "\n".join(f"  {line}" for line in end.last_lines)
+            raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
     if parent.facts and parent.silence_s > 2 * SILENT_SECONDS:
         raise HostError(
             f"Host {name} has not answered for {parent.silence_s:.0f} s while the processes started: it is "
@@ -113,10 +125,6 @@ def _check_with_advice(name: str, parent: Parent, advice: str | None) -> None:
         if advice is None or parent.facts:
             raise
         raise HostError(f"{error}\n{advice}", host=name) from None
-
-
-def _tasks(spawned: Spawned) -> int:
-    return 1 if spawned.plan.placement.job is None else len(spawned.plan.processes)
 
 
 def _place(spawned: Spawned) -> None:
@@ -159,6 +167,8 @@ def _refused(name: str, parent: Parent) -> str:
 
 
 def _ended(name: str, parent: Parent) -> str:
+    if parent.reach.watch is not None:
+        return job_ended(parent, parent.reach.watch)
     code, lines = parent.poll(), parent.last_words()
     words = "\n".join(f"  {line}" for line in lines)
     if parent.facts:
@@ -169,7 +179,6 @@ def _ended(name: str, parent: Parent) -> str:
             f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
             f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
         )
-    if parent.reach.host is None or parent.reach.options is None:
-        return f"The job ended before it had begun (exit code {code}).\n{words}".rstrip()
+    assert parent.reach.host is not None and parent.reach.options is not None
     finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
     return f"Host {name}: {finding.what}\n  where: {finding.where}\n  type:  {finding.do}"

@@ -8,7 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,12 +19,16 @@ from nbdist.launch.channel import Channel, FoundAgain, Kept, Pipes, Spot
 from nbdist.launch.exits import Exit
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
+from nbdist.launch.watch import Watch
 
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
 
 TAKES_SECONDS = 0.5
 """How long the end waits for an order that is being written."""
+
+JOB_LINES = 1000
+"""What is read of the words of a job's command; each of its tasks may have some."""
 
 LOCAL_COMMAND = (sys.executable, "-m", "nbdist.engine.host")
 
@@ -35,7 +39,7 @@ class Reach:
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
     that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh
-    leads there, None for a job of a scheduler.
+    leads there, None for a job of a scheduler; `watch` tells what that says of the job.
     """
 
     name: str
@@ -44,6 +48,7 @@ class Reach:
     remote: bool = False
     host: AskedHost | None = None
     options: SshOptions | None = None
+    watch: Watch | None = None
 
 
 @dataclass
@@ -95,6 +100,7 @@ class Parent:
         self.copying: list[dict[str, Any]] = []
         self.reached: dict[int | None, list[dict[str, Any]]] = {}
         self.heard_at = time.monotonic()
+        self._heard_of: dict[int, float] = {}
         self.ended_at: float | None = None
         self.given_up = False
         self.stopped = False
@@ -167,6 +173,40 @@ class Parent:
         """Seconds since anything was heard of it."""
         return time.monotonic() - self.heard_at
 
+    @property
+    def waiting(self) -> str | None:
+        """Why a job has not begun; None for one that has, and for what is no job."""
+        watch = self.reach.watch
+        return None if watch is None or self.facts else watch.waiting(self.job_words())
+
+    def silences(self) -> dict[str, float]:
+        """Seconds since anything was heard of each host this parent stands for."""
+        if self.reach.watch is None:
+            return {self.reach.name: self.silence_s}
+        now = time.monotonic()
+        found: dict[str, float] = {}
+        for task, heard_at in list(self._heard_of.items()):
+            host = self.facts[task].host
+            found[host] = min(found.get(host, now - heard_at), now - heard_at)
+        return found
+
+    def look_after_tasks(self, silence_s: float) -> None:
+        """Notes those tasks of a job that have ended, or been silent for so long, while others go on."""
+        if self.reach.watch is None or self.ended_at is not None:
+            return
+        now = time.monotonic()
+        gone = {
+            task: f"host {self.facts[task].host} does not answer"
+            for task, heard_at in list(self._heard_of.items())
+            if now - heard_at > silence_s
+        }
+        gone |= self.reach.watch.ended_tasks(self.job_words())
+        for task, because in gone.items():
+            if task in self.facts and task not in self.exits:
+                self._heard_of.pop(task, None)
+                self.exits[task] = self._end(because, None)
+                self._on_event({"event": "exited", "process_id": task, "time": time.time()})
+
     def begin_to_stop(self) -> None:
         """Has it stop everything it started; does not wait."""
         if not self._lock.acquire(timeout=TAKES_SECONDS):
@@ -182,8 +222,9 @@ class Parent:
         """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
         self.begin_to_stop()
         if not self._channel.wait(0.1):
-            if not self.reach.remote:
+            if not self.reach.remote or self.waiting is not None:
                 # It may be in the middle of a long import and not reading; one elsewhere looks up by itself.
+                # A job that waits in a queue reads nothing, either.
                 self._channel.terminate()
             self._wait_or_kill()
         self._reader.join(1.0)
@@ -199,14 +240,20 @@ class Parent:
         while time.monotonic() < deadline:
             if self._channel.wait(0.05):
                 return
-            if self.reach.remote and self.silence_s > SILENT_SECONDS:
+            if self.reach.remote and self.silence_s > SILENT_SECONDS and self.waiting is None:
                 break  # nobody there will answer; what runs there ends by itself
         self._channel.kill()  # its children are told by the operating system
         self._channel.wait(STOP_SECONDS)
+        if self.reach.watch is not None:
+            self.reach.watch.cancel()
 
     def last_words(self) -> tuple[str, ...]:
         """The end of what the parent, or the command that leads to it, wrote to its standard error."""
         return tail(self.log)
+
+    def job_words(self) -> tuple[str, ...]:
+        """What the command of a job wrote to its standard error."""
+        return tail(self.log, lines=JOB_LINES)
 
     def controller_words(self) -> tuple[str, ...]:
         """The end of what ipyparallel's controller wrote."""
@@ -222,16 +269,21 @@ class Parent:
             because, code = "the session was stopped", None
         elif self.given_up:
             because, code = f"host {self.reach.name} does not answer", None
+        elif self.reach.watch is not None:
+            because, code = self.reach.watch.ending(self.job_words()), self._channel.status
         elif self.reach.remote:
             because, code = f"the connection to host {self.reach.name}", self._channel.status
         else:
             because, code = "the engines' parent process", self._channel.status
+        return replace(self._end(because, code), time=self.ended_at)
+
+    def _end(self, because: str, code: int | None) -> Exit:
         return Exit(
             process_id=CONTROLLER,
             pid=self.pid,
             code=code,
             oom=False,
-            time=self.ended_at,
+            time=time.time(),
             last_lines=self.last_words(),
             because_of=because,
         )
@@ -262,6 +314,8 @@ class Parent:
             event = self._lines.take(line)
             if event is not None:
                 self._take(event)
+                if "task" in event and event["task"] in self.facts:
+                    self._heard_of[event["task"]] = self.heard_at
                 self._on_event(event)
         if not self._channel.left:
             self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it

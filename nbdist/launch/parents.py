@@ -149,15 +149,18 @@ class Parents:
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
             for parent in self.others.values():
-                if parent.poll() is None:
+                if parent.poll() is None and parent.facts:
                     parent.beat()
+                    parent.look_after_tasks(LOST_SECONDS)
                     if parent.silence_s > LOST_SECONDS and parent.facts:
                         parent.give_up()
             now = time.time()
             silent = {
-                name: self.silent.get(name, now - parent.silence_s)
-                for name, parent in self.others.items()
-                if parent.facts and parent.silence_s > SILENT_SECONDS and parent.poll() is None
+                name: self.silent.get(name, now - silence_s)
+                for parent in self.others.values()
+                if parent.facts and parent.poll() is None
+                for name, silence_s in parent.silences().items()
+                if silence_s > SILENT_SECONDS
             }
             if silent != self.silent:
                 self.silent = silent

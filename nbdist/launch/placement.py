@@ -18,8 +18,8 @@ class Job:
     `command` is its command line up to the number of tasks and the program, `python`, that they run;
     `task_variable` the environment variable in which each finds its number. `processes` is how many there will be,
     evaluators not counted. `name` is that of the job, which no other has; `allocation` the number of the
-    allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus_divided` says that
-    the scheduler shows each task GPUs of its own.
+    allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus` says that GPUs are
+    asked for, `gpus_divided` that somebody else says which task has which.
     """
 
     command: tuple[str, ...]
@@ -29,6 +29,7 @@ class Job:
     name: str = ""
     allocation: str | None = None
     near: tuple[str, ...] = ()
+    gpus: bool = False
     gpus_divided: bool = False
 
 

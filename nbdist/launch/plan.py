@@ -6,6 +6,7 @@ the order of hosts and slots, so that the same host and slot always gets the sam
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Literal
@@ -93,13 +94,22 @@ class Plan:
         return tuple(process for process in self.processes if process.host == host)
 
     def placed(self, hosts: Mapping[int, str]) -> Plan:
-        """This plan with the hosts that a scheduler has chosen, by process id."""
+        """This plan with the hosts that a scheduler has chosen, by process id.
+
+        Only now is it known which processes share the accelerators of one host.
+        """
         slots: dict[str, int] = {}
+        alone = {host for host, count in Counter(hosts.values()).items() if count == 1}
+        divided = self.placement.job is not None and self.placement.job.gpus_divided
         processes = []
         for process in self.processes:
             host = hosts[process.process_id]
             slot = slots[host] = slots.get(host, -1) + 1
-            processes.append(replace(process, host=host, slot=slot))
+            ids = process.local_device_ids
+            if self.platform == "gpu" and not divided and host not in alone:
+                each = len(ids) if ids is not None else 1
+                ids = tuple(range(slot * each, (slot + 1) * each))
+            processes.append(replace(process, host=host, slot=slot, local_device_ids=ids))
         return replace(self, processes=tuple(processes))
 
     def without(self, host: str) -> Plan:

@@ -4,14 +4,18 @@ from __future__ import annotations
 
 import re
 import socket
+import sys
 from collections.abc import Mapping
 
 from nbdist.engine.ports import own_address
 from nbdist.errors import LaunchError
 from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.mpi import MpiWatch
 from nbdist.launch.parent import Reach
 from nbdist.launch.placement import Job, Placement
+from nbdist.launch.slurm.queue import SlurmWatch
 from nbdist.launch.ssh import SshOptions, ssh_command, ssh_target
+from nbdist.launch.watch import Watch
 
 PARENT = ("-u", "-m", "nbdist.engine.host")
 
@@ -22,6 +26,8 @@ NOT_FORWARDED = (
     "TF_CONFIG",
     "TPU_WORKER",
     "TPU_PROCESS",
+    # JAX sets it on a machine without chips; on one with them it would hide the pod.
+    "TPU_SKIP_MDS_QUERY",
     "KERAS_DISTRIBUTION_",
     "OMPI_",
     "JAX_COORDINATOR",
@@ -37,6 +43,24 @@ NOT_FORWARDED = (
 SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)")
 """No secret goes anywhere unasked; JAX's own names hold `KEY`, of random numbers and caches."""
 
+OF_ANOTHER_TASK = (
+    "SLURM_STEP",
+    "SLURM_PROCID",
+    "SLURM_LOCALID",
+    "SLURM_NODEID",
+    "SLURM_TASK",
+    "SLURM_NTASKS",
+    "SLURM_NPROCS",
+    "SLURM_CPU_BIND",
+    "SLURM_MEM_BIND",
+    "SLURM_LABELIO",
+    "SLURM_UNBUFFEREDIO",
+    "SLURM_DISTRIBUTION",
+    "PMI",
+)
+
+HOLD = (sys.executable, "-m", "nbdist.launch.hold")
+
 
 def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
     """One parent through one connection, which lasts as long as the parent."""
@@ -44,10 +68,43 @@ def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
     return Reach(name=host.name, command=tuple(command), remote=True, host=host, options=options)
 
 
-def job_reach(job: Job, launcher: str) -> Reach:
-    """As many parents as the job has tasks, through one stream."""
-    command = (*job.command, *PARENT, "--task", job.task_variable)
-    return Reach(name=launcher, command=command, remote=True)
+def job_reach(
+    job: Job, launcher: str, *, tasks: int, environment: Mapping[str, str] | None = None
+) -> Reach:
+    """As many parents as the job has tasks, through one stream.
+
+    Args:
+      job: What is asked for.
+      launcher: Of whom.
+      tasks: How many.
+      environment: That of the command, from which the tasks inherit; None: this kernel's own.
+    """
+    program = (job.python, *PARENT, "--task", job.task_variable)
+    watch: Watch = (
+        SlurmWatch(job.name, allocation=job.allocation, python=job.python)
+        if launcher == "slurm"
+        else MpiWatch(job.command[0], python=job.python)
+    )
+    return Reach(
+        name=watch.title,
+        command=(*HOLD, *job.command, "-n", str(tasks), *program),
+        environment=environment,
+        remote=True,
+        watch=watch,
+    )
+
+
+def job_environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables the command of a job gets, and its tasks from it, without those that mislead one of them.
+
+    The first tell who a process is, and a task is another. Slurm's tell `srun` how a task is to be that this
+    kernel is itself, where it runs in one.
+    """
+    return {
+        name: value
+        for name, value in environment.items()
+        if not name.startswith((*NOT_FORWARDED, *OF_ANOTHER_TASK))
+    }
 
 
 def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
@@ -80,6 +137,10 @@ def controller_address(placement: Placement) -> str:
         address = own_address(target)
         if address is not None:
             found.setdefault(address, []).append(host.name)
+    for near in placement.job.near if placement.job is not None else ():
+        address = own_address(near)
+        if address is not None:
+            found.setdefault(address, []).append(near)
     found = {address: names for address, names in found.items() if not address.startswith("127.")}
     if len(found) > 1:
         ways = "; ".join(f"{', '.join(names)} from {address}" for address, names in found.items())

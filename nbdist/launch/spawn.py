@@ -24,7 +24,7 @@ from nbdist.launch.parent import Parent, Reach
 from nbdist.launch.parents import LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.preflight import Preflight
-from nbdist.launch.reach import controller_address, forwarded, job_reach, ssh_reach
+from nbdist.launch.reach import controller_address, forwarded, job_environment, job_reach, ssh_reach
 from nbdist.launch.sync import Files
 
 CLUSTER_ID = "nbdist"
@@ -121,7 +121,14 @@ def reaches(plan: Plan) -> list[Reach]:
     """How the parents on other machines are started."""
     placement = plan.placement
     if placement.job is not None:
-        return [job_reach(placement.job, placement.launcher)]
+        return [
+            job_reach(
+                placement.job,
+                placement.launcher,
+                tasks=len(plan.processes),
+                environment=job_environment(clean_environment(os.environ, {})),
+            )
+        ]
     if placement.ssh is None:
         return []
     return [ssh_reach(host, placement.ssh) for host in placement.hosts if not host.local]

@@ -34,18 +34,21 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
       options: How it is reached.
       remote: The command's words; they are quoted here for the host's shell.
     """
-    command = ["ssh", "-T", "-oBatchMode=yes"]
-    if options.config is not None:
-        command += ["-F", options.config]
-    # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
-    command += ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    command += ["-oClearAllForwardings=yes", f"-oConnectTimeout={CONNECT_SECONDS}"]
+    command = ["ssh", "-T", *ssh_options(options), "-oClearAllForwardings=yes"]
     command += [*options.extra, *host.ssh]
     if host.port is not None:
         command += ["-p", str(host.port)]
     if host.user is not None:
         command += ["-l", host.user]
     return [*command, "--", host.name, shlex.join(remote)]
+
+
+def ssh_options(options: SshOptions) -> list[str]:
+    """Options of ssh for any host: nothing is asked, and the connection is this session's alone."""
+    config = ["-F", options.config] if options.config is not None else []
+    # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
+    own = ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    return ["-oBatchMode=yes", *config, *own, f"-oConnectTimeout={CONNECT_SECONDS}"]
 
 
 def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:

@@ -10,6 +10,7 @@ from typing import Any
 from nbdist.quantities import count_text, seconds_text
 
 STAGES = {
+    "launched": "launched",
     "reached": "reached",
     "starting": "starting",
     "connected": "connected",
@@ -30,17 +31,23 @@ class Progress:
         self._last = ""
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Shows a stage; `stage` is a key of `STAGES`."""
+        """Shows a stage: a key of `STAGES`, or words of somebody else, such as the state of a queue."""
+        passed = seconds_text(time.monotonic() - self._started)
+        if stage not in STAGES:
+            self._tell(stage, passed, 0.0, worth_a_line=True)
+            return
         what = "host" if stage == "reached" else "process"
         words = f"{done} of {count_text(total, what)} {STAGES.get(stage, stage)}"
         if stage == "starting":
             words = f"starting {count_text(total, 'process')}"
-        passed = seconds_text(time.monotonic() - self._started)
         order = list(STAGES)
         part = (order.index(stage) + (done / total if stage != "starting" else 0)) / len(order)
+        self._tell(words, passed, part, worth_a_line=done == total or stage == "starting")
+
+    def _tell(self, words: str, passed: str, part: float, *, worth_a_line: bool) -> None:
         if self._in_notebook:
             self._show(words, passed, part)
-        elif words != self._last and (done == total or stage == "starting"):
+        elif words != self._last and worth_a_line:
             self._last = words
             print(f"{words}, {passed}", file=sys.stdout, flush=True)
 

@@ -1,0 +1,1 @@
+"""Slurm: one `srun` starts a parent of one process in each task."""

@@ -1,0 +1,65 @@
+"""Asking Slurm: one of its commands, run once."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+
+from nbdist.errors import LaunchError, OptionError
+
+ANSWER_SECONDS = 10.0
+"""A controller that does not listen is told by Slurm's commands themselves, mostly sooner."""
+
+
+def have_commands() -> None:
+    """Checks that Slurm's commands are here.
+
+    Raises:
+      OptionError: They are not.
+    """
+    missing = [
+        name for name in ("srun", "squeue", "sinfo", "scancel") if shutil.which(name) is None
+    ]
+    if missing:
+        raise OptionError(
+            f"--slurm: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on this kernel's PATH. "
+            "Start the notebook on a machine that submits jobs to Slurm."
+        )
+
+
+def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
+    """What a command of Slurm writes.
+
+    Raises:
+      LaunchError: It failed, with its own words, or does not answer.
+    """
+    try:
+        done = subprocess.run(
+            command,
+            capture_output=True,
+            text=True,
+            stdin=subprocess.DEVNULL,
+            timeout=timeout_s,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        raise LaunchError(
+            f"Slurm does not answer: {command[0]} took more than {timeout_s:g} s."
+        ) from None
+    except OSError as error:
+        raise LaunchError(f"Slurm cannot be asked: {error}.") from None
+    if done.returncode != 0:
+        raise LaunchError(f"Slurm cannot be asked: {done.stderr.strip() or command[0] + ' failed'}")
+    return done.stdout
+
+
+def node_addresses(*, nodes: str | None, partition: str | None) -> tuple[str, ...]:
+    """Where Slurm itself reaches the nodes of an allocation, of a partition, or all of them; each once.
+
+    Raises:
+      LaunchError: Slurm cannot be asked.
+    """
+    chosen = (f"--nodes={nodes}",) if nodes else (f"--partition={partition}",) if partition else ()
+    return tuple(
+        dict.fromkeys(ask("sinfo", "--noheader", "--Node", "--format=%o", *chosen).split())
+    )

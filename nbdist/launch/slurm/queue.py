@@ -1,0 +1,123 @@
+"""Where a job of Slurm stands: what `srun` has said, and what the queue says."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nbdist.errors import LaunchError
+from nbdist.launch.slurm.ask import ask
+
+LOOK_SECONDS = 1.0
+"""How often the queue is asked while a job waits."""
+
+QUEUED = re.compile(r"srun: job (\d+) queued and waiting for resources")
+ALLOCATED = re.compile(r"srun: job \d+ has been allocated resources")
+STEP_WAITS = re.compile(r"srun: Job (\d+) step creation temporarily disabled, retrying \((.*)\)")
+STEP_CREATED = re.compile(r"srun: Step created for job")
+TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the queue says of a job; `reason` is empty where Slurm has none."""
+
+    job: str
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"job {self.job} {self.state}" + (f" ({self.reason})" if self.reason else "")
+
+
+class SlurmWatch:
+    """See `nbdist.launch.watch.Watch`.
+
+    Args:
+      name: The name of the job, which no other has.
+      allocation: The number of the allocation of which it is a step, None for a job of its own.
+      python: The interpreter on the nodes.
+      asks: Asks Slurm; tests give another.
+    """
+
+    title = "Slurm"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        allocation: str | None,
+        python: str,
+        asks: Callable[..., str] = ask,
+    ) -> None:
+        self.python = python
+        self._name = name
+        self._allocation = allocation
+        self._ask = asks
+        self._looked = float("-inf")
+        self._standing: Standing | None = None
+        self._ending: str | None = None
+
+    def waiting(self, lines: Sequence[str]) -> str | None:
+        """What the queue says, asked once a second."""
+        text = "\n".join(lines)
+        step = list(STEP_WAITS.finditer(text))
+        if step and not STEP_CREATED.search(text):
+            return f"step of job {step[-1][1]} waits ({step[-1][2]})"
+        queued = QUEUED.search(text)
+        if queued is None or ALLOCATED.search(text):
+            return None
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._standing = self.look() or self._standing
+            self._looked = time.monotonic()
+        return str(self._standing or Standing(queued[1], "PENDING", ""))
+
+    def look(self) -> Standing | None:
+        """What the queue says now, also of a job that has ended a moment ago; None when it says nothing."""
+        which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
+        with contextlib.suppress(LaunchError):
+            found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
+            for line in found.splitlines():
+                job, state, reason = line.strip().split("|", 2)
+                return Standing(job, state, "" if reason == "None" else reason)
+        return None
+
+    def ending(self, lines: Sequence[str]) -> str:
+        """The job's last state."""
+        if self._ending is None:
+            found = self.look()
+            self._ending = "Slurm's srun" if found is None else _told(found, self._allocation)
+        return self._ending
+
+    def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
+        """Those of which srun says so."""
+        return {
+            task: f"{said} (host {host})"
+            for host, tasks, said in TASKS.findall("\n".join(lines))
+            for task in numbers(tasks)
+        }
+
+    def cancel(self) -> None:
+        """By its name; the allocation of which it is a step is left to whoever has it."""
+        with contextlib.suppress(LaunchError):
+            self._ask("scancel", f"--name={self._name}")
+
+
+def _told(found: Standing, allocation: str | None) -> str:
+    # A job's last state may be a moment late, and an allocation goes on without its steps.
+    if found.state in ("RUNNING", "COMPLETING", "COMPLETED"):
+        return f"a step of Slurm's job {found.job}" if allocation else f"Slurm's job {found.job}"
+    return f"Slurm's job {found.job} ({', '.join(filter(None, (found.state, found.reason)))})"
+
+
+def numbers(text: str) -> list[int]:
+    """`"0-2,5"` as numbers."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -145,7 +145,6 @@ class Host:
                 unread = b"\n".join([*lines[number:], rest])
                 begin_anew(order["environment"], orders=unread, output=self.events.descriptor)
             self._obey(order)
-            self.events.tell("stopped")
         self.unread = rest
 
     def _obey(self, order: dict[str, Any]) -> None:
@@ -164,6 +163,7 @@ class Host:
             self.children.ask(order["repeat"])
         elif "stop" in order:
             self.stopped = True
+            self.events.tell("stopped")
         elif "sync" in order:
             self.copies = self.copies or Copies(self.folder, self.events)
             self.copies.obey(order["sync"])

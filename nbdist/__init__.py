@@ -13,7 +13,7 @@ from nbdist.version import __version__
 if TYPE_CHECKING:
     from nbdist.session import Session
 
-__all__ = ["Session", "__version__", "current", "start"]
+__all__ = ["Session", "__version__", "attach", "current", "start"]
 
 
 def start(processes: int | None = None, **options: Any) -> Session:
@@ -25,6 +25,17 @@ def start(processes: int | None = None, **options: Any) -> Session:
     from nbdist.starting import start_session
 
     return start_session(processes, **options)
+
+
+def attach(word: str = "last", **options: Any) -> Session:
+    """Takes part in a session that runs; see `nbdist.starting.attach_session`.
+
+    Returns:
+      A `Session`. As a context manager it stops what nbdist has kept, and leaves what somebody else has started.
+    """
+    from nbdist.starting import attach_session
+
+    return attach_session(word, **options)
 
 
 def current() -> Session | None:

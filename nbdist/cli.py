@@ -1,7 +1,7 @@
 """The command `nbdist`.
 
 `nbdist demo` runs the tour, in JupyterLab where somebody can look, else in this terminal; `nbdist doctor`
-checks hosts before a start.
+checks hosts before a start; `nbdist ls` lists the sessions that run, `nbdist stop` stops one.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbdist import listing
 from nbdist.errors import OptionError
 from nbdist.launch.doctor import doctor
 from nbdist.options import doctor_arguments, doctor_options
@@ -42,9 +43,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     doctor_options(
         commands.add_parser("doctor", help="check hosts before a start", allow_abbrev=False)
     )
+    listing.add_commands(commands)
     options = parser.parse_args(arguments)
     if options.command == "doctor":
         return examine(options)
+    if options.command in listing.COMMANDS:
+        return listing.COMMANDS[options.command](options)
     notebook = options.notebook or find_tour()
     if options.terminal or not can_show(os.environ, terminal=sys.stdin.isatty()):
         return in_terminal(notebook)

@@ -11,8 +11,10 @@ from typing import Any
 from nbdist.engine.frameworks import framework
 from nbdist.errors import SessionError
 from nbdist.launch import join, start
+from nbdist.launch.attach.regained import Regained
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.framework import framework_plan
+from nbdist.launch.running import Running
 from nbdist.launch.spawn import Spawned
 from nbdist.launch.sync import Copied, Files
 from nbdist.launch.tell import Tell
@@ -31,34 +33,32 @@ WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your va
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
 
+AGAIN_SECONDS = 2.5
+REPEAT_SECONDS = 0.05
+"""How long processes that run already may take to tell of themselves, and how often they are asked."""
+
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
 
 
 class Crew:
-    """Started, connected and watched processes; stopped once and for all by `stop`.
+    """Connected and watched processes; stopped once and for all by `stop`, or left to themselves by `leave`.
+
+    Made by `begin` or `again`.
 
     Args:
-      spawned: The parent of the processes; they are started here.
+      link: The way to them.
       session: The session's id, as snapshots carry it.
-      tell: Hears how far the start is.
       publish: Hears each new snapshot, on the monitor's thread.
-
-    Raises:
-      LaunchError: They could not be started; nothing is left.
     """
 
-    def __init__(
-        self,
-        spawned: Spawned,
-        *,
-        session: str,
-        tell: Tell,
-        publish: Callable[[Snapshot], None],
-    ) -> None:
-        self.link = start.start(spawned, tell=tell)
-        # Only now is it known where a scheduler has put the processes.
-        plan = self.plan = self.link.plan
+    def __init__(self, link: Running, *, session: str, publish: Callable[[Snapshot], None]) -> None:
+        self.link = link
+        plan = self.plan = link.plan
+        self.answers: Mapping[int, dict[str, Any]] = {}
+        self.seconds_to_start = 0.0
+        self._came = "ready"
+        self._brought: list[str] = []
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
             way_on=WAY_ON.get(plan.framework, RESTART),
@@ -73,18 +73,10 @@ class Crew:
                 Planned(process_id=p.process_id, host=p.host, role=p.role, task=plan.task(p))
                 for p in plan.processes
             ),
-            connection=self.link.connection,
+            connection=link.connection,
             publish=publish,
         )
         self.monitor.start()
-        try:
-            self.answers = join.join(self.link, tell=tell)
-            self._hear_all()
-        except BaseException:
-            self.link.stop()
-            self.monitor.stop()
-            raise
-        self.link.on_event = self._host_event
         self.choice = Choice(
             plan.hosts,
             named=plan.named,
@@ -92,8 +84,88 @@ class Crew:
             facts=lambda: self.facts,
             activity=self.monitor.activity,
         )
-        self._brought = self._files_brought()
-        self.seconds_to_start = time.monotonic() - spawned.began
+
+    @classmethod
+    def begin(
+        cls,
+        spawned: Spawned,
+        *,
+        session: str,
+        tell: Tell,
+        publish: Callable[[Snapshot], None],
+    ) -> Crew:
+        """Starts processes whose parents are there.
+
+        Raises:
+          LaunchError: They could not be started; nothing is left.
+        """
+        # Only when they have started is it known where a scheduler has put them.
+        crew = cls(start.start(spawned, tell=tell), session=session, publish=publish)
+        try:
+            crew.answers = join.join(crew.link, tell=tell)
+            crew._hear_all()
+        except BaseException:
+            crew.link.stop()
+            crew.monitor.stop()
+            raise
+        crew._brought = crew._files_brought()
+        crew._watch(spawned.began)
+        return crew
+
+    @classmethod
+    def again(
+        cls,
+        regained: Regained,
+        *,
+        session: str,
+        tell: Tell,
+        publish: Callable[[Snapshot], None],
+        since: int | None = None,
+        stuck: frozenset[int] = frozenset(),
+    ) -> Crew:
+        """Watches processes that run already; `since` and `stuck` as in `Facts`.
+
+        Raises:
+          LaunchError: Their framework could not be initialized; they go on.
+        """
+        crew = cls(regained.link, session=session, publish=publish)
+        crew.facts = replace(crew.facts, since=since, stuck=stuck)
+        try:
+            crew.answers = regained.answers or join.join(crew.link, tell=tell)
+            crew._hear_again()
+        except BaseException:
+            crew.leave()
+            raise
+        crew._came = "attached"
+        crew._watch(regained.began)
+        crew._host_event({"event": "exited"})  # those that ended while no kernel was there
+        return crew
+
+    def _watch(self, began: float) -> None:
+        self.link.on_event = self._host_event
+        self.seconds_to_start = time.monotonic() - began
+
+    def _hear_again(self) -> None:
+        """Waits a moment until every process has told of itself, also in the middle of a cell."""
+        deadline = time.monotonic() + AGAIN_SECONDS
+        there = [p for p in self.plan.hosts if p not in self.link.exits]
+        idle = {p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2, again=True) for p in there}
+        devices = framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None
+        while time.monotonic() < deadline and not self._heard(there, devices=devices):
+            # Again and again: the monitor's subscription may not have been there.
+            self.link.parents.repeat(there)
+            idle |= {
+                p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2, again=True)
+                for p, asked in idle.items()
+                if asked.ready()
+            }
+            time.sleep(REPEAT_SECONDS)
+
+    def _heard(self, process_ids: Sequence[int], *, devices: bool) -> bool:
+        told = {device.process_id for device in self.monitor.snapshot().devices}
+        return all(
+            self.monitor.activity(p) is not None and (p in told or not devices) for p in process_ids
+        )
 
     def _hear_all(self) -> None:
         """Waits until every process has told of itself, and of its devices where it has any to tell of."""
@@ -117,7 +189,7 @@ class Crew:
         version = next(iter(self.answers.values()))["version"]
         return (
             f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
-            f"{plan.framework} {version}, ready in {seconds_text(self.seconds_to_start)}"
+            f"{plan.framework} {version}, {self._came} in {seconds_text(self.seconds_to_start)}"
         )
 
     @property
@@ -266,6 +338,13 @@ class Crew:
                 for p, end in new.items()
             }
             self.learn(gone, self.last_cell)
+
+    def leave(self) -> None:
+        """Lets the processes go on without this kernel; publishes a last snapshot."""
+        self.link.on_event = None
+        self.monitor.know(Known(stopped=True))
+        self.link.leave()
+        self.monitor.stop()
 
     def stop(self) -> None:
         """Stops what was started, by handle; publishes a last snapshot."""

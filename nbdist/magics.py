@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
@@ -15,8 +15,9 @@ from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
+from nbdist.quantities import count_text
 from nbdist.session import Session
-from nbdist.starting import start_session
+from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 
@@ -68,15 +69,21 @@ class DistMagics(Magics):
             options.refuse_beside_restart(asked)
             self._restart()
             return
-        arguments = options.start_arguments(asked)
+        arguments = (
+            options.attach_arguments(asked) if asked.attach else options.start_arguments(asked)
+        )
         if self.session is not None and self.session.alive:
             raise SessionError(
                 f"A session is running: {self.session.describe()}. Go on with %%dist, "
                 "%dist_init --restart starts it afresh, %dist_shutdown ends it."
             )
         progress = Progress(in_notebook=self._in_notebook)
+        if asked.attach:
+            self.session = attach_session(asked.attach, tell=progress, feed=self.feed, **arguments)
+            self._started(progress)
+            return
         self.session = start_session(tell=progress, feed=self.feed, **arguments)
-        self._started(progress)
+        self._started(progress, kept_here(besides=self.session.id))
 
     def _restart(self) -> None:
         session = self._active()
@@ -84,9 +91,9 @@ class DistMagics(Magics):
         session.restart(tell=progress)
         self._started(progress)
 
-    def _started(self, progress: Progress) -> None:
+    def _started(self, progress: Progress, others: Sequence[str] = ()) -> None:
         session = self._active()
-        progress.close("\n".join([session.describe(), *session.remarks]))
+        progress.close("\n".join([session.describe(), *session.remarks, *others]))
         session.mesh().show(in_notebook=self._in_notebook)
 
     @line_magic
@@ -110,11 +117,29 @@ class DistMagics(Magics):
     @teaching
     def dist_shutdown(self, line: str) -> None:
         """Stop what was started."""
-        options.plain("%dist_shutdown", "Stop what %dist_init started.").parse(line)
+        asked = options.dist_shutdown().parse(line)
         session = self._active()
-        count = len(session.hosts)
-        session.shutdown()
-        print(f"{count} {'process' if count == 1 else 'processes'} stopped")
+        count = count_text(len(session.hosts), "process")
+        if asked.leave and not session.kept:
+            raise SessionError(
+                "This session was not started with --keep: its processes end with this kernel."
+            )
+        if asked.leave:
+            session.detach()
+        else:
+            session.shutdown()
+        print(
+            f"{count} left running, as {'asked' if session.ours else 'this kernel has not started them'}"
+            if asked.leave or not session.ours
+            else f"{count} stopped"
+        )
+
+    @line_magic
+    @teaching
+    def dist_interrupt(self, line: str) -> None:
+        """Interrupt what runs on the processes."""
+        options.plain("%dist_interrupt", "Interrupt what runs on the processes.").parse(line)
+        self._active().interrupt()
 
     @line_magic
     @teaching
@@ -289,7 +314,7 @@ class DistMagics(Magics):
     def close(self) -> None:
         """Ends the session, if one is running."""
         if self.session is not None:
-            self.session.shutdown()
+            self.session.leave()
         self.channel.close()
         self.feed.close()
 

@@ -13,9 +13,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
-from jupyter_client.session import Session as Wire
 
 from nbdist.errors import VersionError, WireError
+from nbdist.launch.hearing import subscriber, wire
 from nbdist.merge import Known, Merger, Planned
 from nbdist.merge.states import at_rest
 from nbdist.snapshot import Activity, Report, Snapshot
@@ -58,9 +58,7 @@ class Monitor:
         self._merger = Merger(session, planned)
         self._publish = publish
         self._connection = connection
-        self._wire = Wire(
-            key=connection["key"].encode(), signature_scheme=connection["signature_scheme"]
-        )
+        self._wire = wire(connection)
         self._lock = threading.Lock()
         self._known = Known()
         self._heard: dict[int, Heard] = {}
@@ -137,13 +135,8 @@ class Monitor:
         return False
 
     def _run(self) -> None:
-        context = zmq.Context()
-        socket = context.socket(zmq.SUB)
-        socket.RCVHWM = 0
-        socket.LINGER = 0
-        socket.setsockopt(zmq.SUBSCRIBE, b"nbdist")
-        _encrypt(socket, self._connection)
-        socket.connect(f"{self._connection['interface']}:{self._connection['iopub']}")
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket = subscriber(context, self._connection, [b"nbdist"])
         published = 0.0
         try:
             while not self._stop.is_set():
@@ -174,14 +167,6 @@ class Monitor:
             return
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
-
-
-def _encrypt(socket: zmq.Socket[bytes], connection: Mapping[str, Any]) -> None:
-    """Uses CURVE where the controller does, with a pair of keys of this socket's own."""
-    server = connection.get("curve_serverkey")
-    if server:
-        socket.curve_serverkey = server.encode()
-        socket.curve_publickey, socket.curve_secretkey = zmq.curve_keypair()
 
 
 def aged(activity: Activity, seconds: float) -> Activity:

@@ -112,6 +112,12 @@ def dist_init() -> Parser:
         action="store_true",
         help="set the environment only; leave the framework's initialize to your cells",
     )
+    add("--keep", action="store_true", help="let the processes outlive this kernel")
+    add(
+        "--attach",
+        metavar="ID|last|FILE",
+        help="take part in what runs already: a session, or engines of ipyparallel's by file or profile",
+    )
     add("--start-timeout", type=float, default=120.0, metavar="S", help="seconds to connect all")
     add(
         "--start-method", choices=("fork", "spawn"), help="default: fork where the system allows it"
@@ -261,6 +267,41 @@ def refuse_beside_restart(asked: argparse.Namespace) -> None:
             )
 
 
+def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
+    """The keyword arguments of `nbdist.attach` that the options beside `--attach` stand for.
+
+    Raises:
+      OptionError: One that says where processes are to be started.
+    """
+    given = start_arguments(asked)
+    defaults = start_arguments(dist_init().parse(""))
+    arguments = {name: value for name, value in given.items() if value != defaults[name]}
+    for name in arguments.keys() - ATTACH_ARGUMENTS:
+        option = OPTION_NAMES.get(name, name)
+        raise OptionError(
+            f"--attach takes part in processes that run; --{option.replace('_', '-')} is for starting others."
+        )
+    return arguments
+
+
+ATTACH_ARGUMENTS = frozenset(
+    (
+        *("grace_s", "framework", "backend", "platform", "environment", "initialize"),
+        *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
+    )
+)
+OPTION_NAMES = {"processes": "processes", "start_timeout_s": "start-timeout"}
+
+
+def dist_shutdown() -> Parser:
+    """`%dist_shutdown`."""
+    parser = Parser("%dist_shutdown", "Stop what %dist_init started.")
+    parser.add_argument(
+        "--leave", action="store_true", help="let a kept session go on without this kernel"
+    )
+    return parser
+
+
 def dist_recover() -> Parser:
     """`%dist_recover`."""
     return Parser(
@@ -404,6 +445,7 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "evaluators": options.evaluators,
         "environment": environment(options.env or ()),
         "grace_s": options.grace,
+        "keep": options.keep,
         "initialize": not options.no_initialize,
         "start_timeout_s": options.start_timeout,
         "start_method": options.start_method,

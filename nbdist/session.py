@@ -7,7 +7,6 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -15,6 +14,9 @@ from typing import Any, Self
 import nbdist.values as move
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
+from nbdist.keeping import say_kept, say_running, take_up, write_down
+from nbdist.launch import registry
+from nbdist.launch.attach.regained import Regained
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
@@ -23,6 +25,9 @@ from nbdist.run.cellrun import CellHandle, CellRun
 from nbdist.run.choice import Targets
 from nbdist.run.execution import Cell, without_leading_blank_lines
 from nbdist.run.facts import Facts
+from nbdist.run.history import History, PastCell
+from nbdist.run.history import read as read_history
+from nbdist.run.regained import RegainedRun
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
 from nbdist.transfer import LARGE_BYTES
@@ -39,50 +44,75 @@ MAX_PICTURES = 8
 """The stills of the newest views are kept up to date; older ones stay as they are."""
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastCell:
-    """One entry of the history: what ran where, when (Unix seconds), how long, and how it ended."""
-
-    number: int
-    code: str
-    targets: tuple[int, ...]
-    started: float
-    seconds: float
-    outcome: str
-
-
 class Session:
     """Processes that run cells together; also a context manager that ends them.
 
-    Made by `nbdist.start`. All methods may be called from the thread that runs cells.
+    Made by `nbdist.start` or `nbdist.attach`. All methods may be called from the thread that runs cells.
     """
 
     def __init__(
         self,
-        spawned: Spawned,
+        source: Spawned | Regained,
         *,
         grace_s: float,
         tell: Tell,
         feed: Feed | None = None,
         left_out: tuple[str, ...] = (),
     ) -> None:
-        self._asked = spawned.plan
         self._left_out = left_out
-        self.id = uuid.uuid4().hex[:8]
         self.feed = feed or Feed()
-        self.history: list[PastCell] = []
         self._grace_s = grace_s
-        self._numbers = itertools.count(1)
         self._pictures: list[Picture] = []
         self._crew: Crew | None = None
-        self._start(spawned, tell)
+        if isinstance(source, Regained):
+            self._attach(source, tell)
+        else:
+            self._asked = source.plan
+            self.id = uuid.uuid4().hex[:8]
+            self._start(source, tell)
 
     def _start(self, spawned: Spawned, tell: Tell) -> None:
-        self._crew = Crew(spawned, session=self.id, tell=tell, publish=self._publish)
-        self.plan = self._crew.plan
-        self._snapshot = self._crew.monitor.snapshot
-        self._described = self._crew.describe()
-        atexit.register(self.shutdown)
+        crew = Crew.begin(spawned, session=self.id, tell=tell, publish=self._publish)
+        self._numbers = itertools.count(1)
+        self._history = History(Path(crew.link.folder))
+        self._running: list[RegainedRun] = []
+        self._ours = True
+        self._take(crew)
+        unwritten = write_down(crew, session=self.id, asked=self._asked, grace_s=self._grace_s)
+        self._own_remarks = ([unwritten] if unwritten else [say_kept(self.id)]) * self.plan.keep
+
+    def _attach(self, regained: Regained, tell: Tell) -> None:
+        self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
+        folder = Path(regained.link.folder)
+        known = read_history(folder)
+        crew = Crew.again(
+            regained,
+            session=self.id,
+            tell=tell,
+            publish=self._publish,
+            since=known.since,
+            stuck=known.stuck,
+        )
+        numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
+        self._numbers = itertools.count(1 + max(numbers, default=0))
+        self._history = History(folder)
+        self._history.cells = known.past
+        self._take(crew)
+        self._running = take_up(
+            crew,
+            known.running,
+            besides=regained.others,
+            grace_s=self._grace_s,
+            ended=self._ended,
+        )
+        self._own_remarks = [*regained.remarks, *say_running(self._running)]
+
+    def _take(self, crew: Crew) -> None:
+        self._crew = crew
+        self.plan = crew.plan
+        self._snapshot = crew.monitor.snapshot
+        self._described = crew.describe()
+        atexit.register(self.leave)
 
     # -- what is there -------------------------------------------------------------------------
 
@@ -100,6 +130,27 @@ class Session:
     def out_of_step(self) -> bool:
         """Whether collectives of different processes may no longer match."""
         return self._alive().facts.out_of_step
+
+    @property
+    def kept(self) -> bool:
+        """Whether it outlives this kernel: it is to be kept, or somebody else has started it."""
+        return self.plan.keep or not self._ours
+
+    @property
+    def ours(self) -> bool:
+        """Whether `shutdown` stops it; one that somebody else has started is only left."""
+        return self._ours
+
+    @property
+    def history(self) -> list[PastCell]:
+        """The cells that have ended, those of kernels before this one included."""
+        return self._history.cells
+
+    @property
+    def running(self) -> tuple[CellHandle, ...]:
+        """Cells of a kernel before this one that still run."""
+        handles = [CellHandle(run) for run in self._running]
+        return tuple(handle for handle in handles if not handle.done)
 
     @property
     def client(self) -> Any:
@@ -140,7 +191,7 @@ class Session:
     def remarks(self) -> list[str]:
         """What a person must know of this start, a sentence each."""
         left_out = [f"Left out: {text}" for text in self._left_out]
-        return [*left_out, *self._alive().remarks]
+        return [*left_out, *self._alive().remarks, *self._own_remarks]
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -195,6 +246,7 @@ class Session:
             out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
             remarks=crew.choice.remarks(on, chosen),
             told=crew.told,
+            began=self._history.begun,
             ended=self._ended,
             renderer=renderer,
         ).begin()
@@ -204,13 +256,21 @@ class Session:
 
     def interrupt(self) -> None:
         """Interrupts what runs on all processes; the session is out of step afterwards."""
-        self._alive().interrupt(sorted(self.hosts))
+        crew = self._alive()
+        followed: set[int] = set()
+        for run in self._running:
+            if not CellHandle(run).done:
+                run.interrupt()
+                followed |= run.execution.requests.keys() | set(run.execution.targets)
+        crew.interrupt([p for p in sorted(self.hosts) if p not in followed])
 
-    def _ended(self, cell: Cell, standings: dict[int, Standing], started: float) -> Facts:
+    def _ended(
+        self, cell: Cell, standings: dict[int, Standing], started: float, sending: int
+    ) -> Facts:
         """Learns from a cell that has ended."""
         facts = self._alive().learn(standings, cell.number)
         failed = [s for s in standings.values() if s.outcome != "finished"]
-        self.history.append(
+        self._history.ended(
             PastCell(
                 number=cell.number,
                 code=cell.code,
@@ -218,7 +278,10 @@ class Session:
                 started=started,
                 seconds=time.time() - started,
                 outcome=failed[0].outcome if failed else "finished",
-            )
+            ),
+            run=sending,
+            since=facts.since,
+            stuck=facts.stuck,
         )
         return facts
 
@@ -299,8 +362,11 @@ class Session:
         """Waits until every process has finished what it was given.
 
         Raises:
+          ProcessError: A cell of a kernel before this one has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
+        for handle in self.running:
+            handle.wait(timeout_s)
         self._alive().wait_until_idle(timeout_s=timeout_s)
 
     def sync_files(self) -> Copied:
@@ -325,19 +391,60 @@ class Session:
           SessionError: Another framework, or a process is in the middle of a cell.
           LaunchError: It did not succeed.
         """
-        return recover(self._alive(), tell=tell or silent)
+        crew = self._alive()
+        done = recover(crew, tell=tell or silent)
+        self._history.recovered()
+        write_down(crew, session=self.id, asked=self._asked, grace_s=self._grace_s)
+        return done
 
     def restart(self, *, tell: Tell | None = None) -> None:
-        """Stops all processes and starts the same plan afresh; their variables are lost."""
+        """Stops all processes and starts the same plan afresh; their variables are lost.
+
+        Raises:
+          SessionError: Somebody else has started them.
+        """
+        if not self._ours:
+            raise SessionError(
+                "This kernel has not started these processes and does not stop them. Start them again where they "
+                "came from, or start others: %dist_shutdown, then %dist_init."
+            )
         self.shutdown()
         self._start(spawn(self._asked), tell or silent)
 
     def shutdown(self) -> None:
-        """Stops what was started, by handle; a second call does nothing."""
+        """Stops what was started, by handle, and only leaves what somebody else has started.
+
+        A second call does nothing.
+        """
+        if not self._ours:
+            self.detach()
+            return
+        crew = self._give_up()
+        if crew is not None:
+            crew.stop()
+            registry.remove(self.id)
+
+    def detach(self) -> None:
+        """Lets the processes go on without this kernel. Those of a session that is not kept end with it."""
+        crew = self._give_up()
+        if crew is not None:
+            registry.go(self.id)
+            crew.leave()
+
+    def leave(self) -> None:
+        """Lets go on what outlives this kernel, and stops the rest."""
+        if self.kept:
+            self.detach()
+        else:
+            self.shutdown()
+
+    def _give_up(self) -> Crew | None:
         crew, self._crew = self._crew, None
         if crew is not None:
-            atexit.unregister(self.shutdown)
-            crew.stop()
+            atexit.unregister(self.leave)
+            for run in self._running:
+                run.leave()
+        return crew
 
     def _alive(self) -> Crew:
         if self._crew is None:

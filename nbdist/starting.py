@@ -9,7 +9,8 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from nbdist.errors import HostError, OptionError
+from nbdist.errors import HostError, OptionError, SessionError
+from nbdist.launch import registry
 from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.choose_job import JobOptions
 from nbdist.launch.choose_placement import choose_placement
@@ -69,6 +70,63 @@ def start_session(
         except HostError as error:
             plan = _without(plan, error)
             left_out.append(str(error))
+
+
+def attach_session(
+    word: str,
+    *,
+    grace_s: float | None = None,
+    tell: Tell | None = None,
+    feed: Feed | None = None,
+    **options: Any,
+) -> Session:
+    """Takes part in a session that runs, or makes one of engines that somebody else has started.
+
+    Args:
+      word: What `nbdist.launch.attach.resolve.resolve` knows: an id, `last`, a file, a profile of ipyparallel's.
+      grace_s: As for `start_session`; default: as the session has it.
+      tell: Called with (stage, done, total).
+      feed: Gets the snapshots; default: one of the session's own.
+      **options: Of `nbdist.launch.choose.make_plan`, for engines that somebody else has started.
+
+    Raises:
+      SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
+      OptionError: An option that a session which runs cannot take.
+      LaunchError: Engines cannot be made a session of.
+    """
+    from nbdist.launch.attach.recorded import regain
+    from nbdist.launch.attach.resolve import Cluster, resolve
+    from nbdist.session import Session
+
+    found = resolve(word)
+    if isinstance(found, Cluster):
+        from nbdist.launch.attach.foreign import take_part
+
+        regained = take_part(found, grace_s=3.0 if grace_s is None else grace_s, **options)
+    else:
+        if options:
+            name = next(iter(options)).replace("_", "-")
+            raise OptionError(
+                f"--attach {word}: session {found.id} runs already, and --{name} cannot change it. Leave it out."
+            )
+        regained = regain(found)
+    grace_s = regained.grace_s if grace_s is None else grace_s
+    return Session(regained, grace_s=grace_s, tell=tell or silent, feed=feed)
+
+
+def kept_here(besides: str | None = None) -> list[str]:
+    """A sentence for each kept session that was started from this folder and has no kernel."""
+    try:
+        there = registry.sessions()
+        cwd = os.getcwd()  # noqa: PTH109 - as it is written down
+    except (OSError, SessionError):
+        return []
+    return [
+        f"Session {one.id} of this folder still runs, without a kernel: %dist_init --attach {one.id} goes on with "
+        f"it, nbdist stop {one.id} ends it."
+        for one in there
+        if one.kept and one.here and one.cwd == cwd and one.id != besides and not one.attached
+    ]
 
 
 def _start(

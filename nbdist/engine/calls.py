@@ -141,9 +141,14 @@ def inspect(resident: Resident, buffers: Buffers, *, symbol: str, detail: int) -
     return {"data": {mime: value for mime, value in data.items() if isinstance(value, str)}}, []
 
 
-def look(resident: Resident, buffers: Buffers, *, timeout_s: float) -> Answer:
-    """Has the probe report what there is now; answers the number of its newest report."""
+def look(resident: Resident, buffers: Buffers, *, timeout_s: float, again: bool = False) -> Answer:
+    """Has the probe report what there is now; answers the number of its newest report.
+
+    With `again` it reports also what it has reported before.
+    """
     probe = resident.probe
+    if probe and again:
+        probe.say_again()
     return {"sequence": probe.look_now(timeout_s=timeout_s) if probe else 0}, []
 
 

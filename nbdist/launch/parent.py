@@ -17,6 +17,7 @@ from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
 from nbdist.launch.channel import Channel, FoundAgain, Kept, Pipes, Spot
 from nbdist.launch.exits import Exit
+from nbdist.launch.handle import Found, found
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.ssh import SshOptions
 from nbdist.launch.watch import Watch
@@ -125,14 +126,14 @@ class Parent:
 
     @classmethod
     def again(
-        cls, reach: Reach, spot: Spot, *, log: Path, on_event: Callable[[dict[str, Any]], None]
+        cls,
+        reach: Reach,
+        channel: FoundAgain,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
     ) -> Parent:
-        """Holds one that another kernel has started; all it has said so far is known at once.
-
-        Raises:
-          OSError: Its files are gone.
-        """
-        channel = FoundAgain(spot)
+        """Holds one that another kernel has started; all it has said so far is known at once."""
         parent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
             event = parent._lines.take(line)
@@ -157,6 +158,11 @@ class Parent:
     def spot(self) -> Spot | None:
         """Where another kernel finds it; None for one that ends with this kernel."""
         return getattr(self._channel, "spot", None)
+
+    @property
+    def found(self) -> Found | None:
+        """Its process, for others to find; None when it has ended."""
+        return found(self.pid)
 
     @property
     def pid(self) -> int:
@@ -329,6 +335,9 @@ class Parent:
             self.facts[event.get("task")] = HostFacts(**{k: event[k] for k in names})
         elif kind == "started":
             self.pids[event["process_id"]] = event["pid"]
+            self.exits.pop(
+                event["process_id"], None
+            )  # one from before, read again by a later kernel
         elif kind == "stopped":
             self.stopped = True
         elif kind == "reached":

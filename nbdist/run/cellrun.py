@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -17,6 +18,7 @@ from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
 from nbdist.run.facts import Facts
 from nbdist.run.failure import failure
+from nbdist.run.history import OpenCell
 from nbdist.run.standing import Standing
 
 
@@ -75,7 +77,8 @@ class CellRun:
       out_of_step: Whether the session is so now.
       remarks: Lines to show before any output.
       told: Hears standings while the cell runs.
-      ended: Hears final standings; answers what is known afterwards.
+      began: Hears that the cell has been sent.
+      ended: Hears final standings, and the number of this sending; answers what is known afterwards.
       renderer: Draws the output; None: the one that fits this shell.
     """
 
@@ -94,7 +97,8 @@ class CellRun:
         out_of_step: bool,
         remarks: Sequence[str],
         told: Callable[[dict[int, Standing]], None],
-        ended: Callable[[Cell, dict[int, Standing], float], Facts],
+        began: Callable[[OpenCell], None],
+        ended: Callable[[Cell, dict[int, Standing], float, int], Facts],
         renderer: Renderer | None,
     ) -> None:
         self.cell = cell
@@ -108,7 +112,9 @@ class CellRun:
             heard=heard,
         )
         self._link = link
+        self._began = began
         self._ended = ended
+        self._sending = 0
         self._timeout_s = timeout_s
         self._renderer = renderer or renderer_for(get_ipython())
         self._remarks = remarks
@@ -129,10 +135,19 @@ class CellRun:
             self.output.note(remark)
         self._started = time.time()
         # The clock makes it rise from one cell to the next, in whichever kernel.
-        run = time.time_ns()
-        targets = self.execution.targets
-        self.execution.send(
-            label(cell=self.cell.number, offset=self.cell.offset, run=run, targets=targets)
+        run = self._sending = time.time_ns()
+        cell, targets = self.cell, self.execution.targets
+        self.execution.send(label(cell=cell.number, offset=cell.offset, run=run, targets=targets))
+        self._began(
+            OpenCell(
+                kernel=os.getpid(),
+                run=run,
+                number=cell.number,
+                code=cell.code,
+                offset=cell.offset,
+                started=self._started,
+                requests=self.execution.requests,
+            )
         )
         return CellHandle(self)
 
@@ -160,7 +175,7 @@ class CellRun:
 
     def _finish(self, standings: dict[int, Standing]) -> Exception | None:
         self._final = standings
-        facts = self._ended(self.cell, standings, self._started)
+        facts = self._ended(self.cell, standings, self._started, self._sending)
         self.output.close()
         self._renderer.refresh(self.output, final=True)
         if self._conductor.timed_out and self._timeout_s is not None:

@@ -91,6 +91,11 @@ class Conductor:
                 return standings
         return None
 
+    def interrupt_all(self) -> None:
+        """Interrupts all that are still in the cell; whoever steps sees to what follows."""
+        if self.interrupted_at is None:
+            self._stop(self.execution.standings(), None)
+
     def _step(self, started: float) -> dict[int, Standing] | None:
         pending = self.execution.pending()
         if pending:

@@ -109,8 +109,18 @@ class Execution:
                 self._link.idents[process_id],
                 self.cell.code,
                 label,
-                lambda message, process_id=process_id: self._heard(process_id, message),  # type: ignore[misc]
+                lambda message, process_id=process_id: self.hear(process_id, message),  # type: ignore[misc]
             )
+
+    def adopt(self, process_id: int, submission: Submission) -> None:
+        """Takes a cell that another kernel has sent to a process."""
+        self._submissions[process_id] = submission
+
+    @property
+    def requests(self) -> dict[int, str]:
+        """The number of the request that was sent to each target; none where ipyparallel does not tell it."""
+        found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
+        return {p: request for p, request in found.items() if request is not None}
 
     def pending(self) -> list[Any]:
         """What to wait on: replies and ends of output that have not come yet."""
@@ -204,7 +214,8 @@ class Execution:
             time=_completed(self._submissions[process_id]),
         )
 
-    def _heard(self, process_id: int, message: Message) -> None:
+    def hear(self, process_id: int, message: Message) -> None:
+        """Takes a message of a process's output."""
         kind, content = message["msg_type"], message["content"]
         if kind == "stream":
             self.output.stream(process_id, content["name"], content["text"])

@@ -1,0 +1,113 @@
+"""What lets a session outlive its kernel: it is written down, and its running cells are taken up again."""
+
+from __future__ import annotations
+
+import functools
+import time
+from collections.abc import Callable, Collection, Iterable
+from pathlib import Path
+
+from nbdist.crew import Crew
+from nbdist.launch.attach import recorded
+from nbdist.launch.plan import Plan
+from nbdist.quantities import processes_text
+from nbdist.run.cellrun import CellHandle
+from nbdist.run.execution import Cell
+from nbdist.run.facts import Facts
+from nbdist.run.history import OpenCell
+from nbdist.run.regained import RegainedRun
+from nbdist.run.standing import Standing
+
+Ended = Callable[[Cell, dict[int, Standing], float, int], Facts]
+
+
+def write_down(crew: Crew, *, session: str, asked: Plan, grace_s: float) -> str | None:
+    """Has the session found from elsewhere.
+
+    Returns:
+      Why it cannot be, as a sentence; None when it can.
+    """
+    try:
+        recorded.write_down(
+            crew.link, session=session, asked=asked, answers=crew.answers, grace_s=grace_s
+        )
+    except OSError as error:
+        return (
+            f"This session cannot be listed nor attached to: {error}. Name a folder that can be written with "
+            "NBDIST_STATE."
+        )
+    return None
+
+
+def take_up(
+    crew: Crew,
+    cells: Iterable[OpenCell],
+    *,
+    besides: Collection[int],
+    grace_s: float,
+    ended: Ended,
+) -> list[RegainedRun]:
+    """Follows the cells that another kernel has sent and that nobody follows.
+
+    Args:
+      crew: The processes.
+      cells: As they were noted when they were sent.
+      besides: Numbers of other kernels that live; they see to their own cells.
+      grace_s: How long others may stay in a cell when one process has failed.
+      ended: Hears their ends.
+    """
+    runs = []
+    for cell in cells:
+        requests = {p: r for p, r in cell.requests.items() if p in crew.plan.hosts}
+        if cell.kernel in besides or not requests:
+            continue
+        run = RegainedRun(
+            Cell(number=cell.number, code=cell.code, offset=cell.offset),
+            targets=sorted(requests),
+            link=crew.link,
+            hosts=crew.plan.hosts,
+            heard=crew.monitor,
+            interrupt=crew.interrupt,
+            folder=Path(crew.link.folder) / "output" / f"again-{time.time_ns()}",
+            grace_s=grace_s,
+            timeout_s=None,
+            out_of_step=crew.facts.out_of_step,
+            remarks=(),
+            told=crew.told,
+            began=lambda cell: None,
+            ended=ended,
+            renderer=None,
+        )
+        run.rejoin(
+            cell,
+            crew.link.connection,
+            recall=lambda p, request: crew.send(p, "recall", request=request),
+            repeat=functools.partial(crew.link.parents.repeat, sorted(requests))
+            if crew.link.parents.all
+            else None,
+        )
+        runs.append(run)
+    return runs
+
+
+def say_running(runs: Iterable[RegainedRun]) -> list[str]:
+    """A sentence for each cell that runs on."""
+    said = []
+    for run in runs:
+        standings = CellHandle(run).standings
+        still = [p for p, s in standings.items() if s.outcome == "running"]
+        if still:
+            verb = "runs" if len(still) == 1 else "run"
+            said.append(
+                f"{processes_text(still)} still {verb} cell {run.cell.number}: its output goes on below, %sync "
+                "waits for its end, %dist_interrupt interrupts it."
+            )
+    return said
+
+
+def say_kept(session: str) -> str:
+    """How to come back to a session that outlives its kernel."""
+    return (
+        f"Session {session} is kept: %dist_init --attach {session} is back after a restart of this kernel, "
+        f"%dist_shutdown or nbdist stop {session} ends it."
+    )

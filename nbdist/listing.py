@@ -1,0 +1,112 @@
+"""The commands `nbdist ls` and `nbdist stop`."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nbdist.errors import SessionError
+from nbdist.launch import registry
+from nbdist.launch.registry import Record
+from nbdist.quantities import count_text, seconds_text
+
+HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")
+
+
+def add_commands(commands: Any) -> None:
+    """Adds both to argparse's subparsers."""
+    ls = commands.add_parser("ls", help="list the sessions that run", allow_abbrev=False)
+    ls.add_argument("--json", action="store_true", help="for scripts")
+    stop = commands.add_parser("stop", help="stop a session", allow_abbrev=False)
+    stop.add_argument("sessions", nargs="*", metavar="ID", help="as nbdist ls has it; or last")
+    stop.add_argument("--all", action="store_true", help="all that run on this machine")
+
+
+def ls(options: argparse.Namespace) -> int:
+    """`nbdist ls`.
+
+    Returns:
+      The exit code, 0.
+    """
+    there = registry.sessions()
+    if options.json:
+        print(json.dumps([as_json(one) for one in there], indent=2))
+    elif there:
+        print("\n".join(table([row(one, now=time.time()) for one in there])))
+    else:
+        print("No session runs. %dist_init starts one.")
+    return 0
+
+
+def stop(options: argparse.Namespace) -> int:
+    """`nbdist stop`.
+
+    Returns:
+      0 when all that were named are stopped; 1 when one is not there; 2 when none is named.
+    """
+    if options.all == bool(options.sessions):
+        print("nbdist stop: name sessions by their ID, or --all.", file=sys.stderr)
+        return 2
+    code = 0
+    words = options.sessions or [one.id for one in registry.sessions() if one.here]
+    for word in words:
+        try:
+            record = registry.find(word)
+            registry.stop(record)
+        except SessionError as error:
+            print(f"nbdist stop: {error}", file=sys.stderr)
+            code = 1
+        else:
+            print(f"session {record.id}: {count_text(record.processes, 'process')} stopped")
+    if not words:
+        print("No session runs.")
+    return code
+
+
+COMMANDS: dict[str, Callable[[argparse.Namespace], int]] = {"ls": ls, "stop": stop}
+
+
+def row(record: Record, *, now: float) -> tuple[str, ...]:
+    """One line of the table."""
+    kernels = ", ".join(str(kernel.pid) for kernel in record.attached) or "none"
+    return (
+        record.id,
+        ", ".join(record.hosts),
+        str(record.processes),
+        record.framework,
+        seconds_text(now - record.created),
+        kernels if record.here else f"on {record.host}",
+        "yes" if record.kept else "no",
+    )
+
+
+def table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Rows below their headings, in columns."""
+    cells = [HEADINGS, *rows]
+    widths = [max(len(line[i]) for line in cells) for i in range(len(HEADINGS))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)).rstrip()
+        for line in cells
+    ]
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """For scripts: what the table has, and where the session's folder and connection file are."""
+    return {
+        "id": record.id,
+        "host": record.host,
+        "hosts": list(record.hosts),
+        "processes": record.processes,
+        "framework": record.framework,
+        "created": record.created,
+        "kept": record.kept,
+        "kernels": [kernel.pid for kernel in record.attached],
+        "folder": record.folder,
+        "connection": record.connection,
+        "cwd": record.cwd,
+        "nbdist": record.nbdist,
+    }

@@ -1,0 +1,121 @@
+"""The output of cells that another kernel has sent: what comes now, and what the processes have kept of before.
+
+A client of ipyparallel hears only what it has asked for; this listens to all, on a socket of its own.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import zmq
+
+from nbdist.launch.hearing import subscriber, wire
+from nbdist.run.submission import Message
+
+POLL_MILLISECONDS = 50
+
+
+class Overheard:
+    """Listens for the requests of certain cells.
+
+    What comes is held back until the process's echo is here, which has all that was before; a process that has
+    none to give is let through by `go_on`.
+
+    Args:
+      connection: ipyparallel's client connection info.
+      requests: Process ids by the number of the request whose output is wanted.
+      take: Called from a thread of this object with the process and each message of its output, once and in
+        order.
+    """
+
+    def __init__(
+        self,
+        connection: Mapping[str, Any],
+        requests: Mapping[str, int],
+        take: Callable[[int, Message], None],
+    ) -> None:
+        self._connection = connection
+        self._wire = wire(connection)
+        self._requests = dict(requests)
+        self._take = take
+        self._lock = threading.RLock()
+        self._seen: set[str] = set()
+        self._held: dict[int, list[Message]] = {p: [] for p in requests.values()}
+        self.lost: dict[int, int] = {}
+        self._stop = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="nbdist-overheard", daemon=True)
+
+    @property
+    def waiting(self) -> tuple[int, ...]:
+        """The processes whose echo has not come."""
+        return tuple(self._held)
+
+    def start(self) -> None:
+        """Begins to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """Ends."""
+        self._stop.set()
+        if self._thread.is_alive() and threading.current_thread() is not self._thread:
+            self._thread.join(2.0)
+
+    def go_on(self) -> None:
+        """Waits for no echo any longer."""
+        with self._lock:
+            for process_id in self.waiting:
+                self._release(process_id)
+
+    def echo(self, process_id: int, content: Mapping[str, Any]) -> None:
+        """Takes what a process has kept: the content of an echo, or of the answer to `recall`."""
+        with self._lock:
+            for message in content["messages"]:
+                if self._requests.get(message["parent"]) == process_id:
+                    self._once(process_id, message["id"], message["kind"], message["content"])
+            for request, count in content["lost"].items():
+                if self._requests.get(request) == process_id:
+                    self.lost[process_id] = count
+            self._release(process_id)
+
+    def _release(self, process_id: int) -> None:
+        for message in self._held.pop(process_id, ()):
+            self._once(process_id, message["id"], message["msg_type"], message["content"])
+
+    def _once(self, process_id: int, name: str, kind: str, content: Any) -> None:
+        if name not in self._seen:
+            self._seen.add(name)
+            self._take(process_id, {"msg_type": kind, "content": content})
+
+    def _run(self) -> None:
+        context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+        socket = subscriber(context, self._connection, (b"engine.", b"echo."))
+        try:
+            while not self._stop.is_set():
+                if socket.poll(POLL_MILLISECONDS):
+                    self._hear(socket.recv_multipart())
+        finally:
+            socket.close()
+            context.term()
+
+    def _hear(self, frames: list[bytes]) -> None:
+        topics, parts = self._wire.feed_identities(frames)
+        try:
+            message = self._wire.deserialize(parts)
+        except (ValueError, TypeError):
+            return  # not signed with this session's key
+        if topics and topics[0].startswith(b"echo."):
+            self.echo(message["content"]["process_id"], message["content"])
+            return
+        process_id = self._requests.get((message["parent_header"] or {}).get("msg_id", ""))
+        if process_id is None:
+            return
+        name, kind = message["header"]["msg_id"], message["msg_type"]
+        with self._lock:
+            if process_id in self._held:
+                self._held[process_id].append(
+                    {"id": name, "msg_type": kind, "content": message["content"]}
+                )
+            else:
+                self._once(process_id, name, kind, message["content"])

@@ -1,0 +1,199 @@
+"""A cell that another kernel has sent and that runs on: heard, interrupted and ended as one of this kernel's."""
+
+from __future__ import annotations
+
+import contextvars
+import threading
+import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from datetime import UTC, datetime
+from typing import Any
+
+from ipyparallel.error import TaskAborted
+
+from nbdist.errors import NbdistError, ProcessError
+from nbdist.launch.calling import Asked
+from nbdist.quantities import count_text
+from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.history import OpenCell
+from nbdist.run.overheard import Overheard
+from nbdist.run.submission import Submission
+
+ECHO_SECONDS = 1.0
+"""How long the processes may take to send what they have kept."""
+
+WAIT_SECONDS = 0.05
+STEP_SECONDS = 0.5
+
+Recall = Callable[[int, str], Asked]
+"""Asks a process how the cell of a request has ended; the answer comes behind the cell."""
+
+
+class RecalledError(Exception):
+    """What a cell raised, as an engine remembers it."""
+
+    def __init__(self, ename: str, evalue: str, traceback: str) -> None:
+        super().__init__(f"{ename}: {evalue}")
+        self.ename = ename
+        self.evalue = evalue
+        self.traceback = traceback
+
+
+class Recalled(Submission):
+    """The end of a cell on one process, asked for behind the cell itself.
+
+    Args:
+      ask: Asks; again when an earlier failure has swept the question away.
+      take: Hears the answer.
+    """
+
+    def __init__(self, ask: Callable[[], Asked], take: Callable[[dict[str, Any]], None]) -> None:
+        super().__init__(Future(), Future())
+        self._ask = ask
+        self._take = take
+        self._asked = ask()
+
+    @property
+    def replied(self) -> bool:
+        """Whether the process has left the cell."""
+        if not self.future.done() and self._asked.ready():
+            self._settle()
+        return self.future.done()
+
+    def _settle(self) -> None:
+        try:
+            answer, _ = self._asked.get()
+        except TaskAborted:
+            self._asked = self._ask()
+            return
+        except NbdistError as error:
+            if "TaskAborted" in str(error):
+                self._asked = self._ask()
+                return
+            self._end(error, time.time())
+            return
+        self._take(answer)
+        end = answer["end"]
+        if end is None:
+            unknown = "the process does not know of it: it was never begun, or long ago"
+            self._end(RecalledError("Lost", unknown, ""), time.time())
+        else:
+            self._end(raised(answer), end["time"])
+
+    def _end(self, error: BaseException | None, at: float) -> None:
+        self.output.metadata = {"completed": datetime.fromtimestamp(at, UTC)}  # type: ignore[attr-defined]
+        self.output.set_result(None)
+        self.future.set_result(error)
+
+
+def raised(answer: dict[str, Any]) -> RecalledError | None:
+    """What the cell raised; None when it went through."""
+    text = answer["end"]["error"]
+    if text is None:
+        return None
+    shown = next((m["content"] for m in answer["messages"] if m["kind"] == "error"), None)
+    if shown is not None:
+        return RecalledError(shown["ename"], shown["evalue"], "\n".join(shown["traceback"]))
+    name, _, value = text.partition(": ")
+    return RecalledError(name, value, "")
+
+
+class RegainedRun(CellRun):
+    """Follows a cell on a thread of its own and shows its output where the session was attached."""
+
+    def rejoin(
+        self, cell: OpenCell, connection: Any, *, recall: Recall, repeat: Callable[[], None] | None
+    ) -> CellHandle:
+        """Begins to listen; returns when the output so far is here, or after `ECHO_SECONDS`.
+
+        Args:
+          cell: As it was noted when it was sent.
+          connection: ipyparallel's client connection info.
+          recall: Asks how it ended.
+          repeat: Has the processes send what they have kept; None where they cannot in the middle of a cell.
+        """
+        self._started = cell.started
+        self._sending = cell.run
+        self._error: Exception | None = None
+        self._over = threading.Event()
+        self._left = threading.Event()
+        requests = {request: p for p, request in cell.requests.items()}
+        self._overheard = Overheard(connection, requests, self.execution.hear)
+        self._overheard.start()
+        self._catch_up(repeat)
+        for process_id, request in cell.requests.items():
+            self.execution.adopt(process_id, self._recalled(process_id, request, recall))
+        # Output goes where this cell of the notebook shows its own, also from another thread.
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(self._follow,), name="nbdist-regained", daemon=True
+        ).start()
+        return CellHandle(self)
+
+    def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:
+        return Recalled(
+            lambda: recall(process_id, request),
+            lambda answer: self._overheard.echo(process_id, answer),
+        )
+
+    def _catch_up(self, repeat: Callable[[], None] | None) -> None:
+        deadline = time.monotonic() + ECHO_SECONDS
+        while repeat is not None and self._overheard.waiting and time.monotonic() < deadline:
+            repeat()  # again: the subscription may not have been there
+            pause = time.monotonic() + 0.1
+            while self._overheard.waiting and time.monotonic() < pause:
+                time.sleep(0.01)
+        without = self._overheard.waiting
+        self._overheard.go_on()
+        if without:
+            self.output.note("output of before this kernel came is shown when the cell has ended")
+        for process_id, count in sorted(self._overheard.lost.items()):
+            self.output.note(
+                f"process {process_id}   {count_text(count, 'earlier output')} lost: a process keeps the newest "
+                "2 MiB of what it shows"
+            )
+        self._renderer.refresh(self.output)
+
+    def _follow(self) -> None:
+        try:
+            while (final := self._conductor.step_until(time.monotonic() + STEP_SECONDS)) is None:
+                if self._left.is_set():
+                    return
+            self._error = self._finish(final)
+            if isinstance(self._error, ProcessError):
+                print("\n".join(self._error._render_traceback_()))
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits
+            self._error = error
+        finally:
+            self._overheard.stop()
+            self._over.set()
+
+    def leave(self) -> None:
+        """Follows no longer; the cell goes on."""
+        self._left.set()
+        self._overheard.stop()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        interrupted: KeyboardInterrupt | None = None
+        while not self._over.is_set():
+            try:
+                self._over.wait(WAIT_SECONDS)
+            except KeyboardInterrupt as interrupt:
+                if interrupted is not None:
+                    raise
+                interrupted = interrupt
+                self.interrupt()
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
+        error, self._error = self._error, None
+        if interrupted is not None:
+            raise interrupted
+        if error is not None:
+            raise error
+
+    def interrupt(self) -> None:
+        """Interrupts the cell on all processes that are still in it."""
+        self._conductor.interrupt_all()

@@ -56,6 +56,7 @@ def running(plan: Plan) -> dict[str, Any]:
         "needs": Needs(
             framework=plan.framework,
             backend=plan.backend,
+            platform=plan.platform,
             launcher=plan.placement.launcher,
             starting=False,
         ),

@@ -9,7 +9,7 @@ from nbdist.launch.doctor.finding import Case, Facts, Finding
 
 def back_ends(case: Case) -> Iterator[Finding]:
     """A back end in this kernel holds devices that the processes are to have."""
-    if not case.examined.local or not case.needs.starting:
+    if not case.examined.local or not case.needs.starting or case.needs.platform == "cpu":
         return
     devices = case.facts["accelerators"]
     for up in case.kernel.get("backends", ()):
@@ -31,25 +31,31 @@ def back_ends(case: Case) -> Iterator[Finding]:
 
 def tpu(case: Case) -> Iterator[Finding]:
     """Processes that hold the chips, and lock files of some that have gone."""
-    if not case.needs.starting:
+    if not case.needs.starting or case.needs.platform not in (None, "tpu"):
         return
-    for holder in case.facts["holders"]:
+    holding = _holding(case.facts)
+    for holder in holding:
         yield case.error(
             f"process {holder['pid']} ({holder['command']}, user {holder['user']}) holds the TPU",
             where=", ".join(holder["devices"]),
             do=case.there(_kill(case, holder)),
         )
-    if case.facts["holders"]:
+    if holding:
         return
     for lock in case.facts["locks"]:
         foreign = lock["owner"] != case.facts["user"]
-        tell = case.error if foreign else case.warning
+        tell = case.error if foreign and case.facts["accelerators"]["tpus"] else case.warning
         yield tell(
             f"a lock file of libtpu is left, owned by {lock['owner']}, and no process that this user can see "
             "holds the TPU",
             where=lock["path"],
             do=case.there(f"{'sudo ' if foreign else ''}rm {lock['path']}"),
         )
+
+
+def _holding(facts: Facts) -> list[Facts]:
+    """Virtual machines hold devices under the same names, but no chip of a TPU is theirs."""
+    return list(facts["holders"]) if facts["accelerators"]["tpus"] else []
 
 
 def leftovers(case: Case) -> Iterator[Finding]:

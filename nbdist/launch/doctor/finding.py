@@ -71,12 +71,14 @@ class Examined:
 class Needs:
     """What is to be started.
 
-    `launcher` is who starts the processes: variables of `slurm`, `mpi` or `tpu` belong there then.
+    `platform` is what the processes compute on, None where that is not known. `launcher` is who starts them:
+    variables of `slurm`, `mpi` or `tpu` belong there then.
     `starting` is False where the processes already run, so that they are not taken for leftovers.
     """
 
     framework: str = "jax"
     backend: str | None = None
+    platform: str | None = None
     launcher: str = "ssh"
     starting: bool = True
 

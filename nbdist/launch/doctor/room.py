@@ -35,8 +35,10 @@ def memory(case: Case) -> Iterator[Finding]:
     needed = parents * parent + count * each
     if not case.needs.starting or available is None or available >= needed:
         return
+    # The figures are rounded up, and memory may come free.
+    tell = case.warning if available > needed * 2 / 3 else case.error
     noun = f"{count_text(count, 'process')} with {case.needs.framework}"
-    yield case.error(
+    yield tell(
         f"{bytes_text(available)} of memory available; {noun} need about {bytes_text(needed)} before they "
         "hold any data",
         where=f"memory of {case.examined.host}",

@@ -25,7 +25,10 @@ TAKEN_UNASKED = "JAX_LOCAL_DEVICE_IDS"
 """JAX reads it even where all else is given (0.10.2)."""
 
 COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
-"""Variables that change what is computed: processes that differ compile different programs."""
+"""Variables that may change what is computed: processes that differ compile different programs."""
+
+LOCAL_WORDS = ("_DIR", "_CACHE", "_LOG", "_DUMP", "_TRACEBACK")
+"""In the names of those that speak of one machine's files and messages."""
 
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
 """nbdist sets these, or they are told of elsewhere."""
@@ -66,7 +69,8 @@ def tf_config(case: Case) -> Iterator[Finding]:
     # On the kernel's own machine it is the user's word, which the plan follows or refuses.
     if value is None or (case.examined.local and case.needs.framework == "tensorflow"):
         return
-    yield case.error(
+    tell = case.warning if case.needs.framework == "jax" else case.error
+    yield tell(
         f"TF_CONFIG is set ({value}): TensorFlow and nbdist.keras would take each process for that task",
         where=_environment(case),
         do=f"{case.there('grep -n TF_CONFIG ~/.bashrc ~/.profile ~/.ssh/environment /etc/environment')}, and take "
@@ -88,9 +92,9 @@ def differing(case: Case) -> Iterator[Finding]:
     for name in sorted({name for options in sets for name in options}):
         usual, count = Counter(options.get(name) for options in sets).most_common(1)[0]
         if count < len(sets) and own.get(name) != usual:
-            yield case.error(
-                f"{name} is {own.get(name, 'not set')} there, and {usual or 'not set'} elsewhere; processes "
-                "would compile different programs, and wait for each other for ever",
+            yield case.warning(
+                f"{name} is {own.get(name, 'not set')} there, and {usual or 'not set'} elsewhere; processes that "
+                "compile different programs wait for each other for ever",
                 where=_environment(case),
                 do=f"%dist_init --env {shlex.quote(f'{name}={usual or own[name]}')}",
             )
@@ -98,7 +102,11 @@ def differing(case: Case) -> Iterator[Finding]:
 
 def _options(variables: Mapping[str, str]) -> dict[str, str]:
     return {
-        n: v for n, v in variables.items() if n.startswith(COMPILED_IN) and not n.startswith(OWN)
+        name: value
+        for name, value in variables.items()
+        if name.startswith(COMPILED_IN)
+        and not name.startswith(OWN)
+        and not any(word in name for word in LOCAL_WORDS)
     }
 
 

@@ -14,6 +14,10 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
     assert found(examined("h1"), examined("h2")) == []
 
 
+def test_a_host_that_has_told_nothing_is_not_judged() -> None:
+    assert found(Examined(host="h1", shell="ssh h1 ", facts={}), examined("h2")) == []
+
+
 def test_another_minor_python_is_one_error_and_packages_are_not_spoken_of() -> None:
     told = facts(python=[3, 12, 1], packages={"nbdist": None})
     finding = only(found(examined(told=told)))

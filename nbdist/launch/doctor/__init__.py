@@ -43,7 +43,8 @@ def doctor(placement: Placement, *, needs: Needs) -> Report:
     everyone, kernel = examine_all(
         placement.hosts or (AskedHost(name="localhost"),),
         placement.ssh or SshOptions(python=sys.executable),
-        folder=placement.cwd or str(Path.cwd()),
+        # Files that a start sends along are in a folder of their own there.
+        folder=None if placement.sync else placement.cwd or str(Path.cwd()),
     )
     findings = judge(everyone, kernel=kernel, needs=needs)
     return Report(everyone=everyone, findings=findings, seconds=time.monotonic() - started)

@@ -42,7 +42,8 @@ def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[
     for one in everyone:
         if one.trouble is not None:
             found.append(one.trouble)
-        if one.facts is not None:
+        # A parent that was asked for no facts has told none.
+        if one.facts:
             case = Case(
                 examined=one, facts=one.facts, kernel=kernel, everyone=everyone, needs=needs
             )

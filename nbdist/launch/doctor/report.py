@@ -68,7 +68,7 @@ def findings_text(findings: Sequence[Finding]) -> str:
 
 
 def _described(facts: Facts | None) -> str:
-    if facts is None:
+    if not facts:
         return ""
     parts = [f"Python {'.'.join(map(str, facts['python']))}"]
     versions = facts.get("packages", {})

@@ -239,10 +239,13 @@ class Crew:
                 "This session has no files to bring to its hosts: %dist_init --sync PATH names them."
             )
         done = files.sync(self.link.parents.others)
-        return replace(done, old=self._imported(files, done.changed) if done.changed else {})
+        return replace(done, old=self._imported(files, done.changed) if done.any_news else {})
 
     def _imported(self, files: Files, changed: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Process ids by the modules of changed files that they have imported; busy processes are not asked."""
+        """Process ids by the modules of changed files that they have imported; busy processes are not asked.
+
+        Those that are asked look anew for modules that they have not found before.
+        """
         asked = {}
         for process_id in self._idle():
             place = self.link.parents.place(process_id)

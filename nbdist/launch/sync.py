@@ -68,6 +68,11 @@ class Copied:
     lost: tuple[str, ...] = ()
     old: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
 
+    @property
+    def any_news(self) -> bool:
+        """Whether any process may see another file than before."""
+        return bool(self.changed) or any(copy.sent for copy in self.hosts.values())
+
     def text(self) -> str:
         """A line for hosts that had the same done, then what a person must know."""
         same: dict[HostCopy, list[str]] = defaultdict(list)

@@ -267,6 +267,21 @@ def test_byte_code_of_an_older_source_of_the_same_size_and_second_is_not_used(
         del sys.modules["model"]
 
 
+def test_a_module_that_has_come_is_found_although_its_folder_looks_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", [str(tmp_path), *sys.path])
+    with pytest.raises(ModuleNotFoundError):
+        importlib.import_module("has_come")
+    before = tmp_path.stat()
+    (tmp_path / "has_come.py").write_text("")
+    # As on a file system whose clock has gone no further.
+    os.utime(tmp_path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    imported([])
+    importlib.import_module("has_come")
+    del sys.modules["has_come"]
+
+
 def test_a_host_that_cannot_write_keeps_the_old_files_and_is_named(
     project: Path, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -189,6 +189,7 @@ def test_a_clock_is_told_with_its_distance_and_what_sets_it() -> None:
         ({"OMPI_COMM_WORLD_RANK": "1"}, "ssh", "Open MPI"),
         ({"OMPI_COMM_WORLD_RANK": "1"}, "mpi", None),
         ({"PMIX_RANK": "1"}, "slurm", None),
+        ({"SLURM_JOB_ID": "12"}, "mpi", None),
         ({"TPU_WORKER_ID": "1"}, "ssh", "a TPU pod"),
         ({"MEGASCALE_SLICE_ID": "1"}, "ssh", "a TPU pod of several slices"),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.5"}, "ssh", "Kubernetes"),

@@ -42,8 +42,8 @@ def scheduler(case: Case) -> Iterator[Finding]:
     for launcher, meaning in dict.fromkeys(SCHEDULERS.values()):
         if launcher == case.needs.launcher or (launcher == "tpu" and on_tpu):
             continue
-        # A step that Slurm starts has the variables of its PMI, too.
-        if launcher == "mpi" and case.needs.launcher == "slurm":
+        # Slurm sets those of a PMI for its tasks, and mpirun starts its own within an allocation.
+        if {launcher, case.needs.launcher} == {"slurm", "mpi"}:
             continue
         prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
         found = [name for name in case.facts["variables"] if name.startswith(prefixes)]

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import subprocess
+import sys
 import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 from nbdist.engine import checkup
 from nbdist.launch.doctor.finding import Clock, Facts, Finding
@@ -49,7 +51,7 @@ class Visit:
         source = Path(checkup.__file__).read_bytes()
         remote = [self._options.python, "-c", BOOT, str(len(source))]
         command = ssh_command(self.host, self._options, remote)
-        with tempfile.TemporaryFile() as words:
+        with _scratch() as words:
             try:
                 self._process = subprocess.Popen(
                     command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=words
@@ -142,6 +144,13 @@ class Visit:
             where="ssh, on this machine",
             do="sudo apt install openssh-client, or what this system has for it",
         )
+
+
+def _scratch() -> BinaryIO:
+    """A file without a name; in memory where there is such a thing, since the disk may be what is full."""
+    if sys.platform == "linux":
+        return os.fdopen(os.memfd_create("words"), "w+b")
+    return tempfile.TemporaryFile()
 
 
 def clock(told: float, sent: float, received: float) -> Clock:

@@ -287,6 +287,7 @@ def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
 ATTACH_ARGUMENTS = frozenset(
     (
         *("grace_s", "framework", "backend", "platform", "environment", "initialize"),
+        "devices_per_process",
         *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
     )
 )

@@ -102,7 +102,9 @@ def attach_session(
     if isinstance(found, Cluster):
         from nbdist.launch.attach.foreign import take_part
 
-        regained = take_part(found, grace_s=3.0 if grace_s is None else grace_s, **options)
+        regained = take_part(
+            found, grace_s=3.0 if grace_s is None else grace_s, tell=tell or silent, **options
+        )
     else:
         if options:
             name = next(iter(options)).replace("_", "-")

@@ -175,7 +175,8 @@ class Execution:
             return self._standing(
                 process_id, "raised", error="Aborted: an earlier cell had failed on this process"
             )
-        if not hasattr(error, "ename"):  # the engine is gone, and its exit not told yet
+        if getattr(error, "ename", "EngineError") == "EngineError":
+            # The engine is gone, and its exit not told yet.
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
         return self._raised(process_id, error)
 

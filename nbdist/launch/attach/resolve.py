@@ -74,10 +74,8 @@ def read_connection(path: Path) -> dict[str, Any]:
         raise SessionError(f"{path} cannot be read: {error.strerror}.") from error
     except ValueError as error:
         raise SessionError(f"{path} is no connection file of ipyparallel's: {error}.") from error
-    if isinstance(content, dict) and isinstance(content.get("controller"), dict):
-        # A cluster file: ipyparallel's public `Cluster.from_file` reads the same place.
-        info = content["controller"].get("state", {}).get("connection_info") or {}
-        content = info.get("client")
+    if isinstance(content, dict) and isinstance(content.get("cluster"), dict):
+        return read_connection(_beside(path, content["cluster"]))
     if not isinstance(content, dict) or any(name not in content for name in NEEDED):
         engines = " It is that of the engines." if "-engine" in path.name else ""
         raise SessionError(
@@ -85,6 +83,15 @@ def read_connection(path: Path) -> dict[str, Any]:
             "ipcontroller-client.json, or cluster-….json."
         )
     return content
+
+
+def _beside(path: Path, cluster: Mapping[str, Any]) -> Path:
+    """The connection file of the cluster that a cluster file describes."""
+    name = (
+        f"ipcontroller-{cluster['cluster_id']}-" if cluster.get("cluster_id") else "ipcontroller-"
+    )
+    security = Path(cluster.get("profile_dir") or path.parent.parent) / "security"
+    return security / f"{name}client.json"
 
 
 def _profile_file(name: str) -> Path | None:

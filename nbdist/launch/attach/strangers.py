@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
+from nbdist.engine import folder as folders
 from nbdist.errors import SessionError
 from nbdist.launch.exits import Exit
 from nbdist.launch.parent import HostFacts
@@ -22,9 +23,13 @@ class Strangers(Parents):
     Args:
       client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
       engines: ipyparallel's engine ids by process id.
+      folder: Removed when this kernel leaves; None: nothing is.
     """
 
-    def __init__(self, client: Any, engines: Mapping[int, int]) -> None:
+    def __init__(
+        self, client: Any, engines: Mapping[int, int], *, folder: str | None = None
+    ) -> None:
+        self._folder = folder
         self.others = {}
         self.files = None
         self.silent = {}
@@ -83,6 +88,8 @@ class Strangers(Parents):
         self._stopped.set()
         if threading.current_thread() is not self._watch:
             self._watch.join(2.0)
+        if self._folder is not None:
+            folders.remove(self._folder)
 
     def stop(self) -> None:
         """Stops nothing that this kernel has not started."""

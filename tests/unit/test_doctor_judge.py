@@ -207,7 +207,7 @@ def test_variables_of_another_launcher_are_named_and_said_to_mislead_nobody(
     assert finding.severity == "warning"
     assert all(f"{name}={value}" in finding.what for name, value in variables.items())
     assert f"set, as under {under}; " in finding.what
-    assert "so that they do not mislead it" in finding.what
+    assert "so that it is not misled" in finding.what
     assert finding.do == f"nothing; before scripts of your own: unset {' '.join(variables)}"
 
 

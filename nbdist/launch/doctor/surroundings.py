@@ -53,7 +53,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
             effect = f"so that only {TAKEN_UNASKED} misleads it"
             do = f"%dist_init --env {TAKEN_UNASKED}="
         else:
-            effect = "so that they do not mislead it"
+            effect = "so that it is not misled"
             do = f"nothing; before scripts of your own: unset {' '.join(found)}"
         yield case.warning(
             f"{_listed(case, found)} set, as under {meaning}; nbdist passes every argument to JAX and "

@@ -38,6 +38,11 @@ class TestBed:
       options: How host i differs, by i; hosts are counted from 1.
       shown: Folders in this machine's /tmp to be seen on every host as well.
 
+    Attributes:
+      number: Of the bed, among those of this machine.
+      folder: Holds all the bed writes; seen on every host under the same path.
+      names: Of the hosts.
+
     Raises:
       HostError: A host did not start, with what it said last.
     """
@@ -58,6 +63,7 @@ class TestBed:
 
     def __enter__(self) -> TestBed:
         self.number, lock = claim()
+        self.folder = folder(self.number)
         self._janitor = subprocess.Popen(
             (sys.executable, "-m", "tests.testbed.janitor", str(self.number)),
             stdin=subprocess.PIPE,
@@ -82,11 +88,6 @@ class TestBed:
         trace: TracebackType | None,
     ) -> None:
         self.down()
-
-    @property
-    def folder(self) -> Path:
-        """All the bed writes; seen on every host under the same path."""
-        return folder(self.number)
 
     @property
     def ssh_config(self) -> Path:

@@ -1,7 +1,8 @@
 """Which numbers test beds have: each is a subnet, a prefix of names and a folder.
 
 A bed holds the lock of its number while it lives, and so does its janitor: a number whose lock is
-free and which still has a folder or links was left by a bed whose processes were all killed.
+free and which still has a folder was left by a bed whose processes were all killed. Links without a
+folder are somebody else's.
 """
 
 from __future__ import annotations
@@ -56,7 +57,12 @@ def lock(number: int) -> int | None:
 
 
 def used_elsewhere(number: int) -> bool:
-    """Whether something else on this machine has addresses of the bed's subnet."""
+    """Whether something else on this machine has the names or addresses of bed `number`.
+
+    That can be a bed as well, of somebody with another /tmp.
+    """
+    if links(number):
+        return True
     asked = ("ip", "-oneline", "-4", "route", "show", "root", f"{subnet(number)}.0/24")
     return bool(subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip())
 
@@ -81,7 +87,8 @@ def claim() -> tuple[int, int]:
         descriptor = lock(number)
         if descriptor is None:
             continue
-        clear(number)
+        if folder(number).exists():
+            clear(number)
         if not used_elsewhere(number):
             folder(number).mkdir(mode=0o755)
             return number, descriptor
@@ -105,7 +112,7 @@ def clear_abandoned() -> list[int]:
         descriptor = lock(number)
         if descriptor is None:
             continue
-        if folder(number).exists() or links(number):
+        if folder(number).exists():
             clear(number)
             removed.append(number)
         os.close(descriptor)

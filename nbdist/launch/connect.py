@@ -70,9 +70,7 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
     controller = parents.home.exits.get(CONTROLLER)
     if ended or controller:
         raise LaunchError(_ended(running, controller or ended[0]))
-    for name, parent in parents.others.items():
-        check_host(name, parent)
-        check_ways(running, name, parent)
+    check_hosts(running)
     if parents.home.poll() is not None:
         lines = "\n".join(parents.home.controller_words())
         raise LaunchError(
@@ -88,13 +86,26 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         )
 
 
-def check_ways(running: Running, name: str, parent: Parent) -> None:
+def check_hosts(running: Running) -> None:
+    """Raises when a host can no longer take part, or does not reach another.
+
+    Raises:
+      HostError: Says which host, and why.
+      LaunchError: Says which does not reach which.
+    """
+    for name, parent in running.parents.others.items():
+        check_host(name, parent)
+        _check_ways(running, name, parent)
+
+
+def _check_ways(running: Running, name: str, parent: Parent) -> None:
     """Hosts that cannot reach each other would wait in the first collective."""
-    for task, answers in parent.reached.items():
+    for task, (moment, answers) in parent.reached.items():
         host = name if task is None else running.plan.hosts[task]
-        trouble = unreached(running.told, host, answers)
-        if trouble is not None:
-            raise LaunchError(trouble)
+        found = unreached(running.told, host, answers)
+        # One that has just died is not reached, either; then its own silence is what is told.
+        if found is not None and running.parents.heard_since(found[0], moment):
+            raise LaunchError(found[1])
 
 
 def _unreached(running: Running) -> str:

@@ -18,6 +18,9 @@ from nbdist.version import __version__
 ANSWER_SECONDS = 30.0
 """What a host may take to answer; ssh itself gives up after a third of it."""
 
+STARTING_SECONDS = 4 * SILENT_SECONDS
+"""How long a host may then be silent: one large library that is read over a slow network takes seconds."""
+
 
 def gather(spawned: Spawned, *, tell: Tell) -> None:
     """Waits until every host has said who it is, and settles where the processes meet.
@@ -57,7 +60,11 @@ def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
             break
         if time.monotonic() > deadline:
             name = next(name for name in others if name not in answered)
-            raise HostError(f"Host {name} did not answer within {ANSWER_SECONDS:g} s.", host=name)
+            raise HostError(
+                f"Host {name} did not answer within {ANSWER_SECONDS:g} s: it is cut off, overloaded, or stopped, "
+                "or a command of its shell's start-up files waits. Look with %dist_doctor.",
+                host=name,
+            )
         time.sleep(POLL_SECONDS)
 
 
@@ -109,7 +116,7 @@ def check_host(name: str, parent: Parent) -> None:
         if end.because_of is not None:
             words = "\n".join(f"  {line}" for line in end.last_lines)
             raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
-    if parent.facts and parent.silence_s > 2 * SILENT_SECONDS:
+    if parent.facts and parent.silence_s > STARTING_SECONDS:
         raise HostError(
             f"Host {name} has not answered for {parent.silence_s:.0f} s while the processes started: it is "
             "cut off, overloaded, or stopped.",

@@ -10,6 +10,7 @@ from typing import Any
 
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.calling import Asked, ask
+from nbdist.launch.connect import check_hosts
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.plan import Plan
@@ -36,6 +37,7 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
 
     Raises:
       LaunchError: A process failed, ended, or did not connect in time; all of them are named.
+      HostError: As `LaunchError`, where it was a whole host.
     """
     plan = running.plan
     framework = framework_plan(plan.framework)
@@ -98,6 +100,7 @@ def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[i
                     running, process_id, request, set(asked) - set(answers)
                 )
                 tell("joined", len(answers), len(asked))
+        check_hosts(running)
         if running.exits:
             raise LaunchError(_ended(running, set(asked) - set(answers)))
         if time.monotonic() > deadline:

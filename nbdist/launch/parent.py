@@ -99,7 +99,7 @@ class Parent:
         self.exits: dict[int, Exit] = {}
         self.failure: dict[str, Any] | None = None
         self.copying: list[dict[str, Any]] = []
-        self.reached: dict[int | None, list[dict[str, Any]]] = {}
+        self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
         self.heard_at = time.monotonic()
         self._heard_of: dict[int, float] = {}
         self.ended_at: float | None = None
@@ -341,7 +341,7 @@ class Parent:
         elif kind == "stopped":
             self.stopped = True
         elif kind == "reached":
-            self.reached[event.get("task")] = event["answers"]
+            self.reached[event.get("task")] = (time.monotonic(), event["answers"])
         elif kind in ("failed", "refused"):
             self.failure = event
         elif kind == "sync":

@@ -66,6 +66,12 @@ class Parents:
         """Says which parent each process belongs to."""
         self._of = dict(of)
 
+    def heard_since(self, host: str, moment: float) -> bool:
+        """Whether a host on another machine has said something after a moment (monotonic)."""
+        now = time.monotonic()
+        silences = [parent.silences() for parent in self.others.values()]
+        return any(host in each and now - each[host] > moment for each in silences)
+
     def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
         """Asks for engines, each of its parent."""
         wanted: dict[Parent, list[Mapping[str, Any]]] = defaultdict(list)

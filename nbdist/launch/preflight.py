@@ -114,13 +114,13 @@ def targets(told: Mapping[str, HostFacts]) -> list[list[Any]]:
 
 def unreached(
     told: Mapping[str, HostFacts], host: str, answers: Sequence[Mapping[str, Any]]
-) -> str | None:
-    """What is wrong when a host did not reach others; None when it did."""
+) -> tuple[str, str] | None:
+    """The first host that another one did not reach, and what is to be said then; None when it reached all."""
     names = [name for name, facts in told.items() if facts.listening]
     for name, answer in zip(names, answers, strict=False):
         if "error" in answer and name != host:
             address = told[name].address
-            return (
+            return name, (
                 f"Host {host} cannot connect to host {name} at {address}: {answer['error']}. The processes talk "
                 "to each other there, on ports that are free at the time. Open TCP between the hosts; "
                 "%dist_doctor says what to type."

@@ -103,7 +103,8 @@ def check_host(name: str, parent: Parent) -> None:
         raise HostError(_refused(name, parent), host=name)
     not_copied = first_failure(parent)
     if not_copied is not None:
-        raise HostError(f"Host {name} could not take your files (--sync): {not_copied}.", host=name)
+        host, why = not_copied
+        raise HostError(f"Host {host} could not take your files (--sync): {why}.", host=name)
     for facts in parent.facts.values():
         if facts.nbdist != __version__:
             raise VersionError(

@@ -6,44 +6,23 @@ and an interrupt of the notebook leaves no order half written.
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import threading
 import time
 import uuid
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any
 
 from nbdist.engine.sync import FOLDER
 from nbdist.errors import SyncError
-from nbdist.launch.files import FILE_BYTES, File, Hashes, Source, left_out_text, walk
+from nbdist.launch.files import Hashes, Source, left_out_text, walk
 from nbdist.launch.parent import Parent
+from nbdist.launch.sending import HostCopy, Sending, host_of
 from nbdist.launch.tell import POLL_SECONDS
 from nbdist.quantities import count_text, processes_text, seconds_text
 
-PIECE_BYTES = 96 << 10
-"""Of a file in one order, which is a third longer; signals and pings go in between."""
-
-LISTED = 200
-"""How many files one order announces."""
-
-ANSWER_SECONDS = 120.0
-"""How long a host that is there may say nothing about files."""
-
 FIRST = "first"
 """What the copying is called that is part of a start; other names are used once, also by other kernels."""
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class HostCopy:
-    """How one host's copy was made the same: numbers of files."""
-
-    sent: int
-    unchanged: int
-    removed: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -166,7 +145,7 @@ class Files:
         hosts = [
             name if task is None else facts.host
             for name, parent in others.items()
-            for task, facts in parent.facts.items()
+            for task, facts in sorted(parent.facts.items(), key=lambda item: item[0] or 0)
             if Path(facts.cwd).is_relative_to(Path(facts.folder).resolve() / FOLDER)
         ]
         if not hosts:
@@ -246,141 +225,9 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     )
 
 
-class _Stopped(Exception):
-    """Nothing more is to be sent to this host."""
-
-
-class Sending:
-    """One copying to one host, or to all tasks of a job, on a thread of its own.
-
-    Args:
-      parent: The way there.
-      name: Of this copying; another has another.
-      listed: All files there are to be, each with its digest.
-      ask: Whether the host may have some of them.
-    """
-
-    def __init__(
-        self, parent: Parent, name: str, listed: Sequence[tuple[File, str]], *, ask: bool
-    ) -> None:
-        self.parent = parent
-        self.error: str | None = None
-        self.needed: list[str] = []
-        self.written = False
-        self._name = name
-        self._listed = listed
-        self._ask = ask
-        self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nbdist-sync", daemon=True)
-        parent.copying.clear()
-        self._thread.start()
-
-    @property
-    def running(self) -> bool:
-        """Whether it is still at it."""
-        return self._thread.is_alive()
-
-    def stop(self) -> None:
-        """Has it end after the order it is at."""
-        self._stop.set()
-
-    def hosts(self) -> dict[str, HostCopy]:
-        """What each host has done; those that have not said so are missing."""
-        return {
-            self._host(event): HostCopy(
-                sent=event["done"]["sent"],
-                unchanged=event["done"]["files"] - event["done"]["sent"],
-                removed=event["done"]["removed"],
-            )
-            for event in self._heard("done")
-        }
-
-    def _host(self, event: Mapping[str, Any]) -> str:
-        if "task" not in event:
-            return self.parent.reach.name
-        facts = self.parent.facts.get(event["task"])
-        return facts.host if facts is not None else f"task {event['task']}"
-
-    def _heard(self, what: str) -> list[dict[str, Any]]:
-        return [
-            event
-            for event in list(self.parent.copying)
-            if event["id"] == self._name and what in event
-        ]
-
-    def _run(self) -> None:
-        try:
-            self._send()
-        except _Stopped as stopped:
-            self.error = str(stopped)
-
-    def _send(self) -> None:
-        for first in range(0, len(self._listed), LISTED):
-            part = self._listed[first : first + LISTED]
-            self._order(files=[[f.name, f.size, f.mode, digest] for f, digest in part])
-        numbers: Collection[int] = range(len(self._listed))
-        if self._ask:
-            self._order(ask=True)
-            # The tasks of a job all hear the same, and each takes what it lacks or has already.
-            numbers = {n for event in self._wait("needs") for n in event["needs"]}
-        for number in sorted(numbers):
-            file, _ = self._listed[number]
-            self.needed.append(file.name)
-            self._send_file(file)
-        self._order(commit=True)
-        self.written = True
-        self._wait("done")
-
-    def _send_file(self, file: File) -> None:
-        try:
-            with file.path.open("rb") as opened:
-                self._send_pieces(file.name, opened.read)
-        except OSError:
-            self._order(drop=file.name)  # it has gone since it was listed
-
-    def _send_pieces(self, name: str, read: Callable[[int], bytes]) -> None:
-        digest, size = hashlib.sha256(), 0
-        piece = read(PIECE_BYTES)
-        while True:
-            following = read(PIECE_BYTES)
-            digest.update(piece)
-            size += len(piece)
-            if size > FILE_BYTES:
-                raise OSError("it grows while it is read")
-            end = {} if following else {"sha256": digest.hexdigest()}
-            self._order(file=name, data=base64.b64encode(piece).decode(), **end)
-            if not following:
-                return
-            piece = following
-
-    def _order(self, **what: Any) -> None:
-        self._check()
-        self.parent.order({"sync": {"id": self._name, **what}})
-
-    def _wait(self, what: str) -> list[dict[str, Any]]:
-        """What each task, or the one parent there is, answers."""
-        deadline = time.monotonic() + ANSWER_SECONDS
-        while len(heard := self._heard(what)) < max(1, len(self.parent.facts)):
-            self._check()
-            if time.monotonic() > deadline and self._ask:
-                raise _Stopped(f"no answer within {ANSWER_SECONDS:g} s")
-            time.sleep(POLL_SECONDS)
-        self._check()
-        return heard
-
-    def _check(self) -> None:
-        for event in self._heard("error"):
-            host = f" (host {self._host(event)})" if "task" in event else ""
-            raise _Stopped(f"{event['error']}{host}")
-        if self._stop.is_set():
-            raise _Stopped("interrupted")
-        if self.parent.ended_at is not None:
-            raise _Stopped("the connection has ended")
-
-
-def first_failure(parent: Parent) -> str | None:
-    """Why a host could not take the files at the start; None where it could, or has not said yet."""
+def first_failure(parent: Parent) -> tuple[str, str] | None:
+    """The host that could not take the files at the start, and why; None where all could or have not said yet."""
     for event in list(parent.copying):
         if event["id"] == FIRST and "error" in event:
-            return str(event["error"])
+            return host_of(parent, event), str(event["error"])
     return None

@@ -13,13 +13,13 @@ import pytest
 
 import nbdist
 from nbdist import options
+from nbdist.engine import ports
+from nbdist.engine.ports import free_ports
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch import join, meeting, platform
+from nbdist.launch import join, platform
 from nbdist.launch.choose import make_plan
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.framework import tensorflow as tensorflow_plan
-from nbdist.engine import ports
-from nbdist.engine.ports import free_ports
 from nbdist.launch.meeting import Meeting, meet
 from nbdist.launch.plan import Plan
 

@@ -1,4 +1,4 @@
-"""The user's files on other machines: what is listed, what is sent, and what a host refuses to do."""
+"""The user's files on other machines: what is sent, what is said of it, and what a host refuses to do."""
 
 from __future__ import annotations
 
@@ -10,22 +10,19 @@ import os
 import sys
 import threading
 import time
-from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nbdist import options
-from nbdist.engine import anew
-from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported, put_on_path
-from nbdist.errors import OptionError, SyncError
+from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported
+from nbdist.errors import SyncError
 from nbdist.launch import files as listing
-from nbdist.launch.files import Hashes, left_out_text, sources, walk
+from nbdist.launch.files import sources
 from nbdist.launch.parent import Parent, Reach
-from nbdist.launch.reach import forwarded
-from nbdist.launch.sync import FIRST, Copied, Files, HostCopy
+from nbdist.launch.sending import HostCopy
+from nbdist.launch.sync import FIRST, Copied, Files
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 
@@ -40,19 +37,36 @@ class Told:
         self.events.append({"event": event, **facts})
 
 
-class Remote:
-    """A parent on another machine, as the kernel holds it, whose orders are obeyed at once in a folder here."""
+class TaskTold:
+    """What one task of a job would write."""
 
-    def __init__(self, name: str, folder: Path) -> None:
-        folder.mkdir()
+    def __init__(self, told: Told, task: int) -> None:
+        self._told, self._task = told, task
+
+    def tell(self, event: str, **facts: object) -> None:
+        self._told.tell(event, task=self._task, **facts)
+
+
+class Remote:
+    """A parent on another machine, or a job of several, whose orders are obeyed at once in folders here."""
+
+    def __init__(self, name: str, *folders: Path) -> None:
         self.reach = SimpleNamespace(name=name)
-        self.facts = {None: SimpleNamespace(host=name, cwd="/", folder=str(folder))}
-        self.ended_at: float | None = None
         self.told = Told()
         self.copying = self.told.events
-        self.copies = Copies(str(folder), self.told)  # type: ignore[arg-type]
-        self.root = folder / FOLDER
+        self.ended_at: float | None = None
         self.sent: list[str] = []
+        self.all: list[Copies] = []
+        self.facts = {}
+        for number, folder in enumerate(folders):
+            folder.mkdir()
+            task = number if len(folders) > 1 else None
+            self.facts[task] = SimpleNamespace(host=folder.name, cwd="/", folder=str(folder))
+            told = self.told if task is None else TaskTold(self.told, task)
+            self.all.append(Copies(str(folder), told))  # type: ignore[arg-type]
+        self.copies = self.all[0]
+        self.roots = [folder / FOLDER for folder in folders]
+        self.root = self.roots[0]
 
     def poll(self) -> int | None:
         return None
@@ -60,7 +74,8 @@ class Remote:
     def order(self, order: dict[str, Any]) -> None:
         if "file" in order["sync"]:
             self.sent.append(order["sync"]["file"])
-        self.copies.obey(order["sync"])
+        for copies in self.all:
+            copies.obey(order["sync"])
 
     def held(self) -> dict[str, str]:
         """The copy's files, with what is in them."""
@@ -282,6 +297,23 @@ def test_a_module_that_has_come_is_found_although_its_folder_looks_the_same(
     del sys.modules["has_come"]
 
 
+def test_the_tasks_of_a_job_each_get_what_any_of_them_lacks(project: Path, tmp_path: Path) -> None:
+    job = Remote("job", tmp_path / "h1", tmp_path / "h2")
+    files = Files(sources([str(project)]))
+    all_new = HostCopy(sent=3, unchanged=0, removed=0)
+    assert begin(files, job).hosts == {"h1": all_new, "h2": all_new}
+    (job.roots[1] / "project/model.py").unlink()
+    done = again(files, job)
+    assert job.sent == ["project/model.py"]
+    assert set(done.hosts) == {"h1", "h2"}
+    assert all((root / "project/model.py").is_file() for root in job.roots)
+    (project / "model.py").write_text("width = 2\n")
+    (job.roots[1] / "project/model.py").unlink()
+    (job.roots[1] / "project/model.py").mkdir()
+    with pytest.raises(SyncError, match=r"host job: Is a directory .*\(host h2\)"):
+        again(files, job)
+
+
 def test_a_host_that_cannot_write_keeps_the_old_files_and_is_named(
     project: Path, remote: Remote, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -325,120 +357,11 @@ def test_a_file_that_goes_while_files_are_sent_is_left_out(
 def test_a_large_file_arrives_in_pieces(
     project: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbdist.launch.sync.PIECE_BYTES", 4)
+    monkeypatch.setattr("nbdist.launch.sending.PIECE_BYTES", 4)
     (project / "data.txt").write_text("0123456789")
     begin(Files(sources([str(project)])), remote)
     assert remote.sent.count("project/data.txt") == 3
     assert remote.held()["project/data.txt"] == "0123456789"
-
-
-# -- what is listed ------------------------------------------------------------------------------
-
-
-def names(*paths: Path) -> list[str]:
-    return sorted(walk(sources([str(path) for path in paths])).files)
-
-
-def test_folders_of_tools_and_virtual_environments_stay_here(project: Path) -> None:
-    for name in (*listing.IGNORED, "pkg/__pycache__", "env"):
-        (project / name).mkdir(parents=True, exist_ok=True)
-        (project / name / "x").write_text("")
-    (project / "env" / "pyvenv.cfg").write_text("")
-    assert names(project) == ["project/data.txt", "project/model.py", "project/pkg/__init__.py"]
-
-
-def test_a_package_and_a_file_keep_the_name_they_are_imported_by(project: Path) -> None:
-    package, file = project / "pkg", project / "model.py"
-    assert names(package, file) == ["model/model.py", "pkg/pkg/__init__.py"]
-    assert [source.base for source in sources([str(package), str(file)])] == [project, project]
-
-
-def test_sources_of_the_same_name_lie_beside_each_other(project: Path, tmp_path: Path) -> None:
-    other = tmp_path / "other" / "project"
-    other.mkdir(parents=True)
-    (other / "b.py").write_text("")
-    found = sources([str(project), str(other), str(project)])
-    assert [source.name for source in found] == ["project", "project-2"]
-
-
-def test_links_are_followed_within_the_folder_and_no_further(project: Path, tmp_path: Path) -> None:
-    (tmp_path / "secret.txt").write_text("no")
-    (project / "inside.py").symlink_to("model.py")
-    (project / "pkg" / "up").symlink_to("..")
-    (project / "outside").symlink_to(tmp_path)
-    (project / "secret").symlink_to(tmp_path / "secret.txt")
-    (project / "nowhere").symlink_to("missing")
-    tree = walk(sources([str(project)]))
-    assert "project/inside.py" in tree.files
-    assert not [name for name in tree.files if "secret" in name or "up/" in name]
-    assert left_out_text(tree.left_out) == (
-        f"not copied: project/outside (a link out of {project}), "
-        f"project/secret (a link out of {project})"
-    )
-
-
-def sparse(path: Path, size: int) -> None:
-    with path.open("wb") as file:
-        file.truncate(size)
-
-
-def test_a_file_over_50_mb_is_left_out_and_named(project: Path) -> None:
-    sparse(project / "weights.bin", (50 << 20) + 1)
-    tree = walk(sources([str(project)]))
-    assert "project/weights.bin" not in tree.files
-    assert left_out_text(tree.left_out) == "not copied: project/weights.bin (50 MB)"
-
-
-def test_more_than_500_mb_are_refused_with_where_they_lie(project: Path) -> None:
-    (project / "images").mkdir()
-    for number in range(11):
-        sparse(project / "images" / f"{number}", 48 << 20)
-    with pytest.raises(OptionError, match=r"more than 500 MB.*images/ 5\d\d MB.*nothing was sent"):
-        Files(sources([str(project)]))
-
-
-def test_too_many_files_are_refused_before_all_are_seen(
-    project: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(listing, "ALL_FILES", 2)
-    with pytest.raises(OptionError, match="or 2 files"):
-        walk(sources([str(project)]))
-
-
-@pytest.mark.parametrize("name", ["missing", "data.txt"])
-def test_what_is_no_module_cannot_be_named(name: str, project: Path) -> None:
-    with pytest.raises(OptionError, match=rf"--sync .*{name}"):
-        sources([str(project / name)])
-
-
-def test_contents_are_read_again_only_when_they_may_have_changed(project: Path) -> None:
-    path, hashes = project / "model.py", Hashes()
-
-    def digest() -> str | None:
-        return hashes.of(walk(sources([str(path)])).files["model/model.py"])
-
-    os.utime(path, (1e9, 1e9))
-    old = digest()
-    path.write_text("width = 2\n")
-    os.utime(path, (1e9, 1e9))
-    assert digest() == old  # as good as any: the same size, and a time long past
-    path.write_text("width = 3\n")
-    new = digest()
-    assert new != old
-    # Within the same tick of the clock a file may change without another time.
-    times = (path.stat().st_atime_ns, path.stat().st_mtime_ns)
-    path.write_text("width = 4\n")
-    os.utime(path, ns=times)
-    assert digest() != new
-
-
-def test_the_copy_of_the_working_folder_is_the_one_it_lies_in(
-    project: Path, tmp_path: Path
-) -> None:
-    files = Files(sources([str(project)]))
-    assert files.folder_there(project) == "project"
-    assert files.folder_there(project / "pkg") == "project/pkg"
-    assert files.folder_there(tmp_path) == "project"
 
 
 # -- what is said --------------------------------------------------------------------------------
@@ -468,62 +391,6 @@ def test_this_machine_alone_needs_no_copy(project: Path) -> None:
     begin(files)
     assert again(files).text() == "this machine   3 files, read where they are"
     assert files.here == [str(project)]
-
-
-# -- the environment -----------------------------------------------------------------------------
-
-
-def test_variables_of_frameworks_are_forwarded_and_secrets_are_not() -> None:
-    kept = {"JAX_ENABLE_X64": "1", "XLA_FLAGS": "--x", "JAX_LEGACY_PRNG_KEY": "allow", "TF_X": ""}
-    left = {
-        "PATH": "/bin",
-        "AWS_SECRET_ACCESS_KEY": "s",
-        "TF_API_TOKEN": "s",
-        "KERAS_HUB_PASSWORD": "s",
-        "TPU_API_KEY": "s",
-        "TF_CONFIG": "{}",
-        "JAX_LOCAL_DEVICE_IDS": "0",
-        "TPU_VISIBLE_DEVICES": "0",
-    }
-    assert forwarded({**kept, **left}) == kept
-
-
-def test_a_name_alone_forwards_the_value_it_has_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("HUB_TOKEN", "a=b")
-    monkeypatch.delenv("NOT_SET", raising=False)
-    assert options.environment(["HUB_TOKEN", "A=", "B=1=2"]) == {
-        "HUB_TOKEN": "a=b",
-        "A": "",
-        "B": "1=2",
-    }
-    with pytest.raises(OptionError, match="--env NOT_SET: this kernel has no such variable"):
-        options.environment(["NOT_SET"])
-
-
-def test_variables_that_count_at_the_start_only_are_known_to_come_too_late(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setenv("PYTHONPATH", "/a")
-    assert anew.too_late({"PYTHONPATH": "/b"})
-    assert anew.too_late({"LD_PRELOAD": "x"})
-    assert not anew.too_late({"PYTHONPATH": "/a", "JAX_ENABLE_X64": "1"})
-    monkeypatch.setattr(sys, "argv", ["host", anew.OPTION, "3"])
-    assert not anew.too_late({"PYTHONPATH": "/b"})
-
-
-@pytest.fixture
-def clean_path(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    monkeypatch.setattr(sys, "path", list(sys.path))
-    monkeypatch.setenv("PYTHONPATH", "/others")
-    yield
-
-
-def test_folders_of_modules_come_first_also_for_what_a_process_starts(clean_path: None) -> None:
-    put_on_path(["/one", "/two"])
-    assert sys.path[:2] == ["/one", "/two"]
-    assert os.environ["PYTHONPATH"] == os.pathsep.join(["/one", "/two", "/others"])
-    put_on_path([])
-    assert sys.path[:2] == ["/one", "/two"]
 
 
 # -- a host that takes no more -------------------------------------------------------------------

@@ -57,7 +57,8 @@ class HostFacts:
     """What a parent has said of its host.
 
     `ports` are free there and are used up one by one; at `listening` it can be reached until it
-    is told that all have tried. `cwd` is the working folder its processes begin in.
+    is told that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `heard_s` are
+    this kernel's clock (Unix seconds) when it was asked and when it answered.
     """
 
     host: str
@@ -69,6 +70,8 @@ class HostFacts:
     listening: int | None = None
     ports: list[int] = field(default_factory=list)
     checks: dict[str, Any] | None = None
+    asked_s: float = 0.0
+    heard_s: float = 0.0
 
 
 class Parent:
@@ -100,6 +103,7 @@ class Parent:
         self.failure: dict[str, Any] | None = None
         self.copying: list[dict[str, Any]] = []
         self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
+        self.asked_s = time.time()
         self.heard_at = time.monotonic()
         self._heard_of: dict[int, float] = {}
         self.ended_at: float | None = None
@@ -332,7 +336,11 @@ class Parent:
         kind = event["event"]
         if kind == "host":
             names = HostFacts.__dataclass_fields__
-            self.facts[event.get("task")] = HostFacts(**{k: event[k] for k in names})
+            self.facts[event.get("task")] = HostFacts(
+                **{name: event[name] for name in names if name in event},
+                asked_s=self.asked_s,
+                heard_s=time.time(),
+            )
         elif kind == "started":
             self.pids[event["process_id"]] = event["pid"]
             self.exits.pop(

@@ -15,6 +15,7 @@ from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Finding, Needs
 from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.report import findings_text
+from nbdist.launch.doctor.visit import clock
 from nbdist.launch.meeting import LOOPBACK
 from nbdist.launch.parent import HostFacts
 from nbdist.launch.plan import Plan
@@ -34,6 +35,7 @@ class Preflight:
     def __init__(self, plan: Plan, address: str) -> None:
         self._plan = plan
         self._here = address == LOOPBACK
+        self._address = address
         self._listener: socket.socket | None = None
         if not self._here:
             with contextlib.suppress(
@@ -73,7 +75,10 @@ class Preflight:
             name = socket.gethostname()
             everyone.insert(0, Examined(host=name, facts=kernel, processes=len(here)))
         needs = Needs(
-            framework=plan.framework, backend=plan.backend, launcher=plan.placement.launcher
+            framework=plan.framework,
+            backend=plan.backend,
+            platform=plan.platform,
+            launcher=plan.placement.launcher,
         )
         findings = judge(everyone, kernel=kernel, needs=needs)
         errors = [finding for finding in findings if finding.severity == "error"]
@@ -101,7 +106,8 @@ class Preflight:
             host=name,
             shell=typed,
             facts=checks,
-            reached={THIS_MACHINE: connected[0]} if connected else {},
+            clock=clock(checks["time"], facts.asked_s, facts.heard_s) if checks else None,
+            reached={THIS_MACHINE: {**connected[0], "address": self._address}} if connected else {},
             processes=len(self._plan.on(name)) or 1,
         )
 

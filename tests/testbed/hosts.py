@@ -211,7 +211,7 @@ class TestBed:
         ]
         # With the neighbours known, an address that nobody answers for is silent, as behind a router.
         lines += [
-            f"neigh add {address} lladdr {mac(self.number, i)} dev {bridge}"
+            f"neigh replace {address} lladdr {mac(self.number, i)} dev {bridge}"
             for i, address in addresses.items()
         ]
         run("ip", "-batch", "-", text="\n".join(lines))

@@ -17,7 +17,8 @@ from nbdist.version import __version__
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
-DOCUMENTS = [README, FRAMEWORKS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+MANUALS = [README, *sorted((ROOT / "docs").glob("*.md"))]
+DOCUMENTS = [*MANUALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = [
     *sorted((ROOT / "nbdist").rglob("*.py")),
@@ -28,8 +29,8 @@ MAGIC = re.compile(r"(?<![\w%])%%?(?:dist\w*|rank|sync|local)\b")
 COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])(\w+)(?=[` ]| --|$)", re.M)
 TARGET = re.compile(r"\bmake ([a-z][\w-]*)(?=[`\s,.]|$)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHERS_FLAGS = {"--logdir"}
-"""Of commands that are not nbdist's: TensorBoard's."""
+OTHERS_FLAGS = {"--logdir", "--format", "--worker", "--command", "--dry-run"}
+"""Of commands that are not nbdist's: TensorBoard's and gcloud's."""
 ROW = re.compile(r"^\| ([KT]\d) \|.*\|$", re.M)
 ROWS = {*(f"K{n}" for n in range(1, 6)), *(f"T{n}" for n in range(1, 10))}
 
@@ -92,7 +93,7 @@ def test_a_magic_that_does_not_exist_would_be_found(name: str) -> None:
         assert unknown_magics(text) == {name}
 
 
-@pytest.mark.parametrize("path", [README, FRAMEWORKS, *NOTEBOOKS], ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*MANUALS, *NOTEBOOKS], ids=lambda path: path.name)
 def test_no_document_names_an_option_that_does_not_exist(path: Path) -> None:
     assert set(FLAG.findall(path.read_text(encoding="utf-8"))) <= flags() | OTHERS_FLAGS
 

@@ -81,8 +81,11 @@ class Channel(Protocol):
     def kill(self) -> None:
         """SIGKILL."""
 
+    def leave(self) -> None:
+        """Has `lines` end, although a kept parent goes on."""
+
     def close(self) -> None:
-        """Gives back what this kernel holds of it."""
+        """Gives back what this kernel holds of it; nobody may be in `lines` any more."""
 
 
 class Child:
@@ -193,6 +196,9 @@ class Pipes(Child):
         assert self.process.stdout is not None
         yield from self.process.stdout
 
+    def leave(self) -> None:
+        """See `Channel`; it ends with this kernel."""
+
     def close(self) -> None:
         """See `Channel`."""
         with contextlib.suppress(OSError, ValueError):
@@ -253,20 +259,22 @@ class _Files:
                 time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
 
     def _line(self) -> bytes | None:
-        self._part += self._events.readline()
+        with contextlib.suppress(ValueError):  # closed: this kernel has left in the middle
+            self._part += self._events.readline()
         if not self._part.endswith(b"\n"):
             return None
         line, self._part = self._part, b""
         return line
 
     def leave(self) -> None:
-        """Listens no longer; the parent goes on."""
+        """See `Channel`."""
         self.left = True
 
     def close(self) -> None:
         """See `Channel`."""
         self.left = True
-        with contextlib.suppress(OSError):
+        self._events.close()
+        if self._orders >= 0:
             os.close(self._orders)
         self._orders = -1
 

@@ -31,6 +31,8 @@ TAKES_SECONDS = 0.5
 JOB_LINES = 1000
 """What is read of the words of a job's command; each of its tasks may have some."""
 
+STOPPED = "the session was stopped"
+
 LOCAL_COMMAND = (sys.executable, "-m", "nbdist.engine.host")
 
 
@@ -175,8 +177,9 @@ class Parent:
 
     def leave(self) -> None:
         """Listens no longer; a kept parent and all it has started go on."""
-        self._channel.close()
+        self._channel.leave()
         self._reader.join(1.0)
+        self._channel.close()
 
     @property
     def silence_s(self) -> float:
@@ -276,7 +279,7 @@ class Parent:
         because: str
         code: int | None
         if self.stopped:
-            because, code = "the session was stopped", None
+            because, code = STOPPED, None
         elif self.given_up:
             because, code = f"host {self.reach.name} does not answer", None
         elif self.reach.watch is not None:
@@ -358,7 +361,9 @@ class Parent:
             self.exits[event["process_id"]] = Exit(
                 process_id=event["process_id"],
                 pid=event["pid"],
-                code=event["code"],
+                # Who stops a session ends its processes with a signal, which explains nothing.
+                code=None if self.stopped else event["code"],
+                because_of=STOPPED if self.stopped else None,
                 oom=event["oom"],
                 # The clock of another host may be another, and the first cause is found by the time.
                 time=time.time() if self.reach.remote else event["time"],

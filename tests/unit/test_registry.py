@@ -1,0 +1,323 @@
+"""Sessions that run, as files; what they hold, and who is removed."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from nbdist import cli, listing
+from nbdist.errors import LaunchError, SessionError
+from nbdist.launch import registry
+from nbdist.launch.attach.numbering import number
+from nbdist.launch.attach.recorded import State
+from nbdist.launch.attach.resolve import read_connection, resolve
+from nbdist.launch.channel import FoundAgain, Kept
+from nbdist.launch.choose import make_plan
+from nbdist.launch.handle import Found, beginning, found
+from nbdist.launch.hostlist import parse_hosts
+from nbdist.launch.meeting import Meeting
+from nbdist.launch.placement import Placement
+from nbdist.launch.plain import from_plain, to_plain
+from nbdist.launch.registry import Kernel, ParentMark, Record
+from nbdist.launch.ssh import SshOptions
+from nbdist.run.history import History, OpenCell, PastCell, read
+
+SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
+
+
+@pytest.fixture(autouse=True)
+def state(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path / "state"))
+    return tmp_path / "state" / "sessions"
+
+
+@pytest.fixture
+def process() -> Iterator[subprocess.Popen[bytes]]:
+    with subprocess.Popen(SLEEP) as found:
+        yield found
+        found.kill()
+
+
+def record(process: subprocess.Popen[bytes], folder: Path, **changes: object) -> Record:
+    folder.mkdir(exist_ok=True)
+    began = beginning(process.pid) or ""
+    made = Record(
+        id="0badcafe",
+        nbdist="0",
+        python="3",
+        created=1.0,
+        kept=True,
+        host="h1",
+        machine=registry.this_machine(),
+        cwd="/",
+        folder=str(folder),
+        connection=str(folder / "client.json"),
+        framework="jax",
+        hosts=("h1",),
+        processes=2,
+        parents=(ParentMark(name="", pid=process.pid, began=began, log="log"),),
+    )
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_file_of_a_session_is_private_and_says_what_was_written(
+    process: subprocess.Popen[bytes], tmp_path: Path, state: Path
+) -> None:
+    made = record(process, tmp_path / "nbdist-a", kernels=(Kernel(pid=1, began="x"),))
+    registry.write(made)
+    (path,) = state.glob("*.json")
+    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert stat.S_IMODE(state.stat().st_mode) == 0o700
+    assert registry.sessions() == [made]
+
+
+def test_a_session_whose_processes_are_gone_is_cleaned_up_when_it_is_listed(
+    process: subprocess.Popen[bytes], tmp_path: Path, state: Path
+) -> None:
+    folder = tmp_path / "nbdist-a"
+    registry.write(record(process, folder))
+    process.kill()
+    process.wait()
+    assert registry.sessions() == []
+    assert not folder.exists()
+    assert not list(state.iterdir())
+
+
+def test_nothing_but_a_folder_of_our_own_is_ever_removed(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    folder = tmp_path / "thesis"
+    registry.write(record(process, folder))
+    process.kill()
+    process.wait()
+    assert registry.sessions() == []
+    assert folder.exists()
+
+
+def test_a_session_of_another_machine_is_listed_and_left_alone(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    away = record(process, tmp_path / "nbdist-a", machine="h9 other", host="h9")
+    registry.write(away)
+    process.kill()
+    process.wait()
+    assert registry.sessions() == [away]
+    with pytest.raises(SessionError, match=r"runs on host h9. Stop it there: nbdist stop 0badcafe"):
+        registry.stop(away)
+
+
+def test_another_process_of_the_same_number_is_never_taken_for_a_session(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    other = ParentMark(name="", pid=process.pid, began="long ago", log="log")
+    assert not registry.stop(record(process, tmp_path / "nbdist-a", parents=(other,)))
+    Found(process.pid, "long ago").signal(9)
+    assert process.poll() is None
+    held = found(process.pid)
+    assert held is not None
+    held.signal(9)
+    assert held.wait(5)
+
+
+def test_a_process_that_only_waits_to_be_noted_is_gone() -> None:
+    process = subprocess.Popen(["true"])
+    held = found(process.pid)
+    assert held is None or held.wait(5)
+    assert process.wait() == 0
+
+
+def test_words_for_sessions_and_what_is_listed_when_there_is_none(
+    process: subprocess.Popen[bytes], tmp_path: Path
+) -> None:
+    with pytest.raises(SessionError, match=r"No session of yours runs on .* --keep starts one"):
+        registry.find("last")
+    folder = tmp_path / "nbdist-a"
+    for name, kept, created in (("aa1", True, 1.0), ("aa2", False, 2.0), ("b", True, 0.5)):
+        registry.write(record(process, folder, id=name, kept=kept, created=created))
+    assert registry.find("last").id == "aa1", "the newest that is kept"
+    assert registry.find("b").id == "b"
+    with pytest.raises(SessionError, match=r"'aa' is the beginning of several. Running: b \("):
+        registry.find("aa")
+    with pytest.raises(SessionError, match=r"'x' is no session that runs. .*aa1 \(2 processes"):
+        registry.find("x")
+
+
+def test_kernels_come_and_go(process: subprocess.Popen[bytes], tmp_path: Path) -> None:
+    gone = Kernel(pid=process.pid, began="long ago")
+    registry.write(record(process, tmp_path / "nbdist-a", kernels=(gone,)))
+    registry.come(registry.find("last"))
+    assert [kernel.pid for kernel in registry.find("last").kernels] == [os.getpid()]
+    registry.go("0badcafe")
+    assert registry.find("last").kernels == ()
+
+
+def test_ls_prints_a_row_a_session_and_json(
+    process: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["ls"]) == 0
+    assert "No session runs" in capsys.readouterr().out
+    made = record(process, tmp_path / "nbdist-a", hosts=("h1", "h2"))
+    assert listing.row(made, now=126.0) == (
+        *("0badcafe", "h1, h2", "2", "jax", "2 min 5 s", "none", "yes"),
+    )
+    registry.write(made)
+    assert cli.main(["ls"]) == 0
+    head, line = capsys.readouterr().out.splitlines()
+    assert head.split() == list(listing.HEADINGS)
+    assert line.startswith("0badcafe  h1, h2  2          jax")
+    assert cli.main(["ls", "--json"]) == 0
+    assert '"id": "0badcafe"' in capsys.readouterr().out
+
+
+def test_stop_stops_by_handle_and_says_so(
+    process: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["stop"]) == 2
+    assert cli.main(["stop", "nobody"]) == 1
+    assert "'nobody' is no session that runs" in capsys.readouterr().err
+    folder = tmp_path / "nbdist-a"
+    registry.write(record(process, folder))
+    assert cli.main(["stop", "--all"]) == 0
+    assert "session 0badcafe: 2 processes stopped" in capsys.readouterr().out
+    assert process.wait(5) == -15
+    assert not folder.exists()
+
+
+def test_a_plan_is_the_same_after_json() -> None:
+    placement = Placement(
+        launcher="ssh",
+        hosts=parse_hosts("me@h1:2,h2:2222:2"),
+        ssh=SshOptions(python="/usr/bin/python3"),
+        cwd="/tmp",
+    )
+    plan = make_plan(
+        platform="cpu",
+        placement=placement,
+        environment={"A": "b"},
+        initialization_timeout_s=5,
+        keep=True,
+    )
+    meeting = Meeting(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
+    state = State(
+        plan=plan,
+        asked=plan,
+        meeting=meeting,
+        engines={0: 3},
+        idents={0: "x"},
+        pids={0: 7},
+        answers={0: {"version": "1"}},
+        of={0: "h1"},
+        grace_s=3.0,
+    )
+    assert from_plain(State, json.loads(json.dumps(to_plain(state)))) == state
+    with pytest.raises(ValueError, match="This is no State"):
+        from_plain(State, {"plan": 3})
+
+
+def test_orders_and_events_of_a_kept_parent_are_found_again(tmp_path: Path) -> None:
+    code = """
+import sys
+for line in sys.stdin:
+    print('heard', line, end='', flush=True)
+    if 'stop' in line:
+        break
+"""
+    kept = Kept([sys.executable, "-c", code], None, tmp_path / "host.log")
+    kept.send(b"one\n")
+    assert next(iter(kept.lines())) == b"heard one\n"
+    spot = kept.spot
+    assert spot is not None
+    kept.close()
+    assert kept.running, "a kernel that goes takes nothing along"
+    again = FoundAgain(spot)
+    assert list(again.backlog()) == [b"heard one\n"], "what was said before"
+    again.end()
+    assert list(again.lines()) == [b'heard {"stop": 1}\n']
+    again.close()
+    assert kept.wait(5)
+    with pytest.raises(OSError, match="left the session"):
+        again.send(b"two\n")
+
+
+def test_cells_are_known_to_the_next_kernel(tmp_path: Path) -> None:
+    history = History(tmp_path)
+    cell = OpenCell(
+        kernel=1, run=10, number=3, code="x", offset=1, started=5.0, requests={0: "a", 1: "b"}
+    )
+    history.begun(cell)
+    assert read(tmp_path).running == [cell]
+    history.begun(
+        OpenCell(kernel=1, run=11, number=4, code="y", offset=0, started=6.0, requests={})
+    )
+    past = PastCell(
+        number=3, code="x", targets=(0, 1), started=5.0, seconds=1.0, outcome="interrupted"
+    )
+    history.ended(past, run=10, since=3, stuck=frozenset({1}))
+    with (tmp_path / "cells.jsonl").open("a") as file:
+        file.write('{"begun": {"half')
+    known = read(tmp_path)
+    assert (known.past, [one.run for one in known.running]) == ([past], [11])
+    assert (known.since, known.stuck) == (3, frozenset({1}))
+    history.recovered()
+    assert stat.S_IMODE((tmp_path / "cells.jsonl").stat().st_mode) == 0o600
+
+
+def test_no_place_for_a_history_is_no_error(tmp_path: Path) -> None:
+    history = History(tmp_path / "gone")
+    past = PastCell(number=3, code="x", targets=(0,), started=5.0, seconds=1.0, outcome="finished")
+    history.ended(past, run=1, since=None, stuck=frozenset())
+    assert history.cells == [past]
+    assert read(tmp_path / "gone").past == []
+
+
+def told(host: str = "h1", **facts: object) -> dict[str, object]:
+    return {"host": host, "settled": None, "joined": None, "numbers": {}, **facts}
+
+
+def test_process_ids_come_from_what_the_engines_know() -> None:
+    by_slurm = {0: told(numbers={"SLURM_PROCID": 1}), 1: told(numbers={"SLURM_PROCID": 0})}
+    assert number(by_slurm) == ({0: 1, 1: 0}, "by SLURM_PROCID")
+    stray = {e: told(numbers={"SLURM_PROCID": 0, "OMPI_COMM_WORLD_RANK": e}) for e in (0, 1)}
+    assert number(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
+    nothing = {0: told("h2"), 4: told("h1"), 2: told("h1")}
+    assert number(nothing) == ({2: 0, 4: 1, 0: 2}, "by host and engine id")
+    joined = {e: {**f, "joined": {"process_id": 1 - e, "count": 2}} for e, f in by_slurm.items()}
+    assert number(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
+    before = {0: told(settled=1), 5: told(), 6: told(settled=0)}
+    ids, how = number(before)
+    assert (ids, "kernel before" in how) == ({0: 1, 6: 0, 5: 2}, True)
+    with pytest.raises(LaunchError, match="These 1 engines were processes 2 of a session"):
+        number({0: told(settled=2)})
+
+
+def test_what_is_no_connection_file_is_said_to_be_none(tmp_path: Path) -> None:
+    with pytest.raises(SessionError, match="there is no such file"):
+        resolve(str(tmp_path / "nothing.json"))
+    path = tmp_path / "ipcontroller-engine.json"
+    path.write_text("{}")
+    with pytest.raises(SessionError, match="It is that of the engines"):
+        read_connection(path)
+    path = tmp_path / "notebook.ipynb"
+    path.write_text("no json")
+    with pytest.raises(SessionError, match="is no connection file of ipyparallel's"):
+        resolve(str(path))
+
+
+def test_a_cluster_file_leads_to_its_connection_file(tmp_path: Path) -> None:
+    names = ("interface", "key", "iopub", "signature_scheme", "registration")
+    security = tmp_path / "security"
+    security.mkdir()
+    (security / "ipcontroller-x-client.json").write_text(
+        str(dict.fromkeys(names, "1")).replace("'", '"')
+    )
+    cluster = security / "cluster-x.json"
+    cluster.write_text(f'{{"cluster": {{"cluster_id": "x", "profile_dir": "{tmp_path}"}}}}')
+    assert read_connection(cluster) == dict.fromkeys(names, "1")

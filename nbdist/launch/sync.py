@@ -14,8 +14,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nbdist.engine.sync import FOLDER
-from nbdist.errors import SyncError
-from nbdist.launch.files import Hashes, Source, left_out_text, walk
+from nbdist.errors import OptionError, SyncError
+from nbdist.launch.files import Hashes, Source, left_out_text, sources, walk
 from nbdist.launch.parent import Parent
 from nbdist.launch.sending import HostCopy, Sending, host_of
 from nbdist.launch.tell import POLL_SECONDS
@@ -177,14 +177,16 @@ class Files:
         except BaseException:
             self.stop()
             raise
-        changed = {name for name, digest in self._known.items() if before.get(name) != digest}
-        changed |= {name for sending in self._sendings for name in sending.needed}
+        needed = {name for sending in self._sendings for name in sending.needed}
+        other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
+        # A kernel that has attached does not know what was before, and takes the hosts' word for it.
+        changed = other | (needed.intersection(before) if before else needed)
         failed = {s.parent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
             raise SyncError(_failed(failed, [s for s in self._sendings if s.error is None]))
         return replace(
             self._done(time.monotonic() - began),
-            changed=frozenset(changed.intersection(before)),
+            changed=frozenset(changed),
             lost=tuple(name for name, parent in others.items() if parent.poll() is not None),
         )
 
@@ -223,6 +225,14 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
         f"Files could not be brought to {text}. What was there before is as it was.{rest} When that is mended, "
         "repeat %dist_sync."
     )
+
+
+def files_again(paths: Sequence[str]) -> Files | None:
+    """The files of a session that another kernel has started; None where it has none, or they are gone."""
+    try:
+        return Files(sources(paths)) if paths else None
+    except OptionError:
+        return None
 
 
 def first_failure(parent: Parent) -> tuple[str, str] | None:

@@ -22,7 +22,7 @@ from nbdist.launch import files as listing
 from nbdist.launch.files import sources
 from nbdist.launch.parent import Parent, Reach
 from nbdist.launch.sending import HostCopy
-from nbdist.launch.sync import FIRST, Copied, Files
+from nbdist.launch.sync import FIRST, Copied, Files, files_again
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 
@@ -226,7 +226,9 @@ def test_what_is_deleted_here_goes_there_and_what_cells_wrote_stays(
     (remote.root / "project/result.txt").write_text("of a cell")
     (project / "model.py").unlink()
     (project / "pkg" / "__init__.py").unlink()
-    assert again(files, remote).hosts["h1"].removed == 2
+    done = again(files, remote)
+    assert done.hosts["h1"].removed == 2
+    assert done.changed == set()  # there is nothing to load again
     assert remote.held() == {"project/data.txt": "1 2 3\n", "project/result.txt": "of a cell"}
     assert not (remote.root / "project/pkg").exists()
 
@@ -312,6 +314,20 @@ def test_the_tasks_of_a_job_each_get_what_any_of_them_lacks(project: Path, tmp_p
     (job.roots[1] / "project/model.py").mkdir()
     with pytest.raises(SyncError, match=r"host job: Is a directory .*\(host h2\)"):
         again(files, job)
+
+
+def test_a_kernel_that_attaches_sends_what_the_hosts_lack_and_no_more(
+    project: Path, remote: Remote
+) -> None:
+    begin(Files(sources([str(project)])), remote)
+    (project / "model.py").write_text("width = 2\n")
+    attached = files_again([str(project)])
+    assert attached is not None
+    done = again(attached, remote)
+    assert remote.sent == ["project/model.py"]
+    assert done.changed == {"project/model.py"}
+    assert files_again([]) is None
+    assert files_again([str(project / "gone")]) is None
 
 
 def test_a_host_that_cannot_write_keeps_the_old_files_and_is_named(

@@ -25,6 +25,7 @@ from nbdist.launch.plan import Plan
 from nbdist.launch.registry import ParentMark, Record
 from nbdist.launch.running import Running
 from nbdist.launch.spawn import reaches
+from nbdist.launch.sync import files_again
 from nbdist.quantities import seconds_text
 from nbdist.version import __version__
 
@@ -228,7 +229,8 @@ def _parents(record: Record, state: State, client: Any) -> Parents:
                 f"The files of session {record.id} are gone ({error}). nbdist stop {record.id} ends what is left "
                 "of it."
             ) from error
-    parents = Parents(found.pop(""), found)
+    files = files_again(state.plan.placement.sync)
+    parents = Parents(found.pop(""), found, files=files)
     parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
     heard.append(parents.heard)
     return parents

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -50,7 +51,7 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def notebook(
     hosts: TestBed, temporary: Path, project: Path, tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Notebook]:
-    """A kernel in that folder, and a process on each host."""
+    """A kernel in that folder, process 0 on this machine and one on each host."""
     environment = {
         "IPYTHONDIR": str(tmp_path_factory.mktemp("ipython")),
         "JAX_ENABLE_X64": "1",
@@ -61,19 +62,27 @@ def notebook(
     with Notebook(folder=project, environment=environment) as found:
         found.good("%load_ext nbdist")
         started = found.good(
-            f"%dist_init --hosts {HOSTS} --ssh-config {hosts.ssh_config} --sync . "
+            f"%dist_init --hosts localhost:1,{HOSTS} --ssh-config {hosts.ssh_config} --sync . "
             "--env HUB_TOKEN --env PYTHONHASHSEED=7"
         )
         assert "h1, h2   3 files sent" in started.text
         assert f"h1, h2   the working folder is the copy of {project};" in started.text
+        found.good("%%dist --on 1,2\nimport os, sys, subprocess, importlib")
         yield found
 
 
 def on_hosts(notebook: Notebook, expression: str) -> str:
-    """What both hosts print, which must be the same."""
-    text = notebook.good(f"%%dist\nprint({expression})").text
-    assert text.startswith("processes 0, 1 "), text
-    return text.removeprefix("processes 0, 1 ").strip()
+    """What the processes on both hosts print, which must be the same."""
+    text = notebook.good(f"%%dist --on 1,2\nprint({expression})").text
+    assert text.startswith("processes 1, 2 "), text
+    return text.removeprefix("processes 1, 2 ").strip()
+
+
+def here(notebook: Notebook, expression: str) -> str:
+    """What the process on this machine prints."""
+    return (
+        notebook.good(f"%%dist --on 0\nprint({expression})").text.removeprefix("process 0").strip()
+    )
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -84,9 +93,9 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def test_modules_and_files_of_the_folder_are_there_in_the_session_folder_alone(
-    notebook: Notebook,
+    notebook: Notebook, project: Path
 ) -> None:
-    notebook.good("%%dist\nimport os, sys, subprocess, layers, model")
+    notebook.good("%%dist\nimport os, sys, subprocess, importlib, layers, model")
     read = "open('data.txt').read().strip()"
     assert on_hosts(notebook, f"model.width, layers.depth, {read}") == "1 1 1 2 3"
     inside = (
@@ -97,6 +106,8 @@ def test_modules_and_files_of_the_folder_are_there_in_the_session_folder_alone(
     )
     started = "[sys.executable, '-c', 'import model; print(model.width)'], text=True, cwd='/'"
     assert on_hosts(notebook, f"subprocess.check_output({started}).strip()") == "1"
+    # Here they are read where they are.
+    assert here(notebook, "model.__file__") == str(project / "model.py")
     # ssh begins in the home folder, whose modules are not the user's of this session.
     assert on_hosts(notebook, "os.path.expanduser('~') in sys.path") == "False"
 
@@ -110,15 +121,18 @@ def test_variables_are_in_place_before_the_framework_is_imported_and_secrets_onl
     assert on_hosts(notebook, f"[os.environ.get(n) for n in {names}]") == (
         "['asked for', None, None]"
     )
-    # What counts at the start of an interpreter only, which ssh has started without it.
-    assert (
-        on_hosts(notebook, "hash('seed')")
-        == notebook.good(
-            "import subprocess, sys, os\n"
-            "print(subprocess.check_output([sys.executable, '-c', 'print(hash(\"seed\"))'], text=True, "
-            "env={**os.environ, 'PYTHONHASHSEED': '7'}).strip())"
-        ).text.strip()
+    assert here(notebook, "jax.numpy.arange(2.0).dtype, os.environ['HUB_TOKEN']") == (
+        "float64 asked for"
     )
+    # What counts at the start of an interpreter only, which ssh has started without it.
+    seeded = subprocess.run(
+        [sys.executable, "-c", "print(hash('seed'))"],
+        env={**os.environ, "PYTHONHASHSEED": "7"},
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout.strip()
+    assert [here(notebook, "hash('seed')"), on_hosts(notebook, "hash('seed')")] == [seeded] * 2
 
 
 def test_what_changes_is_sent_and_modules_that_hold_the_old_are_named(
@@ -128,12 +142,13 @@ def test_what_changes_is_sent_and_modules_that_hold_the_old_are_named(
     (project / "model.py").write_text("width = 2\n")
     (project / "data.txt").unlink()
     (project / "new.py").write_text("there = True\n")
-    notebook.good("%%dist\nopen('result.txt', 'w').close()")
+    notebook.good("%%dist --on 1,2\nopen('result.txt', 'w').close()")
     text = notebook.good("%dist_sync").text
     first, second = text.splitlines()
     assert first.startswith("h1, h2   2 files sent, 1 unchanged, 1 removed, ")
-    assert second.startswith("already imported: model (processes 0, 1); importlib.reload(model)")
-    assert on_hosts(notebook, "model.width, importlib.reload(model).width") == "1 2"
+    assert second.startswith("already imported: model (processes 0–2); importlib.reload(model)")
+    for there in (on_hosts, here):
+        assert there(notebook, "model.width, importlib.reload(model).width") == "1 2"
     assert on_hosts(notebook, "importlib.import_module('new').there") == "True"
     assert on_hosts(notebook, "os.path.exists('data.txt'), os.path.exists('result.txt')") == (
         "False True"
@@ -156,7 +171,7 @@ def test_a_disk_that_is_full_keeps_what_it_has_and_is_named(
     assert "h1 has the new ones." in shown
     assert [hosts.files_left(i, "/tmp/nbdist-*/files.new") for i in (1, 2)] == [[], []]
     read = "open(model.__file__).read().strip()"
-    for process, width in ((0, 3), (1, 2)):
+    for process, width in ((1, 3), (2, 2)):
         text = notebook.good(f"%%dist --on {process}\nprint({read})").text
         assert text.endswith(f"width = {width}")
     (project / "large.bin").unlink()

@@ -16,8 +16,9 @@ from typing import Any
 
 import pytest
 
+from nbdist.crew import Crew
 from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported
-from nbdist.errors import SyncError
+from nbdist.errors import SessionError, SyncError
 from nbdist.launch import files as listing
 from nbdist.launch.files import sources
 from nbdist.launch.parent import Parent, Reach
@@ -399,6 +400,12 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
         "already imported: model (processes 0–3), pkg.layers (process 2); importlib.reload(model) in a cell takes "
         "the new one, and so does autoreload",
     ]
+
+
+def test_a_session_without_files_says_how_to_name_some() -> None:
+    crew = SimpleNamespace(link=SimpleNamespace(parents=SimpleNamespace(files=None)))
+    with pytest.raises(SessionError, match="%dist_init --sync PATH names them"):
+        Crew.sync_files(crew)  # type: ignore[arg-type]
 
 
 def test_this_machine_alone_needs_no_copy(project: Path) -> None:

@@ -108,7 +108,8 @@ class Parents:
         """The end of the controller, or of its parent, with which all engines are lost."""
         controller = self.home.exits.get(CONTROLLER)
         if controller is not None:
-            return replace(controller, because_of="ipyparallel's controller")
+            because = controller.because_of or "ipyparallel's controller"
+            return replace(controller, because_of=because)
         return self.home.end_of_all()
 
     @property

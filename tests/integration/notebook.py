@@ -81,9 +81,19 @@ class Notebook:
         assert output.error is not None, f"did not fail:\n{output.text}"
         return output
 
-    def collect(self, request: str, *, timeout_s: float = 90.0, until: str | None = None) -> Output:
-        """Hears a cell to its end, or until its text matches the pattern `until`."""
-        output = Output()
+    def collect(
+        self,
+        request: str,
+        *,
+        timeout_s: float = 90.0,
+        until: str | None = None,
+        output: Output | None = None,
+    ) -> Output:
+        """Hears a cell to its end, or until its text matches the pattern `until`.
+
+        What comes for a cell after its end is added to `output`, if that is given.
+        """
+        output = output or Output()
         started = time.monotonic()
         while True:
             left = timeout_s - (time.monotonic() - started)

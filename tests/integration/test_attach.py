@@ -1,0 +1,305 @@
+"""Sessions that outlive their kernel, and engines that somebody else has started."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from tests.integration.conftest import START
+from tests.integration.notebook import Notebook, gone
+
+WAIT_SECONDS = 30.0
+
+MESH = """%%dist
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((2, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)
+w = jax.device_put(np.arange(16.0).reshape(4, 4), NamedSharding(mesh, P("data", "model")))
+secret = 40 + jax.process_index()"""
+
+TICKS = """%%dist
+import time
+for i in range(600):
+    print("tick", i)
+    time.sleep(0.2)"""
+
+
+def wait_for(condition: Callable[[], Any]) -> Any:
+    until = time.monotonic() + WAIT_SECONDS
+    while not (found := condition()) and time.monotonic() < until:
+        time.sleep(0.05)
+    assert found
+    return found
+
+
+class Kernels:
+    """Kernels one after the other, all of one user: they find the same sessions."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.environment = {
+            "NBDIST_STATE": str(folder / "state"),
+            "TMPDIR": str(folder / "tmp"),
+            "IPYTHONDIR": str(folder / "ipython"),
+        }
+        (folder / "tmp").mkdir()
+        self._all: list[Notebook] = []
+
+    def start(self) -> Notebook:
+        notebook = Notebook(folder=self.folder, environment=self.environment)
+        self._all.append(notebook)
+        notebook.good("%load_ext nbdist")
+        return notebook
+
+    def kill(self, notebook: Notebook) -> None:
+        """As when the kernel crashes."""
+        notebook.process.kill()
+        notebook.process.wait(10)
+
+    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [sys.executable, "-m", "nbdist.cli", *words],
+            env={**os.environ, **self.environment},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    def sessions(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = json.loads(self.command("ls", "--json").stdout)
+        return listed
+
+    @property
+    def folders(self) -> list[Path]:
+        """What sessions have in the folder for temporary files."""
+        return sorted((self.folder / "tmp").glob("nbdist-*"))
+
+    def close(self) -> None:
+        for notebook in self._all:
+            notebook.__exit__()
+        self.command("stop", "--all")
+
+
+@pytest.fixture(scope="module")
+def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
+    found = Kernels(tmp_path_factory.mktemp("kernels"))
+    yield found
+    found.close()
+
+
+def engines_of(notebook: Notebook) -> list[psutil.Process]:
+    """The parents of the session and all below them."""
+    hosts = [p for p in notebook.descendants() if "nbdist.engine.host" in p.cmdline()]
+    return [*hosts, *(child for host in hosts for child in host.children(recursive=True))]
+
+
+@pytest.fixture(scope="module")
+def kept(kernels: Kernels) -> dict[str, Any]:
+    """A kept session in the middle of a cell, whose kernel was killed."""
+    first = kernels.start()
+    closing = first.good(f"{START} --keep").text
+    first.good(MESH)
+    first.bad("%%dist --on 0\n1 / 0")
+    processes = engines_of(first)
+    first.collect(first.send(TICKS), until="tick 3")
+    kernels.kill(first)
+    time.sleep(1.0)  # something is printed while no kernel is there
+    return {"closing": closing, "processes": processes}
+
+
+@pytest.fixture(scope="module")
+def second(kernels: Kernels, kept: dict[str, Any]) -> Notebook:
+    """The next kernel."""
+    return kernels.start()
+
+
+def test_a_kept_session_says_how_to_come_back_and_is_listed_without_a_kernel(
+    kernels: Kernels, kept: dict[str, Any]
+) -> None:
+    (listed,) = kernels.sessions()
+    assert f"Session {listed['id']} is kept: %dist_init --attach {listed['id']}" in kept["closing"]
+    assert (listed["kept"], listed["kernels"], listed["processes"]) == (True, [], 2)
+    assert all(process.is_running() for process in kept["processes"])
+
+
+def test_what_cannot_be_attached_is_refused_with_what_there_is(
+    kernels: Kernels, second: Notebook, tmp_path: Path
+) -> None:
+    (listed,) = kernels.sessions()
+    unknown = second.bad("%dist_init --attach nobody").traceback
+    assert f"'nobody' is no session that runs. Running: {listed['id']} (2 processes" in unknown
+    assert "there is no such file" in second.bad("%dist_init --attach /nowhere.json").traceback
+    (tmp_path / "x.json").write_text("[]")
+    text = second.bad(f"%dist_init --attach {tmp_path}/x.json").traceback
+    assert "is no connection file of ipyparallel's for clients" in text
+    assert "-n 4" not in (refused := second.bad("%dist_init --attach last -n 4").traceback)
+    assert "--processes is for starting others" in refused
+    path = next((kernels.folder / "state" / "sessions").glob("*.json"))
+    right = path.read_text()
+    path.write_text(json.dumps({**json.loads(right), "nbdist": "0.0.1"}))
+    assert "nbdist==0.0.1" in second.bad("%dist_init --attach last").traceback
+    path.write_text(right)
+
+
+def test_a_running_cell_and_its_output_appear_at_once_and_it_can_be_interrupted(
+    second: Notebook,
+) -> None:
+    begun = second.send("%dist_init --attach last")
+    shown = second.collect(begun)
+    assert shown.error is None, shown.traceback
+    assert "2 processes on this machine, 4 cpu devices" in shown.text
+    assert "processes 0, 1 still run cell 5: its output goes on below" in shown.text
+    status = second.good("%dist_status").text
+    assert re.search(r"0 +\S+ +running +5 +5 .*time.sleep", status), status
+    numbers = [int(n) for n in re.findall(r"^tick (\d+)$", shown.text, re.M)]
+    assert numbers[:5] == [0, 1, 2, 3, 4], "what was printed before this kernel came, too"
+    second.collect(begun, until=rf"tick {numbers[-1] + 3}\n", output=shown)
+    later = [int(n) for n in re.findall(r"^tick (\d+)$", shown.text, re.M)]
+    assert later == list(range(len(later))), "each once and in order, below the first line"
+    second.good("s = get_ipython().magics_manager.registry['DistMagics'].session")
+    assert "processes 0, 1 running" in second.good("print(s.running[0])").text
+    second.good("%dist_interrupt")
+    failed = second.bad("%sync").traceback
+    assert "interrupted" in failed
+
+
+def test_variables_mesh_and_history_are_back(second: Notebook) -> None:
+    printed = second.good("%%dist\nprint(secret)").text
+    assert ("process 0   40" in printed, "process 1   41" in printed) == (True, True)
+    second.good("%dist_pull w")
+    assert second.good("print(w.sum(), w.shape)").text == "120.0 (4, 4)"
+    assert "data=2" in second.good("%dist_mesh w").text
+    history = second.good("print([(c.number, c.outcome) for c in s.history])").text
+    assert history.startswith("[(3, 'finished'), (4, 'raised'), (5, 'interrupted')")
+    assert second.good("print(s.out_of_step)").text == "True"
+    assert second.good("print(s.history[0].code.splitlines()[0])").text.startswith("import jax")
+
+
+def test_two_kernels_at_once_are_told_and_a_kernel_that_ends_leaves_the_session(
+    kernels: Kernels, second: Notebook, kept: dict[str, Any]
+) -> None:
+    third = kernels.start()
+    said = third.good("%dist_init --attach last").text
+    assert f"Kernel {second.process.pid} is attached as well" in said
+    second.send(TICKS.replace("600", "10"))
+    wait_for(lambda: " running " in third.good("%dist_status").text)
+    third.good("%%dist\nsecret += 1\nprint(secret)")
+    third.manager.shutdown_kernel(now=False)
+    (listed,) = kernels.sessions()
+    assert listed["kernels"] == [second.process.pid]
+    assert all(process.is_running() for process in kept["processes"])
+    shown = second.good("%%dist --on 1\nprint(secret)").text
+    assert "42" in shown
+
+
+def test_stop_ends_a_session_and_its_kernel_sees_it_go(
+    kernels: Kernels, second: Notebook, kept: dict[str, Any]
+) -> None:
+    (listed,) = kernels.sessions()
+    running = second.send("%%dist\nimport time\ntime.sleep(600)")
+    wait_for(lambda: psutil.Process(second.process.pid).is_running())
+    stopped = kernels.command("stop", listed["id"])
+    assert stopped.stdout == f"session {listed['id']}: 2 processes stopped\n", stopped.stderr
+    assert not gone(kept["processes"], within_s=3)
+    assert "the session was stopped" in second.collect(running).traceback
+    assert kernels.sessions() == []
+    second.good("%dist_shutdown")
+    assert kernels.folders == []
+
+
+def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_part(
+    kernels: Kernels, second: Notebook
+) -> None:
+    second.good("%dist_init -n 1 --platform cpu")
+    processes = engines_of(second)
+    second.good("%%dist\nmine = 7")
+    assert "was not started with --keep" in second.bad("%dist_shutdown --leave").traceback
+    (listed,) = kernels.sessions()
+    assert (listed["kept"], listed["kernels"]) == (False, [second.process.pid])
+    third = kernels.start()
+    said = third.good("%dist_init --attach last").text
+    assert "ends with its own kernel" in said
+    assert third.good("%%dist\nprint(mine)").text.endswith("7")
+    assert "has not started them" in third.good("%dist_shutdown").text
+    assert all(process.is_running() for process in processes)
+    kernels.kill(second)
+    assert not gone(processes, within_s=10)
+    assert kernels.sessions() == []
+    assert kernels.folders == []
+    assert not list((kernels.folder / "state" / "sessions").iterdir())
+
+
+CANNOT_IMPORT = """
+import sys
+class Nothing:
+    def find_spec(self, name, path=None, target=None):
+        if name.split('.')[0] == 'nbdist':
+            raise ModuleNotFoundError("No module named 'nbdist'")
+sys.meta_path.insert(0, Nothing())
+"""
+
+
+@pytest.fixture(scope="module")
+def foreign(kernels: Kernels) -> Iterator[subprocess.Popen[bytes]]:
+    """Two engines that `ipcluster` has started for the profile `mine`."""
+    command = [sys.executable, "-m", "ipyparallel.cluster", "start", "-n", "2", "--profile=mine"]
+    environment = {**os.environ, **kernels.environment, "JAX_PLATFORMS": "cpu"}
+    log = (kernels.folder / "ipcluster.log").open("wb")
+    with log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
+        wait_for(
+            lambda: (
+                (kernels.folder / "ipcluster.log").read_bytes().count(b"finished registering") == 2
+            )
+        )
+        yield process
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
+
+
+def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
+    kernels: Kernels, foreign: subprocess.Popen[bytes]
+) -> None:
+    notebook = kernels.start()
+    notebook.good(
+        "import ipyparallel as ipp\nclient = ipp.Client(profile='mine')\n"
+        f"client[1].execute({CANNOT_IMPORT!r}, block=True)"
+    )
+    refused = notebook.bad("%dist_init --attach mine").traceback
+    assert re.search(
+        r"Engine 1 \(host \S+\) has no nbdist. On \S+ run: \S+ -m pip install", refused
+    )
+    notebook.good("client[1].execute('sys.meta_path.pop(0)', block=True)")
+    said = notebook.good("%dist_init --attach mine --devices-per-process 2").text
+    assert "2 processes on this machine, 4 cpu devices" in said
+    assert "this kernel has not started them" in said
+    notebook.good(MESH)
+    notebook.good("%%dist\nprint(float(jax.jit(lambda x: x.sum())(w)))")
+    running = notebook.send("%%dist\nimport time\ntime.sleep(600)")
+    wait_for(lambda: psutil.Process(notebook.process.pid).is_running())
+    time.sleep(1.0)
+    notebook.interrupt()
+    assert "KeyboardInterrupt" in notebook.collect(running).traceback
+    assert "does not stop them" in notebook.bad("%dist_init --restart").traceback
+    assert "has not started them" in notebook.good("%dist_shutdown").text
+    assert foreign.poll() is None
+    again = notebook.good(
+        "%dist_init --attach "
+        f"{kernels.folder}/ipython/profile_mine/security/ipcontroller-client.json"
+    ).text
+    assert "as a kernel before this one has numbered them" in again
+    assert notebook.good("%%dist --on 1\nprint(secret)").text.endswith("41")
+    assert kernels.folders != []
+    notebook.manager.shutdown_kernel(now=False)
+    assert foreign.poll() is None
+    assert kernels.folders == []

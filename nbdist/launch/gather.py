@@ -32,6 +32,7 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
     if not others:
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
+        _send_files(spawned)  # to nobody; but what changes from now on can be told
         return
     if spawned.plan.placement.job is not None:
         wait_for_tasks(spawned, check_host, tell=tell)

@@ -154,10 +154,18 @@ def test_a_second_initialize_in_a_cell_is_jaxs_own_error(session: nbdist.Session
         session.run("import jax\njax.distributed.initialize('127.0.0.1:1', 2, 0)")
 
 
-def test_spawned_engines_work_like_forked_ones() -> None:
-    with nbdist.start(2, platform="cpu", start_method="spawn") as session:
-        session.run("import jax, jax.numpy as jnp\nn = jax.device_count()")
+def test_spawned_engines_work_like_forked_ones_and_find_the_modules_that_are_named(
+    tmp_path: Path,
+) -> None:
+    module = tmp_path / "beside_the_notebook.py"
+    module.write_text("width = 1\n")
+    with nbdist.start(2, platform="cpu", start_method="spawn", sync=str(module)) as session:
+        session.run("import jax, beside_the_notebook\nn = jax.device_count()")
         assert session.pull("n") == 2
+        module.write_text("width = 2\n")
+        told = session.sync_files()
+        assert told.old == {"beside_the_notebook": (0, 1)}
+        assert told.text().startswith("this machine   1 file, read where they are")
 
 
 def test_processes_draw_different_random_numbers(session: nbdist.Session) -> None:

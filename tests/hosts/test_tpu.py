@@ -164,7 +164,8 @@ with nbdist.start(tpu="here", platform="cpu", ssh_config=sys.argv[1]) as session
 def test_a_session_runs_on_all_workers_from_one_of_them(hosts: TestBed, left: Left) -> None:
     # The notebook is on worker 1, which is h3.
     done = hosts.exec(
-        *(3, "env", f"PYTHONPATH={ROOT}", sys.executable, "-c", SESSION, str(hosts.ssh_config)),
+        *(3, "env", f"PYTHONPATH={ROOT}", "NBDIST_STATE=/dev/shm/state", sys.executable),
+        *("-c", SESSION, str(hosts.ssh_config)),
         timeout_s=120,
     )
     assert done.returncode == 0, done.stderr

@@ -50,7 +50,9 @@ def test_bad_options_start_nothing(fresh: Notebook) -> None:
         "-n two": "invalid int value",
         "--devices 3": "has no option '--devices'",
         "--platform gpu": "no GPU was found",
+        "--env =1": "expected NAME=VALUE",
         "--env NOTHING": "this kernel has no such variable",
+        "--sync nowhere": "there is no such file or folder",
         "--framework torch": "invalid choice",
         "--grace -1": "must be 0 or more",
     }.items():

@@ -170,4 +170,6 @@ def test_a_session_runs_on_all_workers_from_one_of_them(hosts: TestBed, left: Le
     )
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[(0, 'h2'), (1, 'h3'), (2, 'h1')]"
+    # The folder where sessions are written down stays; it is empty.
+    assert hosts.exec(3, "rmdir", "/dev/shm/state/sessions", "/dev/shm/state").returncode == 0
     left.nothing(within_s=3)

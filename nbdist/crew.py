@@ -130,6 +130,7 @@ class Crew:
         """
         crew = cls(regained.link, session=session, publish=publish)
         crew.facts = replace(crew.facts, since=since, stuck=stuck)
+        crew.monitor.know(crew.facts.known())
         try:
             crew.answers = regained.answers or join.join(crew.link, tell=tell)
             crew._hear_again()

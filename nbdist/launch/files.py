@@ -108,12 +108,15 @@ def walk(found: Sequence[Source]) -> Tree:
     """What there is to be copied now; reads no contents.
 
     Raises:
-      OptionError: Too much; says where most of it lies.
+      OptionError: Too much, with where most of it lies; or a source is gone, which is no reason to remove all
+        its files elsewhere.
     """
     files: dict[str, File] = {}
     left_out: list[str] = []
     total = 0
     for source in found:
+        if not source.path.exists():
+            raise OptionError(f"--sync {source.path}: is no longer there; nothing was changed.")
         for name, path in _paths(source, left_out):
             file = _file(name, path, left_out)
             if file is None:

@@ -18,7 +18,7 @@ import pytest
 
 from nbdist.crew import Crew
 from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported
-from nbdist.errors import SessionError, SyncError
+from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch import files as listing
 from nbdist.launch.files import sources
 from nbdist.launch.parent import Parent, Reach
@@ -329,6 +329,15 @@ def test_a_kernel_that_attaches_sends_what_the_hosts_lack_and_no_more(
     assert done.changed == {"project/model.py"}
     assert files_again([]) is None
     assert files_again([str(project / "gone")]) is None
+
+
+def test_a_folder_that_is_gone_takes_nothing_along(project: Path, remote: Remote) -> None:
+    files = Files(sources([str(project)]))
+    begin(files, remote)
+    project.rename(project.with_name("renamed"))
+    with pytest.raises(OptionError, match="is no longer there; nothing was changed"):
+        again(files, remote)
+    assert len(remote.held()) == 3
 
 
 def test_a_host_that_cannot_write_keeps_the_old_files_and_is_named(

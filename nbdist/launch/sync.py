@@ -176,6 +176,7 @@ class Files:
                 time.sleep(POLL_SECONDS)
         except BaseException:
             self.stop()
+            self._known = before  # what has changed is still to be told
             raise
         needed = {name for sending in self._sendings for name in sending.needed}
         other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
@@ -183,6 +184,7 @@ class Files:
         changed = other | (needed.intersection(before) if before else needed)
         failed = {s.parent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
+            self._known = before
             raise SyncError(_failed(failed, [s for s in self._sendings if s.error is None]))
         return replace(
             self._done(time.monotonic() - began),

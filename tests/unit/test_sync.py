@@ -357,6 +357,8 @@ def test_a_host_that_cannot_write_keeps_the_old_files_and_is_named(
             again(files, remote, other)
     assert remote.held()["project/model.py"] == "width = 1\n"
     assert other.held()["project/model.py"] == "width = 2\n"
+    # Who had the new file then, and the old one imported, was not told of it.
+    assert again(files, other).changed == {"project/model.py"}
     assert again(files, remote, other).hosts == {
         "h1": HostCopy(sent=1, unchanged=2, removed=0),
         "h2": HostCopy(sent=0, unchanged=3, removed=0),

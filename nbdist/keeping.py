@@ -36,6 +36,8 @@ def write_down(crew: Crew, *, session: str, asked: Plan, grace_s: float) -> str 
             f"This session cannot be listed nor attached to: {error}. Name a folder that can be written with "
             "NBDIST_STATE."
         )
+    if crew.plan.keep:
+        crew.link.parents.keep()
     return None
 
 

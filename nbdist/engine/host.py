@@ -5,9 +5,10 @@ that N processes cost one import. Where forking is no option it starts each as a
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
 `{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
-`{"repeat": […]}`, `{"alive": 1}`, `{"stop": 1}`); end of input means the kernel is gone, and everything is
-stopped. A kept parent meets no end of input, and waits for the next kernel. On standard output: events
-(`{"event": "exited", "process_id": 2, "code": -9}`), see `nbdist.engine.events`. Standard error is for people.
+`{"repeat": […]}`, `{"alive": 1}`, `{"keep": 1}`, `{"stop": 1}`); end of input means the kernel is gone, and
+everything is stopped. A kept parent meets no end of input, and waits for the next kernel. On standard output:
+events (`{"event": "exited", "process_id": 2, "code": -9}`), see `nbdist.engine.events`. Standard error is for
+people.
 
 Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
 silence of the kernel longer than the assignment allows; every child is told by the operating system to die with
@@ -39,7 +40,7 @@ from nbdist.engine.events import Events
 from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
-from nbdist.engine.pulse import Pulse
+from nbdist.engine.pulse import PERIOD_SECONDS, Pulse
 from nbdist.engine.sync import FOLDER, Copies, put_on_path
 from nbdist.version import __version__
 
@@ -58,8 +59,10 @@ class Assignment:
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
     `checks` are the arguments of `nbdist.engine.checkup.checkup`, None for no checks; with them it also listens
     for others, until `{"listen": 0}`, so that they can try to reach this host. `kept` says that it goes on
-    without a kernel. `paths` are folders for the user's modules, relative ones in the copy of the user's files,
-    where `cwd_copy` is the working folder if there is no `cwd`.
+    without a kernel, from `{"keep": 1}` on: before, nobody could find it again; until then it ends with the
+    process `kernel`, its parent, where that is known. `paths` are folders for the
+    user's modules, relative ones in the copy of the user's files, where `cwd_copy` is the working folder if there
+    is no `cwd`.
     """
 
     cluster_id: str
@@ -74,6 +77,7 @@ class Assignment:
     silence_s: float | None = None
     checks: dict[str, Any] | None = None
     kept: bool = False
+    kernel: int | None = None
     paths: list[str] = field(default_factory=list)
     cwd_copy: str | None = None
 
@@ -94,6 +98,7 @@ class Host:
     pulse: Pulse | None = None
     listener: socket.socket | None = None
     stopped: bool = False
+    kept: bool = False
     copies: Copies | None = None
     unread: bytes = b""
 
@@ -111,7 +116,7 @@ class Host:
                 os.read(wakeup, 4096)
             if self.orders in ready and not self._read():
                 return
-            if self.pulse and not self.pulse.beat():
+            if (self.pulse and not self.pulse.beat()) or self._is_deserted():
                 return
             self.children.reap()
             if self.assignment and not self.preloaded and not self._preload(self.assignment):
@@ -122,7 +127,18 @@ class Host:
     def _patience(self) -> float | None:
         if self.wanted or (self.assignment and not self.preloaded):
             return 0.005
+        if self.assignment and self.assignment.kept and not self.kept:
+            return PERIOD_SECONDS
         return self.pulse.period_s if self.pulse else None
+
+    def _is_deserted(self) -> bool:
+        """Whether the kernel has ended before anybody could find this again; one elsewhere sees its silence."""
+        asked = self.assignment
+        if asked is None or not asked.kept or self.kept or asked.kernel is None:
+            return False
+        deserted = os.getppid() != asked.kernel
+        self.own_folder = self.own_folder or deserted  # nobody else will remove it
+        return deserted
 
     def _read(self) -> bool:
         data = os.read(self.orders, 1 << 16)
@@ -161,6 +177,10 @@ class Host:
             self._stop_listening()
         elif "repeat" in order:
             self.children.ask(order["repeat"])
+        elif "keep" in order:
+            self.kept = True
+            if self.pulse:
+                self.pulse.go_on_without()
         elif "stop" in order:
             self.stopped = True
             self.events.tell("stopped")
@@ -181,7 +201,7 @@ class Host:
         except OSError as error:
             self.events.tell("refused", folder=error.filename, error=str(error))
             raise SystemExit(1) from None
-        if assignment.silence_s is not None or (assignment.kept and assignment.controller_address):
+        if assignment.silence_s is not None:
             self.pulse = Pulse(self.events, self.orders, silence_s=assignment.silence_s)
         self._say_who()
         self._start_controller(assignment)

@@ -50,6 +50,10 @@ class Pulse:
             self._events.tell("alive")
         return self._silence_s is None or silence < self._silence_s
 
+    def go_on_without(self) -> None:
+        """The kernel may be silent for ever."""
+        self._silence_s = None
+
     def go_on_by_itself(self) -> None:
         """Beats while this thread is busy with imports, and ends the process when the kernel leaves.
 

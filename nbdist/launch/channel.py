@@ -21,6 +21,9 @@ from typing import BinaryIO, Protocol
 
 from nbdist.launch.handle import Found, found
 
+PIPE_BYTES = 1 << 14
+"""A pipe holds at least so much before anybody reads (macOS: 16384; Linux: 65536)."""
+
 STOP = b'{"stop": 1}\n'
 """The order that ends a kept parent, in place of end of input."""
 
@@ -286,13 +289,20 @@ class Kept(_Files, Child):
       command: Its command line.
       environment: Its environment; None: this kernel's own.
       log: Where its standard error goes; its orders and events lie beside it.
+      first: Its first order, which is there before it is: a kernel that is killed at any moment leaves no parent
+        that waits for one for ever.
 
     Raises:
       OSError: They cannot be made.
     """
 
     def __init__(
-        self, command: Sequence[str], environment: Mapping[str, str] | None, log: Path
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None,
+        log: Path,
+        *,
+        first: bytes = b"",
     ) -> None:
         orders, events = log.with_suffix(".orders"), log.with_suffix(".events")
         os.mkfifo(orders, 0o600)
@@ -301,6 +311,8 @@ class Kept(_Files, Child):
         stdin = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         stdout = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
         try:
+            held = first[:PIPE_BYTES]
+            os.write(stdin, held)
             with log.open("wb") as errors:
                 Child.__init__(
                     self,
@@ -317,6 +329,7 @@ class Kept(_Files, Child):
             os.close(stdin)
             os.close(stdout)
         _Files.__init__(self, orders, events)
+        self.send(first[len(held) :])
 
     @property
     def spot(self) -> Spot | None:

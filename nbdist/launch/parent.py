@@ -124,10 +124,16 @@ class Parent:
         on_event: Callable[[dict[str, Any]], None],
     ) -> Parent:
         """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
-        way = Kept if assignment.kept else Pipes
-        parent = cls(reach, way(reach.command, reach.environment, log), log=log, on_event=on_event)
+        first = json.dumps(asdict(assignment)).encode() + b"\n"
+        channel: Channel
+        if assignment.kept:
+            channel = Kept(reach.command, reach.environment, log, first=first)
+        else:
+            channel = Pipes(reach.command, reach.environment, log)
+        parent = cls(reach, channel, log=log, on_event=on_event)
         parent._reader.start()
-        parent.order(asdict(assignment))
+        if not assignment.kept:
+            parent.order(asdict(assignment))
         return parent
 
     @classmethod

@@ -128,6 +128,11 @@ class Parents:
         for parent in {self._of[process_id]: None for process_id in process_ids}:
             parent.order({"repeat": list(process_ids)})
 
+    def keep(self) -> None:
+        """Has kept parents go on without a kernel from now on, since another can find them."""
+        for parent in self.all:
+            parent.order({"keep": 1})
+
     def leave(self) -> None:
         """Lets kept parents, and all they have started, go on without this kernel."""
         self._stopped.set()

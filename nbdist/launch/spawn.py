@@ -148,6 +148,7 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
         ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
         controller_address=None if plan.placement.on_this_machine else address,
         kept=plan.keep,
+        kernel=os.getpid(),
         paths=files.here if files is not None else [],
     )
 
@@ -178,7 +179,7 @@ def elsewhere(
         paths=files.there if files is not None else [],
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
-        silence_s=None if plan.keep else LOST_SECONDS,
+        silence_s=LOST_SECONDS,
         kept=plan.keep,
         checks=checks,
     )

@@ -218,6 +218,18 @@ def test_stop_ends_a_session_and_its_kernel_sees_it_go(
     assert kernels.folders == []
 
 
+def test_a_kernel_that_is_killed_before_others_can_find_its_session_leaves_nothing(
+    kernels: Kernels,
+) -> None:
+    notebook = kernels.start()
+    notebook.send(f"{START} --keep")
+    wait_for(lambda: [p for p in engines_of(notebook) if "nbdist.engine.host" in p.cmdline()])
+    processes = engines_of(notebook)
+    kernels.kill(notebook)
+    assert not gone(processes, within_s=WAIT_SECONDS)
+    assert kernels.sessions() == []
+
+
 def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_part(
     kernels: Kernels, second: Notebook
 ) -> None:

@@ -192,6 +192,8 @@ def test_two_kernels_at_once_are_told_and_a_kernel_that_ends_leaves_the_session(
     third = kernels.start()
     said = third.good("%dist_init --attach last").text
     assert f"Kernel {second.process.pid} is attached as well" in said
+    # An interrupt by another kernel has left it so.
+    assert third.good("%dist_status").text.startswith("out of step")
     second.send(TICKS.replace("600", "10"))
     wait_for(lambda: " running " in third.good("%dist_status").text)
     third.good("%%dist\nsecret += 1\nprint(secret)")

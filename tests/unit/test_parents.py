@@ -1,0 +1,186 @@
+"""Parents on other machines, as the kernel holds them: who is silent, who is lost, and how they are stopped."""
+
+from __future__ import annotations
+
+import json
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from nbdist.engine.host import Assignment
+from nbdist.launch import parent as one_parent
+from nbdist.launch import parents as all_parents
+from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parents import Parents
+
+WAIT_SECONDS = 10.0
+FACTS = {
+    "event": "host",
+    "host": "h",
+    "pid": 1,
+    "nbdist": "0",
+    "folder": "/f",
+    "cwd": "/",
+    "address": "10.0.0.1",
+    "listening": None,
+    "ports": [],
+    "checks": None,
+}
+BEGIN = """
+import json, sys, time
+def tell(**event):
+    print(json.dumps(event), flush=True)
+tell(**json.loads(sys.argv[1]))
+"""
+ANSWERS = """
+for line in sys.stdin:
+    order = json.loads(line)
+    if "alive" in order:
+        tell(event="alive")
+    if "die" in order:
+        sys.exit(3)
+    if "start" in order:
+        for process in order["start"]:
+            tell(event="started", process_id=process["process_id"], pid=100)
+    if "signal" in order:
+        for process_id in order["process_ids"]:
+            tell(event="exited", process_id=process_id, pid=100, code=-order["signal"], oom=False,
+                 last_lines=["good bye"], time=0.0)
+"""
+SILENT = """
+for line in sys.stdin:
+    pass
+"""
+
+
+@pytest.fixture
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Parents]]:
+    """Makes parents out of short programs, by host name; the times are a tenth of the real ones."""
+    for module, name, seconds in (
+        (all_parents, "PERIOD_SECONDS", 0.1),
+        (all_parents, "SILENT_SECONDS", 0.5),
+        (one_parent, "SILENT_SECONDS", 0.5),
+        (all_parents, "LOST_SECONDS", 1.5),
+    ):
+        monkeypatch.setattr(module, name, seconds)
+    made: list[Parents] = []
+
+    def begin(name: str, program: str, *, remote: bool = True) -> Parent:
+        facts = json.dumps({**FACTS, "host": name})
+        return Parent.begin(
+            Reach(
+                name=name,
+                command=(sys.executable, "-c", BEGIN + program, facts, f"told-{name}"),
+                remote=remote,
+            ),
+            Assignment(cluster_id="c", preload=[], fork=True),
+            log=tmp_path / f"{name}.log",
+            on_event=hears,
+        )
+
+    def hears(event: dict[str, Any]) -> None:
+        for parents in made:
+            parents.heard(event)
+
+    def parents_of(**programs: str) -> Parents:
+        others = {name: begin(name, program) for name, program in programs.items()}
+        made.append(Parents(begin("home", ANSWERS, remote=False), others))
+        made[0].assign(dict(enumerate(others.values())))
+        wait_for(lambda: all(parent.facts for parent in others.values()))
+        return made[0]
+
+    yield parents_of
+    for parents in made:
+        parents.stop()
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.01)
+    assert condition()
+
+
+def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_reach(
+    make: Callable[..., Parents],
+) -> None:
+    parents = make(h1=ANSWERS, h2=SILENT)
+    heard: list[dict[str, Any]] = []
+    parents.hears = heard.append
+    wait_for(lambda: [e for e in heard if e["event"] == "silence"])
+    assert list(parents.silent) == ["h2"]
+    assert parents.exits == {}
+    wait_for(lambda: parents.exits)
+    ((process_id, end),) = parents.exits.items()
+    assert (process_id, str(end)) == (1, "out of reach: host h2 does not answer")
+    wait_for(lambda: not parents.silent)
+    assert [list(e["since"]) for e in heard if e["event"] == "silence"] == [["h2"], []]
+
+
+def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., Parents]) -> None:
+    parents = make(h1=ANSWERS, h2=SILENT)
+    now = time.monotonic()
+    wait_for(lambda: parents.heard_since("h1", now))
+    assert not parents.heard_since("h2", now)
+    assert not parents.heard_since("h3", 0.0)
+
+
+def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
+    make: Callable[..., Parents],
+) -> None:
+    parents = make(h1=ANSWERS, h2=ANSWERS)
+    parents.start([{"process_id": 0}, {"process_id": 1}])
+    wait_for(lambda: all(p.pids for p in parents.others.values()))
+    assert [list(p.pids) for p in parents.others.values()] == [[0], [1]]
+    parents.signal(9, [1])
+    wait_for(lambda: parents.exits)
+    assert list(parents.exits) == [1]
+    assert "SIGKILL" in str(parents.exits[1])
+    assert parents.exits[1].last_lines == ("good bye",)
+    parents.forget([1])
+    assert parents.exits == {}
+
+
+def test_a_connection_that_ends_takes_its_processes_out_of_reach(
+    make: Callable[..., Parents],
+) -> None:
+    parents = make(h1=ANSWERS, h2=ANSWERS)
+    parents.others["h1"].order({"die": 1})
+    wait_for(lambda: parents.exits)
+    said = "out of reach: the connection to host h1 ended with exit code 3"
+    assert {p: str(end) for p, end in parents.exits.items()} == {0: said}
+
+
+def test_the_end_of_home_is_the_end_of_all(make: Callable[..., Parents]) -> None:
+    parents = make(h1=ANSWERS, h2=ANSWERS)
+    parents.home.order({"die": 1})
+    wait_for(lambda: parents.controller_end)
+    assert sorted(parents.exits) == [0, 1]
+    assert "the engines' parent process" in str(parents.exits[1])
+
+
+def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
+    make: Callable[..., Parents], tmp_path: Path
+) -> None:
+    together = ANSWERS + (
+        "import pathlib\n"
+        f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
+        f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('told-*'))) < 2:\n"
+        "    time.sleep(0.01)\n"
+    )
+    parents = make(h1=together, h2=together, h3=SILENT + "time.sleep(60)\n")
+    wait_for(lambda: "h3" in parents.silent)
+    parents.stop()
+    assert {name: parent.poll() for name, parent in parents.others.items()} == {
+        "h1": 0,
+        "h2": 0,
+        "h3": -signal.SIGKILL,
+    }
+    assert parents.home.poll() == 0
+    assert "nbdist-pulse" not in [thread.name for thread in threading.enumerate()]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import hosts, keras_start, noop, probe, start
+from tests.bench import attach, hosts, keras_start, noop, probe, start
 
 
 def main() -> None:
@@ -13,6 +13,7 @@ def main() -> None:
     start.main()
     keras_start.main()
     hosts.main()
+    attach.main()
     noop.main()
     probe.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)

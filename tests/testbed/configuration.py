@@ -75,7 +75,10 @@ def network(number: int, i: int, option: HostOptions) -> list[str]:
     """The lines that make host i's network, for `ip -batch`."""
     head = head_address(number)
     lines = ["link set lo up", f"addr add {address(number, i)}/24 dev eth0", "link set eth0 up"]
-    lines += [f"route add default via {head}", f"neigh replace {head} lladdr {mac(number, 0)} dev eth0"]
+    lines += [
+        f"route add default via {head}",
+        f"neigh replace {head} lladdr {mac(number, 0)} dev eth0",
+    ]
     if option.metadata is not None:
         lines.append(f"addr add {METADATA_ADDRESS}/32 dev lo")
     return lines

@@ -166,8 +166,9 @@ def test_the_end_of_home_is_the_end_of_all(make: Callable[..., Parents]) -> None
 
 
 def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
-    make: Callable[..., Parents], tmp_path: Path
+    make: Callable[..., Parents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(one_parent, "STOP_SECONDS", 3 * WAIT_SECONDS)
     together = ANSWERS + (
         "import pathlib\n"
         f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
@@ -176,7 +177,9 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
     )
     parents = make(h1=together, h2=together, h3=SILENT + "time.sleep(60)\n")
     wait_for(lambda: "h3" in parents.silent)
+    began = time.monotonic()
     parents.stop()
+    assert time.monotonic() - began < WAIT_SECONDS
     assert {name: parent.poll() for name, parent in parents.others.items()} == {
         "h1": 0,
         "h2": 0,

@@ -1,0 +1,184 @@
+"""Engines of others: what they say, what is refused, and what they keep of their output."""
+
+from __future__ import annotations
+
+import json
+import sys
+from types import ModuleType, SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.engine import echo as echoes
+from nbdist.engine import stranger
+from nbdist.engine.echo import Echo
+from nbdist.errors import LaunchError
+from nbdist.launch.attach.foreign import _address, _known, _plan, _refuse
+from nbdist.launch.calling import Asked
+from nbdist.run.regained import Recalled, raised
+
+
+def told(**facts: Any) -> dict[str, Any]:
+    known = {"host": "h1", "version": "0.10", "joined": None, "up": False, "devices": None}
+    return {**known, **facts}
+
+
+def refused(by_id: dict[int, dict[str, Any]], **options: Any) -> None:
+    _refuse(_plan(by_id, None, None, options), by_id)
+
+
+def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> None:
+    refused({0: told(), 1: told()})
+    with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has no jax"):
+        refused({0: told(), 1: told(host="h2", version=None)})
+    with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has started a back end"):
+        refused({0: told(), 1: told(host="h2", up=True)})
+    refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
+    elsewhere = {"process_id": 1, "count": 4}
+    with pytest.raises(LaunchError, match=r"is process 1 of 4 in a cluster of JAX's already"):
+        refused({0: told(), 1: told(joined=elsewhere)})
+
+
+def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
+    devices = {"local": 2, "global": 4, "platform": "cpu"}
+    by_id = {
+        p: told(joined={"process_id": p, "count": 2}, up=True, devices=devices) for p in (0, 1)
+    }
+    refused(by_id)
+    assert _known(_plan(by_id, None, None, {}), by_id) == {
+        p: {"process_id": p, "version": "0.10", **devices} for p in (0, 1)
+    }
+    assert _known(_plan(by_id, None, None, {}), {0: told(), 1: told()}) == {}
+
+
+def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for() -> None:
+    by_id = {0: told(), 1: told(host="h2")}
+    plan = _plan(by_id, None, None, {})
+    assert "JAX_PLATFORMS" not in plan.environment
+    assert [(p.host, p.devices) for p in plan.processes] == [("h1", None), ("h2", None)]
+    assert _plan(by_id, "cpu", 2, {}).environment["JAX_PLATFORMS"] == "cpu"
+
+
+def test_the_address_of_a_controller_that_listens_everywhere_is_where_it_is() -> None:
+    assert _address({"interface": "tcp://10.0.0.1", "location": "h1"}) == "10.0.0.1"
+    assert _address({"interface": "tcp://*", "location": "h1"}) == "h1"
+
+
+def test_a_cluster_that_was_joined_is_known_and_without_the_private_name_it_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    module = ModuleType("jax._src.distributed")
+    monkeypatch.setitem(sys.modules, module.__name__, module)
+    assert stranger.joined() is None
+    module.global_state = SimpleNamespace(client=None)  # type: ignore[attr-defined]
+    assert stranger.joined() is None
+    state = SimpleNamespace(client=object(), process_id=1, num_processes=3)
+    module.global_state = state  # type: ignore[attr-defined]
+    assert stranger.joined() == {"process_id": 1, "count": 3}
+
+
+def test_the_private_name_is_what_jax_has() -> None:
+    from jax._src import distributed
+
+    assert {"client", "process_id", "num_processes"} <= set(vars(type(distributed.global_state)))
+    assert stranger.joined() is None
+
+
+def test_variables_come_too_late_only_where_jax_has_no_such_setting(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    changed: dict[str, object] = {}
+    config = SimpleNamespace(jax_platforms=None, jax_x=None, update=changed.__setitem__)
+    monkeypatch.setitem(sys.modules, "jax", SimpleNamespace(config=config))
+    monkeypatch.setenv("SET_BEFORE", "1")
+    for name in ("JAX_PLATFORMS", "JAX_X", "XLA_FLAGS_"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.setenv(name, "")  # so that it is taken back
+        monkeypatch.delenv(name)
+    asked = {"JAX_PLATFORMS": "cpu", "JAX_X": "true", "XLA_FLAGS_": "a", "SET_BEFORE": "2"}
+    assert stranger.prepare(asked) == ["XLA_FLAGS_"]
+    assert changed == {"jax_platforms": "cpu", "jax_x": True}
+
+
+def frames(number: int, *, topic: bytes = b"engine.0.stdout", request: str = "r") -> list[bytes]:
+    header = {"msg_id": f"m{number}", "msg_type": "stream"}
+    parts = (header, {"msg_id": request}, {}, {"name": "stdout", "text": f"{number}\n"})
+    return [topic, echoes.DELIMITER, b"sign", *(json.dumps(part).encode() for part in parts)]
+
+
+def test_an_echo_keeps_the_newest_output_of_each_request_and_counts_what_it_dropped(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(echoes, "MOST_MESSAGES", 3)
+    sent: list[Any] = []
+    publisher = SimpleNamespace(send_multipart=sent.append)
+    echo = Echo(publisher)
+    echo.install()
+    for number in range(5):
+        publisher.send_multipart(frames(number))
+    publisher.send_multipart(frames(5, request="other"))
+    publisher.send_multipart(frames(6, topic=b"nbdist.0"))
+    publisher.send_multipart(frames(7, topic=b"engine.0.status"))
+    assert len(sent) == 8, "all goes out as before"
+    kept = echo.of("r")
+    assert [m["content"]["text"] for m in kept["messages"]] == ["3\n", "4\n"]
+    assert kept["messages"][0]["id"] == "m3"
+    assert kept["lost"] == {"r": 3}
+    assert [m["parent"] for m in echo.of()["messages"]] == ["r", "r", "other"]
+
+
+def test_a_flood_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(echoes, "MOST_BYTES", 2000)
+    publisher = SimpleNamespace(send_multipart=lambda frames: None)
+    Echo(publisher).install()
+    echo = Echo(publisher)
+    echo.install()
+    for number in range(100):
+        publisher.send_multipart(frames(number))
+    assert 0 < len(echo.of()["messages"]) < 20
+
+
+class Answers:
+    """Answers that come one after the other, as ipyparallel's results."""
+
+    def __init__(self, *answers: object) -> None:
+        self.left = list(answers)
+        self.asked = 0
+
+    def ask(self) -> Asked:
+        self.asked += 1
+        answer = self.left.pop(0)
+
+        def get(timeout: float | None) -> object:
+            if isinstance(answer, Exception):
+                raise answer
+            return [json.dumps({"ok": answer})]
+
+        return Asked(SimpleNamespace(ready=lambda: True, get=get), "process 0")
+
+
+def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_away() -> None:
+    from ipyparallel.error import TaskAborted
+
+    end = {"end": {"error": None, "time": 5.0}, "messages": [], "lost": {}}
+    answers = Answers(TaskAborted("aborted"), end)
+    heard: list[Any] = []
+    recalled = Recalled(answers.ask, heard.append)
+    assert not recalled.replied
+    assert recalled.replied
+    assert (answers.asked, recalled.error(), heard) == (2, None, [end])
+
+
+def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost() -> None:
+    shown = {"ename": "ValueError", "evalue": "bad", "traceback": ["a", "b"]}
+    messages = [{"kind": "error", "content": shown}]
+    answer = {"end": {"error": "ValueError: bad", "time": 5.0}, "messages": messages, "lost": {}}
+    error = raised(answer)
+    assert error is not None
+    assert (error.ename, error.evalue, error.traceback) == ("ValueError", "bad", "a\nb")
+    bare = raised({**answer, "messages": []})
+    assert bare is not None
+    assert (bare.ename, bare.evalue) == ("ValueError", "bad")
+    unknown = Recalled(Answers({"end": None, "messages": [], "lost": {}}).ask, lambda answer: None)
+    assert unknown.replied
+    assert "does not know of it" in str(unknown.error())

@@ -201,7 +201,7 @@ def job_options(parser: argparse.ArgumentParser) -> None:
         metavar="OPTION",
         help="any other of srun, such as --gres=gpu:4; may be given again",
     )
-    mpi = parser.add_argument_group("mpirun of Open MPI, on --hosts or where it chooses")
+    mpi = parser.add_argument_group("mpirun of Open MPI, on --hosts")
     mpi.add_argument("--mpi", action="store_true", help="mpirun starts the processes, a rank each")
     mpi.add_argument("--mpirun", metavar="PATH", help="default: that on the kernel's PATH")
     mpi.add_argument(

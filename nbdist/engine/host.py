@@ -199,12 +199,16 @@ class Host:
             if assignment.cwd is not None:
                 self._enter(assignment.cwd, assignment.cwd_copy)
         except OSError as error:
-            self.events.tell("refused", folder=error.filename, error=str(error))
+            self._refuse(error.filename, error)
             raise SystemExit(1) from None
         if assignment.silence_s is not None:
             self.pulse = Pulse(self.events, self.orders, silence_s=assignment.silence_s)
         self._say_who()
         self._start_controller(assignment)
+
+    def _refuse(self, folder: str | None, error: OSError) -> None:
+        host = socket.gethostname()
+        self.events.tell("refused", host=host, folder=folder, error=str(error))
 
     def _enter(self, cwd: str, copy: str | None) -> None:
         """Goes to the working folder, or to its copy where it has none of its own here."""
@@ -250,7 +254,7 @@ class Host:
         try:
             write_private(path, connection)
         except OSError as error:
-            self.events.tell("refused", folder=self.folder, error=str(error))
+            self._refuse(self.folder, error)
             raise SystemExit(1) from None
 
     def _controller_is_ready(self, assignment: Assignment) -> bool:
@@ -372,8 +376,12 @@ def main() -> None:
     try:
         host.serve()
     except _Told:
-        events.tell("stopped")
-        raise
+        if task is None:
+            events.tell("stopped")
+            raise
+        # The scheduler ends a task so, and says itself why.
+        events.tell("terminated")
+        raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)
         signal.signal(signal.SIGHUP, signal.SIG_IGN)

@@ -75,8 +75,7 @@ def choose_job(
         return _slurm(options, processes, hosts, ssh)
     check_hosts(hosts)
     job = mpi_job(
-        processes=processes,
-        hosts=host_counts(hosts, processes) if hosts else (),
+        hosts=host_counts(hosts, processes),
         ssh=ssh,
         mpirun=options.mpirun,
         extra=options.mpi_options,

@@ -167,6 +167,8 @@ def _refused(name: str, parent: Parent) -> str:
     failure = parent.failure or {}
     folder, error = failure.get("folder"), failure["error"]
     host = next((facts.host for facts in parent.facts.values()), name)
+    if parent.reach.watch is not None:
+        host = failure["host"]
     if "No such file" in error or "Permission" in error:
         return (
             f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "

@@ -63,7 +63,7 @@ def _missing(parent: Parent, total: int, limit_s: float) -> str:
 
 def job_ended(parent: Parent, watch: Watch) -> str:
     """Why a start failed whose job has ended, and what to type where that is known."""
-    lines = parent.last_words()
+    lines = watch.reasons(parent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
     python = watch.python
     if any("No module named" in line and "nbdist" in line for line in lines):
@@ -71,7 +71,7 @@ def job_ended(parent: Parent, watch: Watch) -> str:
             f"{watch.title}: {python} on the hosts has no nbdist. Run there: {python} -m pip install "
             f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
         )
-    if any(python in line and _NO_FILE.search(line) for line in lines):
+    if python in words and _NO_FILE.search(words):
         return (
             f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
             f"--remote-python.\n{words}"
@@ -79,12 +79,12 @@ def job_ended(parent: Parent, watch: Watch) -> str:
     code = parent.poll()
     ending = f" (exit code {code})" if code is not None else ""
     hint = next((text for sign, text in HINTS if sign in words), "")
-    what = watch.ending(parent.job_words())
+    what = watch.ending(parent.job_words()) or watch.command
     return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
 
 
 _NO_FILE = re.compile(
-    "No such file|not find an executable|could not be found|Permission denied", re.I
+    r"execve.*(No such file|Permission denied)|could not access\s+or execute an executable"
 )
 
 HINTS = (
@@ -92,10 +92,6 @@ HINTS = (
         "Unable to confirm allocation",
         " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
     ),
-    (
-        "There are not enough slots available",
-        " Name the hosts with their numbers of processes (--hosts h1:2,h2:2), or allow more processes than "
-        "processors with --mpi-option --oversubscribe.",
-    ),
+    ("ssh: ", " Try the same with ssh by hand, or name your configuration with --ssh-config."),
 )
 """Words of srun and mpirun, and what to type."""

@@ -5,17 +5,21 @@ MPI only starts them; they compute through their frameworks. Run with Open MPI 4
 
 from __future__ import annotations
 
+import contextlib
 import os
+import re
 import shlex
 import shutil
+import socket
 from collections.abc import Sequence
+from pathlib import Path
 
+from nbdist.engine.last_words import LOG_LINES
+from nbdist.engine.ports import own_address
 from nbdist.errors import OptionError
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.placement import Job
 from nbdist.launch.ssh import SshOptions, ssh_options
-
-DEFAULT_PROCESSES = 2
 
 OURS = {
     ("-n", "-np", "--np", "-c", "--n"): "use -n",
@@ -32,7 +36,6 @@ OURS = {
 
 def mpi_job(
     *,
-    processes: int | None,
     hosts: Sequence[tuple[str, int]],
     ssh: SshOptions,
     mpirun: str | None = None,
@@ -41,9 +44,7 @@ def mpi_job(
     """What `mpirun` is asked for.
 
     Args:
-      processes: `-n`, where it was given.
-      hosts: Those named, each with its number of processes; none where mpirun finds them itself, as in an
-        allocation of a scheduler.
+      hosts: Those named, each with its number of processes.
       ssh: How mpirun reaches them, and the interpreter there.
       mpirun: Its name or path; default: that on the PATH.
       extra: Further options, one or more in a text.
@@ -68,13 +69,12 @@ def mpi_job(
     # From here to every host: the hosts may not reach each other with ssh.
     agent = _agent(ssh)
     words += ["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1"]
-    if hosts:
-        words += ["--host", ",".join(f"{name}:{count}" for name, count in hosts)]
+    words += ["--host", ",".join(f"{name}:{count}" for name, count in hosts)]
     return Job(
         command=(*words, *options),
         task_variable="OMPI_COMM_WORLD_RANK",
         python=ssh.python,
-        processes=sum(count for _, count in hosts) or processes or DEFAULT_PROCESSES,
+        processes=sum(count for _, count in hosts),
     )
 
 
@@ -88,18 +88,35 @@ def _agent(ssh: SshOptions) -> str:
 
 
 def check_hosts(hosts: Sequence[AskedHost]) -> None:
-    """Refuses what mpirun cannot be told of a host.
+    """Refuses hosts to which mpirun brings no orders, and what it cannot be told of one.
+
+    Open MPI 4.1 hands on its input to ranks on other hosts only (`--stdin all`); those beside mpirun itself meet
+    the end of input at once.
 
     Raises:
-      OptionError: A user or a port stands beside one.
+      OptionError: None is named, one is this machine, or a user or a port stands beside one.
     """
+    if not hosts:
+        raise OptionError("--mpi: name the hosts, such as --mpi --hosts h1:2,h2:2.")
     for host in hosts:
+        if host.local or own_address(host.name) == _address(host.name):
+            raise OptionError(
+                f"--hosts: {host.name} is this machine, where mpirun does not hand on orders to its ranks. Leave "
+                "it out; or leave --mpi out: --hosts alone starts processes here and on other hosts."
+            )
         for option, value in (("user", host.user), ("port", host.port)):
             if value is not None:
                 raise OptionError(
                     f"--hosts: {host.name} has the {option} {value}, which mpirun cannot be told. Write it into "
                     "the ssh configuration (~/.ssh/config, or --ssh-config FILE)."
                 )
+
+
+def _address(name: str) -> str:
+    """The address of a name; empty where only ssh's configuration knows it."""
+    with contextlib.suppress(OSError):
+        return socket.gethostbyname(name)
+    return ""
 
 
 def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
@@ -123,6 +140,11 @@ def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
     return tuple(words)
 
 
+_FRAME = re.compile(r"-{20,}\s*$")
+_TAG = re.compile(r"^(\[\d+,\d+\]<stderr>:)+")
+NOTICE_LINES = 8
+
+
 class MpiWatch:
     """See `nbdist.launch.watch.Watch`; mpirun has no queue.
 
@@ -132,16 +154,29 @@ class MpiWatch:
     """
 
     def __init__(self, command: str, *, python: str) -> None:
-        self.title = os.path.basename(command)  # noqa: PTH119 - a name, wherever the file is
+        self.title = self.command = Path(command).name
         self.python = python
 
     def waiting(self, lines: Sequence[str]) -> str | None:
         """Never."""
         return None
 
-    def ending(self, lines: Sequence[str]) -> str:
-        """The command itself."""
-        return self.title
+    def ending(self, lines: Sequence[str]) -> str | None:
+        """It does not say in one word; its last ones are shown."""
+        return None
+
+    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """What is said beside mpirun's notices in frames, such as by ssh, and the first of those notices."""
+        inside, notices, outside, first = False, 0, [], []
+        for line in lines:
+            if _FRAME.match(line):
+                inside = not inside
+                notices += inside
+            elif line.strip() and not inside:
+                outside.append(_TAG.sub("", line))
+            elif line.strip() and notices == 1:
+                first.append(line)
+        return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
         """None that it tells before its own end."""

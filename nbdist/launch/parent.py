@@ -111,6 +111,7 @@ class Parent:
         self.ended_at: float | None = None
         self.given_up = False
         self.stopped = False
+        self._terminated: set[int | None] = set()
         self._lines = Lines()
         self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
 
@@ -284,12 +285,16 @@ class Parent:
             return None
         because: str
         code: int | None
-        if self.stopped:
+        watch = self.reach.watch
+        ending = watch.ending(self.job_words()) if watch is not None else None
+        if ending is not None:
+            because, code = ending, self._channel.status
+        elif self.stopped:
             because, code = STOPPED, None
         elif self.given_up:
             because, code = f"host {self.reach.name} does not answer", None
-        elif self.reach.watch is not None:
-            because, code = self.reach.watch.ending(self.job_words()), self._channel.status
+        elif watch is not None:
+            because, code = watch.command, self._channel.status
         elif self.reach.remote:
             because, code = f"the connection to host {self.reach.name}", self._channel.status
         else:
@@ -357,13 +362,15 @@ class Parent:
             )  # one from before, read again by a later kernel
         elif kind == "stopped":
             self.stopped = True
+        elif kind == "terminated":
+            self._terminated.add(event["task"])
         elif kind == "reached":
             self.reached[event.get("task")] = (time.monotonic(), event["answers"])
         elif kind in ("failed", "refused"):
             self.failure = event
         elif kind == "sync":
             self.copying.append(event)
-        elif kind == "exited":
+        elif kind == "exited" and event.get("task") not in self._terminated:
             self.exits[event["process_id"]] = Exit(
                 process_id=event["process_id"],
                 pid=event["pid"],

@@ -8,16 +8,23 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from nbdist.engine.last_words import LOG_LINES
 from nbdist.errors import LaunchError
 from nbdist.launch.slurm.ask import ask
 
 LOOK_SECONDS = 1.0
 """How often the queue is asked while a job waits."""
 
+SETTLE_SECONDS = 1.0
+"""How long after its end the queue may say that a job runs or is completing."""
+
 QUEUED = re.compile(r"srun: job (\d+) queued and waiting for resources")
 ALLOCATED = re.compile(r"srun: job \d+ has been allocated resources")
 STEP_WAITS = re.compile(r"srun: Job (\d+) step creation temporarily disabled, retrying \((.*)\)")
 STEP_CREATED = re.compile(r"srun: Step created for job")
+CANCELLED = re.compile(
+    r"\*\*\* (?:STEP|JOB) (\d+)\S* ON \S+ CANCELLED AT \S+?( DUE TO [A-Z ]+?)? \*\*\*"
+)
 TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)")
 
 
@@ -44,6 +51,7 @@ class SlurmWatch:
     """
 
     title = "Slurm"
+    command = "srun"
 
     def __init__(
         self,
@@ -59,6 +67,7 @@ class SlurmWatch:
         self._ask = asks
         self._looked = float("-inf")
         self._standing: Standing | None = None
+        self._asked_for_end = False
         self._ending: str | None = None
 
     def waiting(self, lines: Sequence[str]) -> str | None:
@@ -86,18 +95,36 @@ class SlurmWatch:
                 return Standing(job, state, "" if reason == "None" else reason)
         return None
 
-    def ending(self, lines: Sequence[str]) -> str:
-        """The job's last state."""
-        if self._ending is None:
-            found = self.look()
-            self._ending = "Slurm's srun" if found is None else _told(found, self._allocation)
+    def ending(self, lines: Sequence[str]) -> str | None:
+        """The job's last state, where it is not that of one that has ended by itself."""
+        if not self._asked_for_end:
+            self._asked_for_end = True
+            self._ending = _cancelled(lines) or self._last_state()
         return self._ending
+
+    def _last_state(self) -> str | None:
+        until = time.monotonic() + SETTLE_SECONDS
+        while (found := self.look()) is not None and time.monotonic() < until:
+            if found.state not in ("RUNNING", "COMPLETING"):
+                break
+            time.sleep(0.1)
+        if found is None or found.state in ("RUNNING", "COMPLETING", "COMPLETED"):
+            return None
+        state = ", ".join(filter(None, (found.state, found.reason)))
+        return f"Slurm's job {found.job} ({state})"
+
+    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """The last ones."""
+        return tuple(lines[-LOG_LINES:])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
         """Those of which srun says so."""
+        text = "\n".join(lines)
+        if CANCELLED.search(text):
+            return {}  # all of them, and `ending` says why
         return {
             task: f"{said} (host {host})"
-            for host, tasks, said in TASKS.findall("\n".join(lines))
+            for host, tasks, said in TASKS.findall(text)
             for task in numbers(tasks)
         }
 
@@ -107,11 +134,12 @@ class SlurmWatch:
             self._ask("scancel", f"--name={self._name}")
 
 
-def _told(found: Standing, allocation: str | None) -> str:
-    # A job's last state may be a moment late, and an allocation goes on without its steps.
-    if found.state in ("RUNNING", "COMPLETING", "COMPLETED"):
-        return f"a step of Slurm's job {found.job}" if allocation else f"Slurm's job {found.job}"
-    return f"Slurm's job {found.job} ({', '.join(filter(None, (found.state, found.reason)))})"
+def _cancelled(lines: Sequence[str]) -> str | None:
+    """What the nodes have said of it, which is there before the queue knows."""
+    said = CANCELLED.search("\n".join(lines))
+    if said is None:
+        return None
+    return f"Slurm's job {said[1]} (CANCELLED{said[2] or ''})"
 
 
 def numbers(text: str) -> list[int]:

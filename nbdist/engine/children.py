@@ -51,8 +51,8 @@ class Children:
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
-            if asked is not None:
-                os.close(asked[1])
+            for descriptor in (*self._asked.values(), *(asked or ())[1:]):
+                os.close(descriptor)
             become(main, log, parent, death_signal)
         self._pids[pid] = process_id
         self._logs[pid] = log

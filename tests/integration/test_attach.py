@@ -62,6 +62,10 @@ class Kernels:
         notebook.good("%load_ext nbdist")
         return notebook
 
+    def any(self) -> Notebook:
+        """One that lives, if there is one."""
+        return next((one for one in self._all if one.manager.is_alive()), None) or self.start()
+
     def kill(self, notebook: Notebook) -> None:
         """As when the kernel crashes."""
         notebook.process.kill()
@@ -87,7 +91,10 @@ class Kernels:
 
     def close(self) -> None:
         for notebook in self._all:
-            notebook.__exit__()
+            notebook.client.stop_channels()
+            if notebook.manager.is_alive():
+                notebook.manager.shutdown_kernel(now=True)
+            notebook.manager.cleanup_resources()
         self.command("stop", "--all")
 
 
@@ -96,6 +103,18 @@ def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
     found = Kernels(tmp_path_factory.mktemp("kernels"))
     yield found
     found.close()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(kernels: Kernels) -> Iterator[subprocess.Popen[bytes]]:
+    """Two engines that `ipcluster` starts for the profile `mine`, which takes a while."""
+    command = [sys.executable, "-m", "ipyparallel.cluster", "start", "-n", "2", "--profile=mine"]
+    environment = {**os.environ, **kernels.environment, "JAX_PLATFORMS": "cpu"}
+    log = (kernels.folder / "ipcluster.log").open("wb")
+    with log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
+        yield process
+        process.send_signal(signal.SIGINT)
+        process.wait(30)
 
 
 def engines_of(notebook: Notebook) -> list[psutil.Process]:
@@ -247,8 +266,11 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     assert third.good("%%dist\nprint(mine)").text.endswith("7")
     assert "has not started them" in third.good("%dist_shutdown").text
     assert all(process.is_running() for process in processes)
+    third.good("%dist_init --attach last")
     kernels.kill(second)
     assert not gone(processes, within_s=10)
+    wait_for(lambda: "ended with its kernel" in third.good("%dist_status").text)
+    third.good("%dist_shutdown")
     assert kernels.sessions() == []
     assert kernels.folders == []
     assert not list((kernels.folder / "state" / "sessions").iterdir())
@@ -264,27 +286,12 @@ sys.meta_path.insert(0, Nothing())
 """
 
 
-@pytest.fixture(scope="module")
-def foreign(kernels: Kernels) -> Iterator[subprocess.Popen[bytes]]:
-    """Two engines that `ipcluster` has started for the profile `mine`."""
-    command = [sys.executable, "-m", "ipyparallel.cluster", "start", "-n", "2", "--profile=mine"]
-    environment = {**os.environ, **kernels.environment, "JAX_PLATFORMS": "cpu"}
-    log = (kernels.folder / "ipcluster.log").open("wb")
-    with log, subprocess.Popen(command, env=environment, stdout=log, stderr=log) as process:
-        wait_for(
-            lambda: (
-                (kernels.folder / "ipcluster.log").read_bytes().count(b"finished registering") == 2
-            )
-        )
-        yield process
-        process.send_signal(signal.SIGINT)
-        process.wait(30)
-
-
 def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
-    kernels: Kernels, foreign: subprocess.Popen[bytes]
+    kernels: Kernels, cluster: subprocess.Popen[bytes]
 ) -> None:
-    notebook = kernels.start()
+    log = kernels.folder / "ipcluster.log"
+    wait_for(lambda: log.read_bytes().count(b"finished registering") == 2)
+    notebook = kernels.any()
     notebook.good(
         "import ipyparallel as ipp\nclient = ipp.Client(profile='mine')\n"
         f"client[1].execute({CANNOT_IMPORT!r}, block=True)"
@@ -306,7 +313,7 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     assert "KeyboardInterrupt" in notebook.collect(running).traceback
     assert "does not stop them" in notebook.bad("%dist_init --restart").traceback
     assert "has not started them" in notebook.good("%dist_shutdown").text
-    assert foreign.poll() is None
+    assert cluster.poll() is None
     again = notebook.good(
         "%dist_init --attach "
         f"{kernels.folder}/ipython/profile_mine/security/ipcontroller-client.json"
@@ -315,5 +322,5 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     assert notebook.good("%%dist --on 1\nprint(secret)").text.endswith("41")
     assert kernels.folders != []
     notebook.manager.shutdown_kernel(now=False)
-    assert foreign.poll() is None
+    assert cluster.poll() is None
     assert kernels.folders == []

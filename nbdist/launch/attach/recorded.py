@@ -17,6 +17,7 @@ from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.attach.strangers import Strangers
 from nbdist.launch.channel import FoundAgain
+from nbdist.launch.handle import Found
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.parent import Parent, Reach
 from nbdist.launch.parents import Parents
@@ -208,7 +209,8 @@ def _client(record: Record) -> Any:
 
 def _parents(record: Record, state: State, client: Any) -> Parents:
     if not record.kept:
-        return Strangers(client, state.engines)
+        home = record.parents[0]
+        return Strangers(client, state.engines, home=Found(home.pid, home.began))
     heard: list[Any] = []
 
     def hears(event: dict[str, Any]) -> None:

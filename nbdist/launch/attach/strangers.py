@@ -11,6 +11,7 @@ from typing import Any
 from nbdist.engine import folder as folders
 from nbdist.errors import SessionError
 from nbdist.launch.exits import Exit
+from nbdist.launch.handle import Found
 from nbdist.launch.parent import HostFacts
 from nbdist.launch.parents import Parents
 
@@ -24,11 +25,18 @@ class Strangers(Parents):
       client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
       engines: ipyparallel's engine ids by process id.
       folder: Removed when this kernel leaves; None: nothing is.
+      home: The parent of the controller, with which all end; None: not known.
     """
 
     def __init__(
-        self, client: Any, engines: Mapping[int, int], *, folder: str | None = None
+        self,
+        client: Any,
+        engines: Mapping[int, int],
+        *,
+        folder: str | None = None,
+        home: Found | None = None,
     ) -> None:
+        self._home = home
         self._folder = folder
         self.others = {}
         self.files = None
@@ -99,11 +107,14 @@ class Strangers(Parents):
         while not self._stopped.wait(LOOK_SECONDS):
             with contextlib.suppress(RuntimeError):  # the list changes while it is read
                 there = set(self._client.ids)
-                gone = {p for p, e in self._engines.items() if e not in there} - set(self._ends)
-                for process_id in gone:
-                    self._note(process_id)
+                gone = {p for p, e in self._engines.items() if e not in there}
+                because = "ipyparallel's hub has lost its engine"
+                if self._home is not None and not self._home.running:
+                    gone, because = set(self._engines), "the session has ended with its kernel"
+                for process_id in gone - set(self._ends):
+                    self._note(process_id, because)
 
-    def _note(self, process_id: int) -> None:
+    def _note(self, process_id: int, because: str) -> None:
         self._ends[process_id] = Exit(
             process_id=process_id,
             pid=0,
@@ -111,7 +122,7 @@ class Strangers(Parents):
             oom=False,
             time=time.time(),
             last_lines=(),
-            because_of="ipyparallel's hub has lost its engine",
+            because_of=because,
         )
         if self.hears is not None:
             self.hears({"event": "exited", "process_id": process_id, "time": time.time()})

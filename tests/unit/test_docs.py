@@ -29,8 +29,8 @@ MAGIC = re.compile(r"(?<![\w%])%%?(?:dist\w*|rank|sync|local)\b")
 COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])(\w+)(?=[` ]| --|$)", re.M)
 TARGET = re.compile(r"\bmake ([a-z][\w-]*)(?=[`\s,.]|$)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHERS_FLAGS = {"--logdir", "--format", "--worker", "--command", "--dry-run"}
-"""Of commands that are not nbdist's: TensorBoard's and gcloud's."""
+OTHERS_FLAGS = {"--logdir", "--format", "--worker", "--command", "--dry-run", "--profile"}
+"""Of commands that are not nbdist's: TensorBoard's, gcloud's and ipcluster's."""
 ROW = re.compile(r"^\| ([KT]\d) \|.*\|$", re.M)
 ROWS = {*(f"K{n}" for n in range(1, 6)), *(f"T{n}" for n in range(1, 10))}
 

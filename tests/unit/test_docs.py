@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import inspect
 import json
 import re
@@ -9,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist import cli, options
+from nbdist import cli, listing, options
 from nbdist.magics import DistMagics
 from nbdist.notebook.mode import CELL_MAGIC, LOCAL
 from nbdist.version import __version__
@@ -50,7 +51,7 @@ def unknown_magics(text: str) -> set[str]:
 
 
 def flags() -> set[str]:
-    """All options of all magics."""
+    """All options of all magics, and of the commands that are no magic as well."""
     makers = [
         make
         for _, make in inspect.getmembers(options, inspect.isfunction)
@@ -59,7 +60,10 @@ def flags() -> set[str]:
         and inspect.signature(make).return_annotation == "Parser"
     ]
     assert len(makers) > 5
-    return {flag for make in makers for a in make()._actions for flag in a.option_strings}
+    listed = argparse.ArgumentParser().add_subparsers()
+    listing.add_commands(listed)
+    parsers = [*(make() for make in makers), *listed.choices.values()]
+    return {flag for parser in parsers for a in parser._actions for flag in a.option_strings}
 
 
 def commands(capsys: pytest.CaptureFixture[str]) -> set[str]:

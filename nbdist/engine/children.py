@@ -171,7 +171,13 @@ def _redirect(log: Path) -> None:
 
 
 def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
-    """Asks the operating system to signal this process when its parent ends (Linux only).
+    """Asks the operating system to signal this process when its parent ends (Linux only)."""
+    if not hears_of_end(parent, death_signal):
+        os._exit(1)
+
+
+def hears_of_end(parent: int, death_signal: int) -> bool:
+    """Has the operating system signal this process when its parent ends; answers whether it is still there.
 
     Source: prctl(2), PR_SET_PDEATHSIG = 1.
     """
@@ -179,5 +185,4 @@ def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
         import ctypes
 
         ctypes.CDLL(None, use_errno=True).prctl(1, int(death_signal))
-        if os.getppid() != parent:
-            os._exit(1)
+    return os.getppid() == parent

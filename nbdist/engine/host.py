@@ -41,6 +41,7 @@ from nbdist.engine.folder import engine_connection, make, read_whole, remove, wr
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
 from nbdist.engine.pulse import PERIOD_SECONDS, Pulse
+from nbdist.engine.sweep import sweep_after
 from nbdist.engine.sync import FOLDER, Copies, put_on_path
 from nbdist.version import __version__
 
@@ -196,6 +197,8 @@ class Host:
         self.own_folder = assignment.folder is None
         try:
             self.folder = assignment.folder or make()
+            if self.own_folder:
+                sweep_after(self.folder)
             if assignment.cwd is not None:
                 self._enter(assignment.cwd, assignment.cwd_copy)
         except OSError as error:

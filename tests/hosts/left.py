@@ -23,11 +23,13 @@ class Left:
     Args:
       bed: The hosts, on which no session has been yet; those that have crashed are not looked at.
       folder: What TMPDIR is for whoever starts the sessions, which tells their processes here from others.
+      starter: The process that starts them, which stays; None: this one.
     """
 
-    def __init__(self, bed: TestBed, folder: Path) -> None:
+    def __init__(self, bed: TestBed, folder: Path, *, starter: int | None = None) -> None:
         self.bed = bed
         self.folder = folder
+        self._starter = starter
         self._hosts = range(1, len(bed.names) + 1)
         self._always = {i: set(files(bed, i)) for i in self._hosts}
 
@@ -54,7 +56,8 @@ class Left:
 
     def _here(self) -> Iterator[str]:
         for pid, command in processes_in(self.folder).items():
-            yield f"on this machine: {pid} {command}"
+            if pid != self._starter:
+                yield f"on this machine: {pid} {command}"
         for path in self.folder.iterdir():
             yield f"on this machine: {path}"
 

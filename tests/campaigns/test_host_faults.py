@@ -1,0 +1,436 @@
+"""Hosts that are cut off, slow, full or dead, and interrupts at each stage: what is told, and that nothing stays.
+
+Hosts that cannot take part at all are in `tests/hosts/test_bad_hosts.py`. Crashes, kills and interrupts come at
+the same moments each time; `NBDIST_SEED=N make test-faults` chooses others, and prints which.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import HostError, LaunchError, ProcessError
+from nbdist.launch.parents import LOST_SECONDS
+from tests.hosts.left import Left, processes_in
+from tests.integration.notebook import Notebook
+from tests.integration.test_faults import COLLECTIVE
+from tests.testbed.fixtures import need
+from tests.testbed.hosts import HostOptions, TestBed
+from tests.testbed.possible import why_no_hosts
+
+SEED = int(os.environ.get("NBDIST_SEED", "1"))
+ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "16"))
+HOSTS = "h1:2,h2:2"
+SHOWN_SECONDS = 5.0
+"""A host that vanishes is shown as such within so long."""
+ENDED_SECONDS = 45.0
+"""After which a cell has ended whose host is gone: the host is given up, and the others are interrupted."""
+GRACE_SECONDS = 10.0
+"""For what must end at once, on a machine with much else to do."""
+LOOP = "for i in range(1000):\n    total_now = float(total(x))\n    time.sleep(0.05)\n"
+
+
+def start(bed: TestBed, hosts: str = HOSTS, **options: Any) -> Session:
+    return nbdist.start(hosts=hosts, ssh_config=str(bed.ssh_config), **options)
+
+
+def sums(session: Session) -> list[float]:
+    """What each process finds in a collective over all of them."""
+    session.run("again = float(total(x))")
+    return [float(session.pull("again", on=str(p))) for p in session.hosts]
+
+
+@contextmanager
+def later(seconds: float, do: Callable[[], object]) -> Iterator[None]:
+    """Does something after a while, and waits until it is done."""
+    timer = threading.Timer(seconds, do)
+    timer.start()
+    try:
+        yield
+    finally:
+        timer.join()
+
+
+class Titles:
+    """The titles of the notices of a session, and when each was first seen (monotonic)."""
+
+    def __init__(self, session: Session) -> None:
+        self.seen: dict[str, float] = {}
+        self._session = session
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._watch)
+
+    def _watch(self) -> None:
+        while not self._ended.wait(0.1):
+            for notice in self._session.snapshot().notices:
+                self.seen.setdefault(notice.title, time.monotonic())
+
+    def __enter__(self) -> Titles:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ended.set()
+        self._thread.join()
+
+
+def test_a_host_that_takes_ssh_and_nothing_else_is_told_which_way_is_barred(
+    hosts: TestBed, left: Left
+) -> None:
+    hosts.only_ssh(2)
+    try:
+        with pytest.raises(
+            HostError, match="h2: cannot connect to the notebook's machine"
+        ) as caught:
+            start(hosts)
+    finally:
+        hosts.delay(2, 0)
+    assert caught.value.host == "h2"
+    assert f"-s {hosts.address(2)} -p tcp -j ACCEPT" in str(caught.value)
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+def test_hosts_that_do_not_reach_each_other_are_both_named(hosts: TestBed, left: Left) -> None:
+    # What h2 sends to h1 goes to nobody, answers included.
+    way = (hosts.address(1), "dev", "eth0")
+    hosts.exec(2, "ip", "neigh", "replace", *way, "lladdr", "02:00:00:00:00:01", "nud", "permanent")
+    try:
+        with pytest.raises(
+            LaunchError,
+            match=r"Host h1 cannot connect to host h2|Host h2 cannot connect to host h1",
+        ) as caught:
+            start(hosts)
+    finally:
+        hosts.exec(2, "ip", "neigh", "delete", *way)
+    assert any(f"at {hosts.address(i)}: no answer" in str(caught.value) for i in (1, 2))
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_told(
+    hosts: TestBed, left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        with (
+            Titles(session) as titles,
+            later(1, lambda: hosts.cut(2)),
+            later(6.5, lambda: hosts.heal(2)),
+        ):
+            cut_at = time.monotonic() + 1
+            session.run(LOOP.replace("1000", "200"))
+        assert titles.seen["Host h2 does not answer."] - cut_at < SHOWN_SECONDS
+        assert "(host h2)   silent for" in capsys.readouterr().out
+        assert sums(session) == [24.0] * 4
+        assert session.snapshot().notices == ()
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+@pytest.mark.timeout(400)
+def test_a_host_that_is_cut_for_good_ends_the_cell_and_all_that_runs_there(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        began = time.monotonic()
+        with Titles(session) as titles, later(1, lambda: hosts.cut(2)):
+            with pytest.raises(ProcessError, match="host h2 does not answer"):
+                session.run(LOOP)
+            ended = time.monotonic() - began
+        print(f"the cell ended {ended - 1:.1f} s after the cut")
+        assert ended < 1 + ENDED_SECONDS
+        assert titles.seen["Host h2 does not answer."] - began - 1 < SHOWN_SECONDS
+        assert "Processes 2, 3 are lost." in titles.seen
+        # It is still cut off: what runs there has only its own clock.
+        wait_until(lambda: not hosts.processes(2), within_s=LOST_SECONDS + GRACE_SECONDS)
+        hosts.heal(2)
+        session.restart()
+        session.run(COLLECTIVE)
+        assert sums(session) == [24.0] * 4
+    # The host's sshd sends the rest of what it has to say after longer and longer pauses, and is then refused.
+    left.nothing(within_s=3 * ENDED_SECONDS)
+
+
+def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
+    until = time.monotonic() + within_s
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.mark.parametrize("ms", [25, 200])
+def test_far_away_hosts_start_and_compute(hosts: TestBed, left: Left, ms: int) -> None:
+    seconds = []
+    for delay in (0, ms):
+        for i in (1, 2):
+            hosts.delay(i, delay)
+        began = time.monotonic()
+        try:
+            with start(hosts) as session:
+                session.run(COLLECTIVE)
+                seconds.append(time.monotonic() - began)
+                assert sums(session) == [24.0] * 4
+                assert session.remarks == []
+        finally:
+            for i in (1, 2):
+                hosts.delay(i, 0)
+    near, far = seconds
+    print(
+        f"first collective after {near:.1f} s, {ms} ms away after {far:.1f} s: {far / near:.1f} times"
+    )
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("least", [None, 1], ids=["all", "min-hosts"])
+@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 8)))
+def test_a_host_that_dies_during_a_start_is_told_or_left_out(
+    hosts: TestBed, left: Left, turn: int, least: int | None
+) -> None:
+    random.seed(SEED + turn)
+    moment = random.uniform(0, 3)
+    print(f"seed {SEED + turn}: h2 dies {moment:.2f} s into the start")
+    session = None
+    try:
+        with later(moment, lambda: hosts.crash(2)):
+            if least is None:
+                with pytest.raises(HostError, match="Host h2") as caught:
+                    session = start(hosts)
+                    # It was faster; then the cell tells.
+                    raise HostError(f"Host h2: {told_by_a_cell(session)}", host="h2")
+                assert caught.value.host == "h2"
+            else:
+                session = start(hosts, min_hosts=1)
+                if len(session.hosts) == 4:
+                    assert "host h2" in told_by_a_cell(session)
+                else:
+                    assert session.hosts == {0: "h1", 1: "h1"}
+                    assert session.remarks[0].startswith("Left out: Host h2")
+                    session.run(COLLECTIVE)
+                    assert sums(session) == [24.0] * 2
+    finally:
+        if session is not None:
+            session.shutdown()
+        hosts.boot(2)
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+def told_by_a_cell(session: Session) -> str:
+    with pytest.raises(ProcessError) as caught:
+        session.run(f"{COLLECTIVE}\n{LOOP}")
+    return str(caught.value)
+
+
+def test_a_full_disk_is_told_with_host_and_folder(temporary: Path) -> None:
+    need(why_no_hosts())
+    with TestBed(2, options={2: HostOptions(tmp_bytes=1 << 14)}) as bed:
+        left = Left(bed, temporary)
+        with pytest.raises(
+            HostError, match="no file can be written in /tmp: No space left"
+        ) as caught:
+            start(bed)
+        assert caught.value.host == "h2"
+        assert "h2 du -xh --max-depth=1 /tmp" in str(caught.value)
+        left.nothing(within_s=GRACE_SECONDS)
+        with start(bed, min_hosts=1) as session:
+            assert session.hosts == {0: "h1", 1: "h1"}
+        left.nothing(within_s=GRACE_SECONDS)
+
+
+def signal_all(bed: TestBed, i: int, number: int) -> None:
+    """Sends a signal to all that a session runs on a host, the connection's sshd included."""
+    for process in psutil.process_iter(["name", "cmdline"]):
+        command = " ".join(process.info["cmdline"] or ())
+        inside = Path(f"/proc/{process.pid}/ns/net")
+        try:
+            if inside.readlink() == network(bed, i) and ("nbdist" in command or "@" in command):
+                process.send_signal(number)
+        except (psutil.Error, OSError):
+            continue
+
+
+def network(bed: TestBed, i: int) -> Path:
+    """The network namespace of a host."""
+    return Path(bed.exec(i, "readlink", "/proc/self/ns/net").stdout.strip())
+
+
+def test_a_host_that_stands_still_for_a_moment_is_told_and_goes_on(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        with (
+            Titles(session) as titles,
+            later(1, lambda: signal_all(hosts, 2, signal.SIGSTOP)),
+            later(6, lambda: signal_all(hosts, 2, signal.SIGCONT)),
+        ):
+            session.run(LOOP.replace("1000", "180"))
+        assert "Host h2 does not answer." in titles.seen
+        assert sums(session) == [24.0] * 4
+        assert session.snapshot().notices == ()
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, left: Left) -> None:
+    def stop() -> None:
+        wait_until(lambda: len(hosts.processes(2)) > 1, within_s=GRACE_SECONDS)
+        signal_all(hosts, 2, signal.SIGSTOP)
+
+    with (
+        later(0, stop),
+        later(6, lambda: signal_all(hosts, 2, signal.SIGCONT)),
+        start(hosts) as session,
+    ):
+        session.run(COLLECTIVE)
+        assert sums(session) == [24.0] * 4
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("what", ["ssh", "parent"])
+def test_a_connection_that_ends_is_told_and_what_ran_there_ends(
+    hosts: TestBed, left: Left, temporary: Path, what: str
+) -> None:
+    """By the end of ssh on this machine, or of the process at its other end."""
+
+    def kill() -> None:
+        if what == "parent":
+            os.kill(min(process.pid for process in hosts.processes(2)), signal.SIGKILL)
+        else:
+            commands = processes_in(temporary)
+            (pid,) = (p for p, c in commands.items() if c.startswith("ssh ") and " h2 " in c)
+            os.kill(pid, signal.SIGKILL)
+
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        began = time.monotonic()
+        with (
+            Titles(session) as titles,
+            later(1, kill),
+            pytest.raises(ProcessError, match="host h2"),
+        ):
+            session.run(LOOP)
+        assert titles.seen["Processes 2, 3 are lost."] - began - 1 < SHOWN_SECONDS
+        wait_until(lambda: not hosts.processes(2), within_s=GRACE_SECONDS)
+    left.nothing(within_s=GRACE_SECONDS)
+
+
+class Kernel(Notebook):
+    """A kernel with nbdist loaded, and what its sessions leave."""
+
+    def __init__(self, bed: TestBed, folder: Path) -> None:
+        temporary = Path(tempfile.mkdtemp(prefix="temporary-", dir=folder))
+        super().__init__(folder=folder, environment={"TMPDIR": str(temporary)})
+        self.left = Left(bed, temporary, starter=self.process.pid)
+        # The folder of this kernel is not there on the hosts.
+        self.start = f"%dist_init --hosts {HOSTS} --cwd / --ssh-config {bed.ssh_config}"
+        self.good("%load_ext nbdist")
+
+
+@pytest.fixture(scope="module")
+def kernel(hosts: TestBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
+    with Kernel(hosts, tmp_path_factory.mktemp("kernel")) as found:
+        yield found
+
+
+STAGES = {
+    "reaching": "0 of 2 hosts reached",
+    "starting": "starting 4 processes",
+    "connecting": r"\d of 4 processes connected",
+    "joining": r"\d of 4 processes joined",
+}
+
+
+@pytest.mark.parametrize("stage", STAGES)
+def test_an_interrupt_at_each_stage_of_a_start_leaves_nothing(kernel: Kernel, stage: str) -> None:
+    request = kernel.send(kernel.start)
+    kernel.collect(request, until=STAGES[stage])
+    interrupt_and_end(kernel, request)
+
+
+@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 2)))
+def test_an_interrupt_at_any_moment_of_a_start_leaves_nothing(kernel: Kernel, turn: int) -> None:
+    random.seed(SEED + turn)
+    moment = random.uniform(0, 4)
+    print(f"seed {SEED + turn}: interrupt {moment:.2f} s into the start")
+    request = kernel.send(kernel.start)
+    time.sleep(moment)
+    interrupt_and_end(kernel, request)
+
+
+def interrupt_and_end(kernel: Kernel, request: str) -> None:
+    kernel.interrupt()
+    output = kernel.collect(request, timeout_s=GRACE_SECONDS)
+    if output.error is not None and output.error[0] == "KeyboardInterrupt":
+        kernel.left.nothing(within_s=GRACE_SECONDS)
+    # It may have been faster, or the interrupt may have come when the session was there.
+    kernel.run("%dist_shutdown")
+    kernel.left.nothing(within_s=GRACE_SECONDS)
+
+
+def test_an_interrupt_while_a_host_does_not_answer_ends_ssh_as_well(
+    hosts: TestBed, kernel: Kernel
+) -> None:
+    request = kernel.send(kernel.start.replace(HOSTS, "h1:1,dead:1"))
+    time.sleep(2)
+    kernel.interrupt()
+    output = kernel.collect(request, timeout_s=GRACE_SECONDS)
+    assert output.error is not None and output.error[0] == "KeyboardInterrupt"
+    kernel.left.nothing(within_s=GRACE_SECONDS)
+
+
+def test_an_interrupt_in_a_cell_ends_it_on_all_hosts(kernel: Kernel) -> None:
+    kernel.good(kernel.start)
+    kernel.good(f"%%dist\n{COLLECTIVE}")
+    request = kernel.send(f"%%dist\n{LOOP}")
+    time.sleep(2)
+    kernel.interrupt()
+    output = kernel.collect(request, timeout_s=30)
+    assert "KeyboardInterrupt" in output.traceback
+    assert "4" in kernel.good("%%dist --on host=h2\nlen(jax.devices())").text
+    kernel.good("%dist_shutdown")
+    kernel.left.nothing(within_s=GRACE_SECONDS)
+
+
+@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 4)))
+def test_nothing_outlives_a_kernel_that_is_killed_at_any_moment_of_a_start(
+    hosts: TestBed, tmp_path: Path, turn: int
+) -> None:
+    random.seed(SEED + turn)
+    moment = random.uniform(0, 4)
+    print(f"seed {SEED + turn}: SIGKILL {moment:.2f} s into the start")
+    with Kernel(hosts, tmp_path) as kernel:
+        kernel.send(kernel.start)
+        time.sleep(moment)
+        kernel.process.kill()
+        # In the middle of an import a parent notices when that is done.
+        kernel.left.nothing(within_s=15)
+
+
+def test_two_sessions_at_once_from_one_folder_do_not_meet(hosts: TestBed, tmp_path: Path) -> None:
+    with Kernel(hosts, tmp_path) as one, Kernel(hosts, tmp_path) as other:
+        before = sorted(tmp_path.iterdir())
+        requests = [kernel.send(kernel.start) for kernel in (one, other)]
+        for kernel, request in zip((one, other), requests, strict=True):
+            output = kernel.collect(request)
+            assert output.error is None, output.traceback
+            kernel.good(f"%%dist\n{COLLECTIVE}")
+        one.good("%%dist\nkept = 'of one'")
+        other.good("%%dist\nkept = 'of the other'")
+        assert "of one 24.0" in one.good("%%dist\nprint(kept, float(total(x)))").text
+        one.good("%dist_shutdown")
+        assert "of the other 24.0" in other.good("%%dist\nprint(kept, float(total(x)))").text
+        other.good("%dist_shutdown")
+        assert sorted(tmp_path.iterdir()) == before
+        for kernel in (one, other):
+            kernel.left.nothing(within_s=GRACE_SECONDS)

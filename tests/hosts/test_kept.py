@@ -14,18 +14,21 @@ import psutil
 import pytest
 
 import nbdist
+from nbdist import cli
 from nbdist.errors import ProcessError
 from nbdist.launch import registry
+from nbdist.launch.registry import Record
 from tests.hosts.left import Left
 from tests.integration.notebook import gone
 from tests.testbed.hosts import TestBed
+from tests.testbed.slurm import Slurm
 
 WAIT_SECONDS = 20.0
 
 KERNEL = """
 import sys, time
 import nbdist
-session = nbdist.start(hosts="h1:1,h2:1", ssh_config=sys.argv[1], platform="cpu", keep=True)
+session = nbdist.start(platform="cpu", keep=True, **eval(sys.argv[1]))
 session.run("import jax, time\\nkept = 40 + jax.process_index()")
 session.run("for i in range(600):\\n    print('tick', i)\\n    time.sleep(0.1)", wait=False)
 time.sleep(1.0)
@@ -41,16 +44,22 @@ def wait_for(condition: Callable[[], Any]) -> None:
     assert condition()
 
 
-def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when_it_is_stopped(
-    hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
-    command = [sys.executable, "-c", KERNEL, str(hosts.ssh_config)]
+def left_by_a_killed_kernel(**options: object) -> Record:
+    """A kept session in the middle of a cell, and nobody there."""
+    command = [sys.executable, "-c", KERNEL, repr(options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as kernel:
         assert kernel.stdout is not None
         assert kernel.stdout.readline() == b"running\n"
         kernel.send_signal(signal.SIGKILL)
     (record,) = registry.sessions()
+    return record
+
+
+def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when_it_is_stopped(
+    hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    record = left_by_a_killed_kernel(hosts="h1:1,h2:1", ssh_config=str(hosts.ssh_config))
     assert (record.hosts, record.attached) == (("h1", "h2"), ())
     connections = [psutil.Process(mark.pid) for mark in record.parents[1:]]
     assert all("ssh" in process.name() for process in connections)
@@ -79,3 +88,39 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     assert not gone(connections, within_s=5)
     assert not list((tmp_path / "sessions").iterdir())
     left.nothing(within_s=5)
+
+
+def check_a_job(left: Left) -> None:
+    """A kept job is found again in the middle of a cell, interrupted, and ended from outside."""
+    session = nbdist.attach("last")
+    (cell,) = session.running
+    before = str(cell.blocks())
+    assert "tick 0" in before
+    wait_for(lambda: len(str(cell.blocks())) > len(before))
+    session.interrupt()
+    with pytest.raises(ProcessError, match="interrupted"):
+        session.sync()
+    assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [40, 41]
+    session.detach()
+    assert cli.main(["stop", "last"]) == 0
+    assert not registry.sessions()
+    left.nothing(within_s=10)
+
+
+def test_a_kept_job_of_slurms_goes_on_and_is_cancelled_when_it_is_stopped(
+    slurm: Slurm, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    left_by_a_killed_kernel(slurm=True, nodes=2, ntasks_per_node=1)
+    assert len(slurm.jobs()) == 1
+    check_a_job(left)
+    wait_for(lambda: not slurm.jobs())
+
+
+def test_kept_ranks_of_mpirun_go_on_and_end_when_they_are_stopped(
+    mpi_hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    left_by_a_killed_kernel(mpi=True, hosts="h1:1,h2:1", ssh_config=str(mpi_hosts.ssh_config))
+    check_a_job(left)

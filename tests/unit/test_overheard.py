@@ -1,0 +1,76 @@
+"""Output of cells that another kernel has sent: each message once and in order, whichever way it comes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.launch.hearing import wire
+from nbdist.run.overheard import Overheard
+
+CONNECTION = {"key": "secret", "signature_scheme": "hmac-sha256"}
+
+
+class Engine:
+    """Two processes that publish, and a kernel that listens to requests `a` and `b` of theirs."""
+
+    def __init__(self) -> None:
+        self.heard: list[tuple[int, str]] = []
+        self.wire = wire(CONNECTION)
+        self.kept: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
+        self.overheard = Overheard(
+            CONNECTION, {"a": 0, "b": 1}, lambda p, m: self.heard.append((p, m["content"]["text"]))
+        )
+
+    def publish(self, request: str, text: str, *, live: bool = True, key: str = "secret") -> None:
+        content = {"name": "stdout", "text": text}
+        message = self.wire.msg("stream", content, parent={"msg_id": request})
+        if request in self.kept:
+            known = {"id": message["header"]["msg_id"], "parent": request, "kind": "stream"}
+            self.kept[request].append({**known, "content": content})
+        if live:
+            sender = wire({**CONNECTION, "key": key})
+            self.overheard._hear([b"engine.0.stdout", *sender.serialize(message)])
+
+    def echo(self, request: str, *, lost: int = 0) -> None:
+        content = {"messages": list(self.kept[request]), "lost": {request: lost} if lost else {}}
+        self.overheard.echo({"a": 0, "b": 1}[request], content)
+
+
+def test_what_was_before_comes_first_and_nothing_comes_twice() -> None:
+    engine = Engine()
+    engine.publish("a", "one", live=False)
+    engine.publish("a", "two")  # heard before the echo that has it, too
+    assert engine.heard == []
+    engine.echo("a")
+    engine.publish("a", "three")
+    engine.echo("a")  # the answer to how it ended has all of it again
+    assert engine.heard == [(0, "one"), (0, "two"), (0, "three")]
+
+
+def test_what_comes_between_the_echo_and_its_arrival_is_not_lost() -> None:
+    engine = Engine()
+    engine.publish("a", "one")
+    content = {"messages": list(engine.kept["a"]), "lost": {}}
+    engine.publish("a", "two")
+    engine.overheard.echo(0, content)
+    assert engine.heard == [(0, "one"), (0, "two")]
+
+
+def test_processes_do_not_wait_for_each_other_and_in_the_end_for_nobody() -> None:
+    engine = Engine()
+    engine.publish("a", "a1")
+    engine.publish("b", "b1")
+    engine.echo("b", lost=3)
+    assert (engine.heard, engine.overheard.waiting) == ([(1, "b1")], (0,))
+    assert engine.overheard.lost == {1: 3}
+    engine.overheard.go_on()
+    engine.publish("a", "a2")
+    assert engine.heard == [(1, "b1"), (0, "a1"), (0, "a2")]
+
+
+def test_other_requests_and_messages_of_strangers_are_not_heard() -> None:
+    engine = Engine()
+    engine.overheard.go_on()
+    engine.publish("c", "of another cell")
+    engine.publish("a", "forged", key="wrong")
+    assert engine.heard == []

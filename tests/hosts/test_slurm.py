@@ -1,0 +1,222 @@
+"""Sessions of a real Slurm: a job of their own or a step of an allocation, its queue, its failures, its end."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import HostError, ProcessError
+from tests.hosts.left import Left
+from tests.integration.test_faults import COLLECTIVE
+from tests.testbed.hosts import ROOT, TestBed
+from tests.testbed.slurm import Slurm
+
+WAIT_SECONDS = 10.0
+
+
+def wait_for(condition: Callable[[], object]) -> None:
+    until = time.monotonic() + WAIT_SECONDS
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.fixture(scope="module", autouse=True)
+def cluster(slurm: Slurm) -> Iterator[Slurm]:
+    """A kernel that knows this Slurm and is in no allocation."""
+    with pytest.MonkeyPatch.context() as patch:
+        for name in os.environ:
+            if name.startswith("SLURM_"):
+                patch.delenv(name)
+        patch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+        yield slurm
+
+
+@pytest.fixture
+def gone(slurm: Slurm, left: Left) -> Iterator[None]:
+    """After the test there is no job, no process and no file of it."""
+    yield
+    wait_for(lambda: slurm.jobs() == [])
+    left.nothing(within_s=5)
+
+
+@pytest.fixture(scope="module")
+def session(hosts: TestBed, left: Left) -> Iterator[Session]:
+    """Two processes on each of two hosts, started from a folder that all hosts see."""
+    folder = hosts.folder / "project"
+    folder.mkdir()
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        # Of another job: no process of this one may believe them.
+        patch.setenv("TF_CONFIG", "{}")
+        patch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x80000000")
+        with nbdist.start(slurm=True, nodes=2, ntasks_per_node=2) as found:
+            found.run(COLLECTIVE)
+            yield found
+
+
+def test_process_ids_are_the_numbers_of_tasks_and_a_collective_spans_the_hosts(
+    session: Session,
+) -> None:
+    session.run("import os, socket\ntask = int(os.environ['SLURM_PROCID'])")
+    session.run("where = socket.gethostname()\nsum_of_all = float(total(x))")
+    assert [session.pull("task", on=str(p)) for p in range(4)] == [0, 1, 2, 3]
+    assert [session.pull("sum_of_all", on=str(p)) for p in range(4)] == [24.0] * 4
+    assert session.hosts == {p: session.pull("where", on=str(p)) for p in range(4)}
+    assert sorted(session.hosts.values()) == ["h1", "h1", "h2", "h2"]
+    assert "4 processes on 2 hosts, 4 cpu devices" in session.describe()
+
+
+def test_tasks_are_in_the_kernels_folder_with_its_environment_and_without_what_misleads(
+    hosts: TestBed, session: Session
+) -> None:
+    session.run("folder, config = os.getcwd(), os.environ.get('TF_CONFIG')")
+    folder = hosts.folder / "project"
+    assert session.pull("folder", on="3") == str(folder)
+    assert session.pull("config", on="3") is None
+    assert list(folder.iterdir()) == []
+
+
+def test_a_killed_process_ends_neither_the_job_nor_the_others(
+    slurm: Slurm, session: Session
+) -> None:
+    with pytest.raises(ProcessError, match=r"process 3 \(host h2\) killed by signal 9"):
+        session.run("import signal\nif me == 3:\n    os.kill(os.getpid(), signal.SIGKILL)")
+    session.run("assert kept == 42", on="0:3")
+    assert len(slurm.jobs()) == 1
+
+
+def test_a_task_that_is_killed_is_told(hosts: TestBed, session: Session) -> None:
+    session.run("import os\ntask = os.getppid()", on="2")
+    hosts.exec(2, "kill", "-9", str(session.pull("task", on="2")))
+    told = "Process 2 on h2: out of reach: Killed (host h2)"
+    wait_for(lambda: told in str(session.snapshot().notices))
+
+
+def test_a_session_whose_job_is_cancelled_says_so(slurm: Slurm, session: Session) -> None:
+    (job,) = slurm.jobs()
+    slurm.run("scancel", job.split()[0])
+    told = f"Process 0 on h1: out of reach: Slurm's job {job.split()[0]} (CANCELLED)"
+    wait_for(lambda: told in str(session.snapshot().notices))
+
+
+def test_when_the_session_has_ended_there_is_no_job_no_process_and_no_file(
+    slurm: Slurm, session: Session, left: Left
+) -> None:
+    session.restart()
+    assert len(slurm.jobs()) == 1
+    session.shutdown()
+    wait_for(lambda: slurm.jobs() == [])
+    left.nothing(within_s=5)
+
+
+def test_a_job_that_waits_is_shown_with_its_reason_and_an_interrupt_cancels_it(
+    slurm: Slurm, gone: None
+) -> None:
+    stages: list[str] = []
+
+    def tell(stage: str, done: int, total: int) -> None:
+        stages.append(stage)
+        if "PENDING (" in stage:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        nbdist.start(2, slurm=True, partition="closed", start_timeout_s=0.5, tell=tell)
+    assert stages[-1].startswith("job ") and stages[-1].endswith(" PENDING (PartitionDown)")
+
+
+def test_a_job_that_is_cancelled_while_it_waits_is_told_with_its_state(
+    slurm: Slurm, gone: None
+) -> None:
+    def tell(stage: str, done: int, total: int) -> None:
+        if "PENDING" in stage:
+            slurm.run("scancel", stage.split()[1])
+
+    with pytest.raises(HostError, match=r"Slurm's job \d+ \(CANCELLED, PartitionDown\) ended"):
+        nbdist.start(2, slurm=True, partition="closed", tell=tell)
+
+
+def test_what_slurm_refuses_is_told_in_its_words(gone: None) -> None:
+    with pytest.raises(HostError, match=r"srun: error: .*Invalid partition name specified"):
+        nbdist.start(2, slurm=True, partition="fastest")
+    with pytest.raises(HostError, match=r"Slurm's job \d+ \(FAILED, BadConstraints\) ended"):
+        nbdist.start(2, slurm=True, slurm_options=["--mem=999G"])
+
+
+def test_hosts_without_that_python_or_that_folder_are_told(gone: None) -> None:
+    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*--remote-python"):
+        nbdist.start(2, slurm=True, remote_python="/nowhere/python")
+    with pytest.raises(HostError, match="Host h1 cannot use the working folder /nowhere"):
+        nbdist.start(2, slurm=True, cwd="/nowhere")
+
+
+def test_a_stale_allocation_is_told(monkeypatch: pytest.MonkeyPatch, gone: None) -> None:
+    for name, value in (("ID", "999999"), ("NUM_NODES", "1"), ("NODELIST", "h1")):
+        monkeypatch.setenv(f"SLURM_JOB_{name}", value)
+    with pytest.raises(HostError, match="of an allocation that has ended"):
+        nbdist.start(slurm=True)
+
+
+INSIDE = """
+import os, sys, nbdist
+try:
+    nbdist.start(slurm=True, nodes=3)
+except nbdist.errors.OptionError as error:
+    print(error)
+with nbdist.start(slurm=True, cluster_detection_method="slurm") as session:
+    session.run("import jax, os\\nseen = jax.device_count(), os.environ['SLURM_JOB_ID']")
+    print(len(session.hosts), *sorted(set(session.hosts.values())), *session.pull("seen", on="1"))
+os.system("squeue --noheader --format='%i %T %N'")
+"""
+
+
+def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, gone: None) -> None:
+    said = subprocess.run(
+        ("salloc", "--nodes=2", "--ntasks-per-node=1", sys.executable, "-c", INSIDE),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=60,
+        check=False,
+    )
+    refused, seen, *jobs = said.stdout.splitlines()
+    job = seen.split()[-1]
+    assert refused.startswith(
+        f"--nodes 3: this kernel runs in Slurm's allocation {job}, which has 2 (h[1-2])."
+    )
+    assert seen == f"2 h1 h2 2 {job}"
+    assert jobs == [f"{job} RUNNING h[1-2]"]
+
+
+KERNEL = """
+import sys, nbdist
+def tell(stage, done, total):
+    if stage.startswith(sys.argv[1]):
+        print("there", flush=True)
+nbdist.start(2, slurm=True, partition=sys.argv[2], tell=tell)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize(("stage", "partition"), [("job", "closed"), ("joined", "debug")])
+def test_nothing_outlives_a_kernel_that_is_killed(
+    slurm: Slurm, stage: str, partition: str, gone: None
+) -> None:
+    with subprocess.Popen(
+        (sys.executable, "-c", KERNEL, stage, partition),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as kernel:
+        assert kernel.stdout is not None
+        assert kernel.stdout.readline() == b"there\n"
+        assert len(slurm.jobs()) == 1
+        kernel.send_signal(signal.SIGKILL)

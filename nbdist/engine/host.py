@@ -32,7 +32,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.engine import checkup
+from nbdist.engine import checkup, sweep
 from nbdist.engine.anew import begin_anew, too_late, unread
 from nbdist.engine.children import Children
 from nbdist.engine.controller import run_controller
@@ -41,7 +41,6 @@ from nbdist.engine.folder import engine_connection, make, read_whole, remove, wr
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
 from nbdist.engine.pulse import PERIOD_SECONDS, Pulse
-from nbdist.engine.sweep import sweep_after
 from nbdist.engine.sync import FOLDER, Copies, put_on_path
 from nbdist.version import __version__
 
@@ -101,6 +100,7 @@ class Host:
     stopped: bool = False
     kept: bool = False
     copies: Copies | None = None
+    sweeper: int | None = None
     unread: bytes = b""
 
     def serve(self) -> None:
@@ -198,7 +198,7 @@ class Host:
         try:
             self.folder = assignment.folder or make()
             if self.own_folder:
-                sweep_after(self.folder)
+                self.sweeper = sweep.sweep_after(self.folder)
             if assignment.cwd is not None:
                 self._enter(assignment.cwd, assignment.cwd_copy)
         except OSError as error:
@@ -324,6 +324,7 @@ class Host:
         self.children.stop()
         if self.own_folder and self.folder:
             remove(self.folder)
+        sweep.end(self.sweeper)
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -4,23 +4,28 @@ from __future__ import annotations
 
 import subprocess
 import sys
-import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 PROGRAM = """
 import os, signal, sys
-from nbdist.engine.sweep import sweep_after
-sweep_after(sys.argv[1])
-print("ready", flush=True)
-if sys.stdin.readline() == "die\\n":
+from nbdist.engine.sweep import end, sweep_after
+sweeper = sweep_after(sys.argv[1])
+print(sweeper, flush=True)
+order = sys.stdin.readline()
+if order == "die\\n":
     os.kill(os.getpid(), signal.SIGKILL)
+if order == "end\\n":
+    end(sweeper)
 """
 
 
-@pytest.mark.parametrize("order", ["die\n", ""])
-def test_a_folder_is_there_as_long_as_its_process(tmp_path: Path, order: str) -> None:
+@pytest.mark.parametrize("order", ["die\n", "", "end\n"])
+def test_a_folder_is_there_as_long_as_its_process_and_nobody_waits_longer(
+    tmp_path: Path, order: str
+) -> None:
     folder = tmp_path / "folder"
     (folder / "security").mkdir(parents=True)
     (folder / "security" / "key").touch()
@@ -29,11 +34,12 @@ def test_a_folder_is_there_as_long_as_its_process(tmp_path: Path, order: str) ->
         command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as running:
         assert running.stdout is not None and running.stdin is not None
-        assert running.stdout.readline() == "ready\n"
+        sweeper = psutil.Process(int(running.stdout.readline()))
         assert folder.exists()
         # The end of its output shows that nobody else holds it.
         assert running.communicate(order, timeout=10) == ("", None)
-    until = time.monotonic() + 10
-    while folder.exists() and time.monotonic() < until:
-        time.sleep(0.01)
+    if order == "end\n":
+        assert folder.exists() and not sweeper.is_running()
+        return
+    sweeper.wait(10)
     assert not folder.exists()

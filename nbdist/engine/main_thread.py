@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import faulthandler
+import gc
+import operator
 import os
 import platform
 import re
@@ -14,6 +16,8 @@ import time
 import weakref
 from collections.abc import Callable
 from pathlib import Path
+from types import FrameType
+from typing import Any
 
 from nbdist.engine.stack import Line, Stack
 
@@ -24,6 +28,12 @@ FRAME_OBJECTS_SINCE = (3, 11, 5)
 """Before, a frame object made for a running function may be read after it was freed, which ends the process
 (https://github.com/python/cpython/issues/106092). Python code runs without frame objects until somebody
 asks for them, so looking at another thread is what brings the fault into the user's code."""
+
+COLLECTIONS_WAIT_SINCE = (3, 12)
+"""From then on the garbage collector starts between two instructions only. Before, it starts wherever an object
+is made, and `sys._current_frames` makes frame objects while it holds the lock of the interpreter's threads.
+Garbage with a `threading.local` in it takes that lock once more, and the whole process stands still
+(https://github.com/python/cpython/issues/106883). TensorFlow's graphs have one each."""
 
 DUMPED_LINE = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
 DUMPED_CHARACTER = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
@@ -79,12 +89,27 @@ def stack_reader(version: tuple[int, ...]) -> Callable[[int], Stack]:
 def stack_of_frames(ident: int) -> Stack:
     """The stack of a thread from its frame objects, whole; none is kept. Empty when there is no such thread."""
     lines = []
-    frame = sys._current_frames().get(ident)
+    frame: FrameType | None = current_frames().get(ident)
     while frame is not None:
         code = frame.f_code
         lines.append(Line(code.co_filename, code.co_name, frame.f_lineno))
         frame = frame.f_back
     return tuple(lines)
+
+
+def current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread, by its ident; no garbage is collected meanwhile."""
+    if sys.version_info >= COLLECTIONS_WAIT_SINCE or not gc.isenabled():
+        return sys._current_frames()
+    # From C to C: no other thread runs in between, and none finds collections switched off.
+    calls = (gc.disable, sys._current_frames, gc.enable)
+    try:
+        answers: tuple[Any, ...] = tuple(map(operator.call, calls))
+    except BaseException:
+        gc.enable()
+        raise
+    frames: dict[int, FrameType] = answers[1]
+    return frames
 
 
 class StackDump:

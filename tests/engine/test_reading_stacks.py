@@ -1,7 +1,10 @@
 """The two ways of reading another thread's stack: they say the same, and each is taken where it does no harm."""
 
+import gc
 import os
 import queue
+import subprocess
+import sys
 import threading
 
 import jax
@@ -170,6 +173,43 @@ def test_frame_objects_are_made_only_where_python_survives_it(monkeypatch):
     assert old(threading.get_ident())[-1] == StackDump().read(threading.get_ident())[-1]
     with pytest.raises(AttributeError):
         stack_of_frames(threading.get_ident())
+
+
+LOOKS_AMONG_GARBAGE = """
+import gc, random, threading
+from nbdist.engine.main_thread import stack_of_frames
+
+# Where in a round a collection starts is to vary.
+chance = random.Random(0)
+for _ in range(5000):
+    gc.set_threshold(chance.randrange(1, 20))
+    garbage = [threading.local()]
+    garbage.append(garbage)
+    del garbage
+    assert stack_of_frames(threading.get_ident())
+"""
+
+
+def test_looking_never_meets_garbage_that_locks_the_threads():
+    subprocess.run([sys.executable, "-c", LOOKS_AMONG_GARBAGE], check=True, timeout=60)
+
+
+@pytest.mark.parametrize("collects", [True, False])
+def test_looking_leaves_the_garbage_collector_as_it_was(collects, monkeypatch):
+    def refuse():
+        raise MemoryError
+
+    was = gc.isenabled()
+    try:
+        (gc.enable if collects else gc.disable)()
+        assert stack_of_frames(threading.get_ident())
+        assert gc.isenabled() is collects
+        monkeypatch.setattr(main_thread_module.sys, "_current_frames", refuse)
+        with pytest.raises(MemoryError):
+            stack_of_frames(threading.get_ident())
+        assert gc.isenabled() is collects
+    finally:
+        (gc.enable if was else gc.disable)()
 
 
 def test_a_main_thread_reads_its_stack_as_this_python_allows(monkeypatch):

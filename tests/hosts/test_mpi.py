@@ -1,0 +1,132 @@
+"""Sessions that a real mpirun starts on two hosts."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+
+import psutil
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import HostError, ProcessError
+from tests.hosts.left import Left
+from tests.integration.test_faults import COLLECTIVE
+from tests.testbed.hosts import ROOT, TestBed
+
+WAIT_SECONDS = 10.0
+
+
+def wait_for(condition: Callable[[], object], *, within_s: float = WAIT_SECONDS) -> None:
+    until = time.monotonic() + within_s
+    while not condition() and time.monotonic() < until:
+        time.sleep(0.05)
+    assert condition()
+
+
+@pytest.fixture
+def gone(left: Left) -> Iterator[None]:
+    """After the test there is no process and no file of it."""
+    yield
+    left.nothing(within_s=10)
+
+
+@pytest.fixture(scope="module")
+def session(mpi_hosts: TestBed, left: Left) -> Iterator[Session]:
+    """Two processes on each of two hosts, the second first."""
+    with nbdist.start(4, mpi=True, hosts="h2,h1", ssh_config=str(mpi_hosts.ssh_config)) as found:
+        found.run(COLLECTIVE)
+        yield found
+
+
+def test_process_ids_are_ranks_and_a_collective_spans_the_hosts(session: Session) -> None:
+    session.run("import os, socket\nrank = int(os.environ['OMPI_COMM_WORLD_RANK'])")
+    session.run("where = socket.gethostname()\nsum_of_all = float(total(x))")
+    assert session.hosts == {0: "h2", 1: "h2", 2: "h1", 3: "h1"}
+    assert {p: session.pull("where", on=str(p)) for p in range(4)} == session.hosts
+    assert [session.pull("rank", on=str(p)) for p in range(4)] == [0, 1, 2, 3]
+    assert [session.pull("sum_of_all", on=str(p)) for p in range(4)] == [24.0] * 4
+
+
+def test_the_coordinator_is_at_the_host_of_process_0_and_not_at_mpiruns(
+    mpi_hosts: TestBed, session: Session
+) -> None:
+    session.run(
+        "from jax._src import distributed\nat = distributed.global_state.coordinator_address"
+    )
+    for process in ("0", "3"):
+        address = session.pull("at", on=process)
+        assert address.rpartition(":")[0] == mpi_hosts.address(2)
+
+
+LAST_WORDS = """
+if me != 0:
+    os.write(2, b'[1,0]<stdout>:nbdist 0 1 {"event": "stopped"}\\n' * 500)
+    os._exit(3)
+"""
+"""As mpirun names ranks, and longer than what it sends on at once."""
+
+
+def test_last_words_of_many_ranks_at_once_stay_apart_and_the_others_live(session: Session) -> None:
+    with pytest.raises(ProcessError, match="ended with exit code 3"):
+        session.run(LAST_WORDS)
+    wait_for(lambda: "1–3 are lost" in str(session.snapshot().notices))
+    text = str(session.snapshot().notices)
+    assert [f"Process {p} on h" in text for p in range(4)] == [False, True, True, True]
+    assert text.count("ended with exit code 3") == 3
+    session.run("assert kept == 42", on="0")
+
+
+def test_when_the_session_has_ended_there_is_no_process_and_no_file(
+    session: Session, left: Left
+) -> None:
+    assert any("on h1" in text for text in left.now())
+    session.shutdown()
+    left.nothing(within_s=10)
+
+
+def test_a_host_that_mpirun_cannot_reach_is_told_in_sshs_words(
+    mpi_hosts: TestBed, gone: None
+) -> None:
+    with pytest.raises(HostError, match=r"ssh: Could not resolve hostname nosuchhost\.invalid"):
+        nbdist.start(mpi=True, hosts="h1,nosuchhost", ssh_config=str(mpi_hosts.ssh_config))
+
+
+def test_hosts_without_that_python_or_that_folder_are_told(mpi_hosts: TestBed, gone: None) -> None:
+    way = {"mpi": True, "hosts": "h1,h2", "ssh_config": str(mpi_hosts.ssh_config)}
+    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*--remote-python"):
+        nbdist.start(**way, remote_python="/nowhere/python")
+    with pytest.raises(HostError, match=r"Host h[12] cannot use the working folder /nowhere"):
+        nbdist.start(**way, cwd="/nowhere")
+
+
+KERNEL = """
+import sys, nbdist
+def tell(stage, done, total):
+    if stage == sys.argv[1]:
+        print("there", flush=True)
+nbdist.start(mpi=True, hosts="h1,h2", ssh_config=sys.argv[2], tell=tell)
+sys.stdin.read()
+"""
+
+
+@pytest.mark.parametrize("stage", ["launched", "ready"])
+def test_nothing_outlives_a_kernel_that_is_killed(
+    mpi_hosts: TestBed, stage: str, gone: None
+) -> None:
+    with subprocess.Popen(
+        (sys.executable, "-c", KERNEL, stage, str(mpi_hosts.ssh_config)),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    ) as kernel:
+        assert kernel.stdout is not None
+        assert kernel.stdout.readline() == b"there\n"
+        names = {p.name() for p in psutil.Process(kernel.pid).children(recursive=True)}
+        assert stage == "launched" or "mpirun" in names
+        kernel.send_signal(signal.SIGKILL)

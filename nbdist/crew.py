@@ -33,7 +33,7 @@ WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your va
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
 
-AGAIN_SECONDS = 2.5
+AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
 """How long processes that run already may take to tell of themselves, and how often they are asked."""
 

@@ -152,6 +152,8 @@ class Parent:
             event = parent._lines.take(line)
             if event is not None:
                 parent._take(event)
+        if not channel.running:
+            parent.ended_at = time.time()  # known at once, not when its thread gets to it
         parent._reader.start()
         return parent
 

@@ -34,6 +34,11 @@ for i in range(600):
     print("tick", i)
     time.sleep(0.2)"""
 
+SLEEP = """%%dist
+import time
+print("asleep")
+time.sleep(600)"""
+
 
 def wait_for(condition: Callable[[], Any]) -> Any:
     until = time.monotonic() + WAIT_SECONDS
@@ -159,6 +164,9 @@ def test_what_cannot_be_attached_is_refused_with_what_there_is(
     unknown = second.bad("%dist_init --attach nobody").traceback
     assert f"'nobody' is no session that runs. Running: {listed['id']} (2 processes" in unknown
     assert "there is no such file" in second.bad("%dist_init --attach /nowhere.json").traceback
+    mentioned = second.good("%dist_init -n 1 --platform cpu --no-initialize").text
+    assert f"Session {listed['id']} of this folder still runs, without a kernel" in mentioned
+    second.good("%dist_shutdown")
     (tmp_path / "x.json").write_text("[]")
     text = second.bad(f"%dist_init --attach {tmp_path}/x.json").traceback
     assert "is no connection file of ipyparallel's for clients" in text
@@ -213,7 +221,7 @@ def test_two_kernels_at_once_are_told_and_a_kernel_that_ends_leaves_the_session(
     assert f"Kernel {second.process.pid} is attached as well" in said
     # An interrupt by another kernel has left it so.
     assert third.good("%dist_status").text.startswith("out of step")
-    second.send(TICKS.replace("600", "10"))
+    second.send(TICKS.replace("600", "20"))
     wait_for(lambda: " running " in third.good("%dist_status").text)
     third.good("%%dist\nsecret += 1\nprint(secret)")
     third.manager.shutdown_kernel(now=False)
@@ -228,8 +236,8 @@ def test_stop_ends_a_session_and_its_kernel_sees_it_go(
     kernels: Kernels, second: Notebook, kept: dict[str, Any]
 ) -> None:
     (listed,) = kernels.sessions()
-    running = second.send("%%dist\nimport time\ntime.sleep(600)")
-    wait_for(lambda: psutil.Process(second.process.pid).is_running())
+    running = second.send(SLEEP)
+    second.collect(running, until="asleep")
     stopped = kernels.command("stop", listed["id"])
     assert stopped.stdout == f"session {listed['id']}: 2 processes stopped\n", stopped.stderr
     assert not gone(kept["processes"], within_s=3)
@@ -306,9 +314,8 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     assert "this kernel has not started them" in said
     notebook.good(MESH)
     notebook.good("%%dist\nprint(float(jax.jit(lambda x: x.sum())(w)))")
-    running = notebook.send("%%dist\nimport time\ntime.sleep(600)")
-    wait_for(lambda: psutil.Process(notebook.process.pid).is_running())
-    time.sleep(1.0)
+    running = notebook.send(SLEEP)
+    notebook.collect(running, until="asleep")
     notebook.interrupt()
     assert "KeyboardInterrupt" in notebook.collect(running).traceback
     assert "does not stop them" in notebook.bad("%dist_init --restart").traceback

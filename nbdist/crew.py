@@ -179,7 +179,9 @@ class Crew:
         """One line: processes, hosts, devices, and how long the start took."""
         plan = self.plan
         hosts = set(plan.hosts.values())
-        where = "this machine" if len(hosts) == 1 else count_text(len(hosts), "host")
+        where = count_text(len(hosts), "host")
+        if len(hosts) == 1:
+            where = "this machine" if plan.placement.on_this_machine else f"host {hosts.pop()}"
         chosen = "" if plan.platform_chosen else " (chosen automatically)"
         computes = framework_plan(plan.framework).summary(plan, self.answers)
         devices = (

@@ -56,8 +56,12 @@ OF_ANOTHER_TASK = (
     "SLURM_LABELIO",
     "SLURM_UNBUFFEREDIO",
     "SLURM_DISTRIBUTION",
+    "OMPI_MCA_orte_hnp",
+    "OMPI_MCA_orte_local",
+    "OMPI_MCA_ess",
     "PMI",
 )
+"""What a task is told of itself by Slurm or Open MPI. Others of their variables are a person's settings."""
 
 HOLD = (sys.executable, "-m", "nbdist.launch.hold")
 
@@ -97,13 +101,13 @@ def job_reach(
 def job_environment(environment: Mapping[str, str]) -> dict[str, str]:
     """The variables the command of a job gets, and its tasks from it, without those that mislead one of them.
 
-    The first tell who a process is, and a task is another. Slurm's tell `srun` how a task is to be that this
-    kernel is itself, where it runs in one.
+    This kernel may be a task itself, and `srun` would take what that was told for what it is to do.
     """
     return {
         name: value
         for name, value in environment.items()
-        if not name.startswith((*NOT_FORWARDED, *OF_ANOTHER_TASK))
+        if not name.startswith(OF_ANOTHER_TASK)
+        and (not name.startswith(NOT_FORWARDED) or name.startswith("OMPI_MCA_"))
     }
 
 

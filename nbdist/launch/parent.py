@@ -15,10 +15,11 @@ from typing import Any
 from nbdist.engine.events import Lines
 from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
-from nbdist.launch.channel import Channel, FoundAgain, Kept, Pipes, Spot
+from nbdist.launch.channel import Channel, Pipes
 from nbdist.launch.exits import Exit
 from nbdist.launch.handle import Found, found
 from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.kept_channel import FoundAgain, Kept, Spot
 from nbdist.launch.ssh import SshOptions
 from nbdist.launch.watch import Watch
 

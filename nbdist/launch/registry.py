@@ -20,8 +20,8 @@ from typing import Any
 
 from nbdist.engine.folder import write_private
 from nbdist.errors import SessionError
-from nbdist.launch.channel import FoundAgain, Spot
 from nbdist.launch.handle import Found, found
+from nbdist.launch.kept_channel import FoundAgain, Spot
 from nbdist.launch.plain import from_plain, to_plain
 
 STOP_SECONDS = 4.0

@@ -13,7 +13,8 @@ from nbdist.engine import echo as echoes
 from nbdist.engine import stranger
 from nbdist.engine.echo import Echo
 from nbdist.errors import LaunchError
-from nbdist.launch.attach.foreign import _address, _known, _plan, _refuse
+from nbdist.launch.attach.asking import address_of
+from nbdist.launch.attach.foreign import _known, _plan, _refuse
 from nbdist.launch.calling import Asked
 from nbdist.run.regained import Recalled, raised
 
@@ -60,8 +61,8 @@ def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for() -> None:
 
 
 def test_the_address_of_a_controller_that_listens_everywhere_is_where_it_is() -> None:
-    assert _address({"interface": "tcp://10.0.0.1", "location": "h1"}) == "10.0.0.1"
-    assert _address({"interface": "tcp://*", "location": "h1"}) == "h1"
+    assert address_of({"interface": "tcp://10.0.0.1", "location": "h1"}) == "10.0.0.1"
+    assert address_of({"interface": "tcp://*", "location": "h1"}) == "h1"
 
 
 def test_a_cluster_that_was_joined_is_known_and_without_the_private_name_it_is_not(

@@ -19,10 +19,10 @@ from nbdist.launch import registry
 from nbdist.launch.attach.numbering import number
 from nbdist.launch.attach.recorded import State
 from nbdist.launch.attach.resolve import read_connection, resolve
-from nbdist.launch.channel import FoundAgain, Kept
 from nbdist.launch.choose import make_plan
 from nbdist.launch.handle import Found, beginning, found
 from nbdist.launch.hostlist import parse_hosts
+from nbdist.launch.kept_channel import FoundAgain, Kept
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.placement import Placement
 from nbdist.launch.plain import from_plain, to_plain

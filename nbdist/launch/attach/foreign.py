@@ -11,16 +11,14 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-import ipyparallel
-
 from nbdist.engine import folder as folders
-from nbdist.engine.calls import PROTOCOL
-from nbdist.errors import LaunchError, NbdistError, SessionError, VersionError
+from nbdist.errors import LaunchError
+from nbdist.launch.attach.asking import ANSWER_SECONDS, Told, client_of, who
 from nbdist.launch.attach.numbering import number
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.attach.resolve import Cluster
 from nbdist.launch.attach.strangers import Strangers
-from nbdist.launch.calling import Asked, ask
+from nbdist.launch.calling import ask
 from nbdist.launch.choose import make_plan
 from nbdist.launch.connect import install_text
 from nbdist.launch.framework import framework_plan
@@ -30,13 +28,6 @@ from nbdist.launch.plan import Plan
 from nbdist.launch.running import Running
 from nbdist.launch.tell import Tell
 from nbdist.quantities import count_text
-from nbdist.version import __version__
-
-CONNECT_SECONDS = 10
-ANSWER_SECONDS = 10.0
-"""How long an engine may take to say who it is, before it counts as busy."""
-
-Told = Mapping[int, Mapping[str, Any]]
 
 
 def take_part(
@@ -64,10 +55,10 @@ def take_part(
       LaunchError: Their framework cannot be initialized.
     """
     began = time.monotonic()
-    client = _client(cluster)
+    client = client_of(cluster)
     folder = folders.make()
     try:
-        told = _who(cluster, client, options.get("framework", "jax"))
+        told = who(cluster, client, options.get("framework", "jax"))
         ids, how = number(told)
         by_id = {process_id: told[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
@@ -108,93 +99,6 @@ def _session(connection: Mapping[str, Any]) -> str:
     names = ("interface", "registration", "key", "curve_serverkey")
     text = " ".join(str(connection.get(name)) for name in names)
     return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
-def _client(cluster: Cluster) -> Any:
-    try:
-        return ipyparallel.Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
-    except (OSError, TimeoutError, ValueError, KeyError) as error:
-        raise SessionError(
-            f"The controller of {cluster.name} does not answer at {cluster.connection['interface']} ({error}). It "
-            "has ended, or cannot be reached from this machine."
-        ) from error
-
-
-def _who(cluster: Cluster, client: Any, framework: str) -> Told:
-    """What each engine says of itself, by engine id."""
-    engines = sorted(client.ids)
-    if not engines:
-        raise SessionError(
-            f"No engine is connected to the controller of {cluster.name}. Start some, then attach again."
-        )
-    address = _address(cluster.connection)
-    asked = {
-        engine: ask(
-            client[engine],
-            "who",
-            where=f"engine {engine}",
-            framework=framework,
-            controller=address,
-            ports=2 + len(engines),
-        )
-        for engine in engines
-    }
-    deadline = time.monotonic() + ANSWER_SECONDS
-    told = {}
-    for engine, request in asked.items():
-        request.wait(max(0.0, deadline - time.monotonic()))
-        if not request.ready():
-            raise SessionError(
-                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is in the "
-                "middle of something. Attach again when that has ended, or interrupt it where it was begun."
-            )
-        told[engine] = _checked(client, engine, request)
-    return told
-
-
-def _checked(client: Any, engine: int, request: Asked) -> Mapping[str, Any]:
-    try:
-        facts, _ = request.get()
-    except NbdistError as error:
-        if "does not know the call" in str(error):
-            version = _on(client, engine, "__import__('nbdist').__version__")
-            raise _other_version(engine, _on(client, engine, HOST), version) from error
-        if "No module named 'nbdist" in str(error):
-            host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
-            raise VersionError(
-                f"Engine {engine} (host {host}) has no nbdist. On {host} run: {python} -m pip install "
-                f"nbdist=={__version__}; then start the engines again."
-            ) from error
-        raise
-    if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
-        raise _other_version(engine, facts["host"], facts["nbdist"])
-    return facts
-
-
-HOST = "__import__('socket').gethostname()"
-PYTHON = "__import__('sys').executable"
-
-
-def _on(client: Any, engine: int, expression: str) -> str:
-    """The value of an expression on an engine that may have no nbdist."""
-    try:
-        return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
-    except Exception:  # noqa: BLE001 - only the words of an error are at stake
-        return "unknown"
-
-
-def _other_version(engine: int, host: str, version: str) -> VersionError:
-    return VersionError(
-        f"Engine {engine} (host {host}) has nbdist {version}, this kernel has {__version__}. On {host} run: pip "
-        f"install nbdist=={__version__}; then start the engines again."
-    )
-
-
-def _address(connection: Mapping[str, Any]) -> str:
-    """The controller's, as the engines' hosts reach it."""
-    address = str(connection["interface"]).rpartition("/")[2]
-    wild = address in ("*", "0.0.0.0", "")
-    return str(connection.get("location") or address) if wild else address
 
 
 def _plan(

@@ -16,8 +16,8 @@ from nbdist.errors import SessionError, VersionError
 from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.attach.strangers import Strangers
-from nbdist.launch.channel import FoundAgain
 from nbdist.launch.handle import Found
+from nbdist.launch.kept_channel import FoundAgain
 from nbdist.launch.meeting import Meeting
 from nbdist.launch.parent import Parent, Reach
 from nbdist.launch.parents import Parents

@@ -6,6 +6,7 @@ Output goes to whoever listens at that moment. Between the end of one kernel and
 from __future__ import annotations
 
 import json
+import os
 import threading
 from collections import deque
 from collections.abc import Sequence
@@ -46,6 +47,11 @@ class Echo:
     def install(self) -> None:
         """Begins to keep."""
         self._publisher.send_multipart = self._send_and_keep
+        # A fork of the user's that prints must not wait for a thread that is not there.
+        os.register_at_fork(after_in_child=self._unlock)
+
+    def _unlock(self) -> None:
+        self._lock = threading.Lock()
 
     def _send_and_keep(self, frames: Sequence[Any], *args: Any, **options: Any) -> None:
         self._send(frames, *args, **options)

@@ -53,13 +53,15 @@ class Recalled(Submission):
         self._ask = ask
         self._take = take
         self._asked = ask()
+        self._lock = threading.Lock()  # who follows the cell and who asks for it are two
 
     @property
     def replied(self) -> bool:
         """Whether the process has left the cell."""
-        if not self.future.done() and self._asked.ready():
-            self._settle()
-        return self.future.done()
+        with self._lock:
+            if not self.future.done() and self._asked.ready():
+                self._settle()
+            return self.future.done()
 
     def _settle(self) -> None:
         try:

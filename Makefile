@@ -55,7 +55,8 @@ test: $(READY) $(READY_TENSORFLOW)
 # Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
 test-faults: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
-	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py tests/hosts/test_bad_hosts.py
+	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
+		tests/campaigns/test_host_interrupts.py tests/hosts/test_bad_hosts.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py
 
 test-scale: $(READY)

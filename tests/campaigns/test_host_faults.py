@@ -1,7 +1,7 @@
-"""Hosts that are cut off, slow, full or dead, and interrupts at each stage: what is told, and that nothing stays.
+"""Hosts that are cut off, slow, far away, full or dead: what is told, and that nothing stays.
 
-Hosts that cannot take part at all are in `tests/hosts/test_bad_hosts.py`. Crashes, kills and interrupts come at
-the same moments each time; `NBDIST_SEED=N make test-faults` chooses others, and prints which.
+Hosts that cannot take part at all are in `tests/hosts/test_bad_hosts.py`. Crashes come at the same moments each
+time; `NBDIST_SEED=N make test-faults` chooses others, and prints which.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -25,7 +24,6 @@ from nbdist import Session
 from nbdist.errors import HostError, LaunchError, ProcessError
 from nbdist.launch.parents import LOST_SECONDS
 from tests.hosts.left import Left, processes_in
-from tests.integration.notebook import Notebook
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import HostOptions, TestBed
@@ -283,17 +281,19 @@ def test_a_host_that_stands_still_for_a_moment_is_told_and_goes_on(
 
 
 def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, left: Left) -> None:
-    def stop() -> None:
-        wait_until(lambda: len(hosts.processes(2)) > 1, within_s=GRACE_SECONDS)
-        signal_all(hosts, 2, signal.SIGSTOP)
+    go_on = threading.Timer(5, lambda: signal_all(hosts, 2, signal.SIGCONT))
 
-    with (
-        later(0, stop),
-        later(6, lambda: signal_all(hosts, 2, signal.SIGCONT)),
-        start(hosts) as session,
-    ):
+    def tell(stage: str, done: int, total: int) -> None:
+        if stage == "starting":
+            signal_all(hosts, 2, signal.SIGSTOP)
+            go_on.start()
+
+    began = time.monotonic()
+    with start(hosts, tell=tell) as session:
+        assert time.monotonic() - began > 5
         session.run(COLLECTIVE)
         assert sums(session) == [24.0] * 4
+    go_on.join()
     left.nothing(within_s=GRACE_SECONDS)
 
 
@@ -323,114 +323,3 @@ def test_a_connection_that_ends_is_told_and_what_ran_there_ends(
         assert titles.seen["Processes 2, 3 are lost."] - began - 1 < SHOWN_SECONDS
         wait_until(lambda: not hosts.processes(2), within_s=GRACE_SECONDS)
     left.nothing(within_s=GRACE_SECONDS)
-
-
-class Kernel(Notebook):
-    """A kernel with nbdist loaded, and what its sessions leave."""
-
-    def __init__(self, bed: TestBed, folder: Path) -> None:
-        temporary = Path(tempfile.mkdtemp(prefix="temporary-", dir=folder))
-        super().__init__(folder=folder, environment={"TMPDIR": str(temporary)})
-        self.left = Left(bed, temporary, starter=self.process.pid)
-        # The folder of this kernel is not there on the hosts.
-        self.start = f"%dist_init --hosts {HOSTS} --cwd / --ssh-config {bed.ssh_config}"
-        self.good("%load_ext nbdist")
-
-
-@pytest.fixture(scope="module")
-def kernel(hosts: TestBed, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernel]:
-    with Kernel(hosts, tmp_path_factory.mktemp("kernel")) as found:
-        yield found
-
-
-STAGES = {
-    "reaching": "0 of 2 hosts reached",
-    "starting": "starting 4 processes",
-    "connecting": r"\d of 4 processes connected",
-    "joining": r"\d of 4 processes joined",
-}
-
-
-@pytest.mark.parametrize("stage", STAGES)
-def test_an_interrupt_at_each_stage_of_a_start_leaves_nothing(kernel: Kernel, stage: str) -> None:
-    request = kernel.send(kernel.start)
-    kernel.collect(request, until=STAGES[stage])
-    interrupt_and_end(kernel, request)
-
-
-@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 2)))
-def test_an_interrupt_at_any_moment_of_a_start_leaves_nothing(kernel: Kernel, turn: int) -> None:
-    random.seed(SEED + turn)
-    moment = random.uniform(0, 4)
-    print(f"seed {SEED + turn}: interrupt {moment:.2f} s into the start")
-    request = kernel.send(kernel.start)
-    time.sleep(moment)
-    interrupt_and_end(kernel, request)
-
-
-def interrupt_and_end(kernel: Kernel, request: str) -> None:
-    kernel.interrupt()
-    output = kernel.collect(request, timeout_s=GRACE_SECONDS)
-    if output.error is not None and output.error[0] == "KeyboardInterrupt":
-        kernel.left.nothing(within_s=GRACE_SECONDS)
-    # It may have been faster, or the interrupt may have come when the session was there.
-    kernel.run("%dist_shutdown")
-    kernel.left.nothing(within_s=GRACE_SECONDS)
-
-
-def test_an_interrupt_while_a_host_does_not_answer_ends_ssh_as_well(
-    hosts: TestBed, kernel: Kernel
-) -> None:
-    request = kernel.send(kernel.start.replace(HOSTS, "h1:1,dead:1"))
-    time.sleep(2)
-    kernel.interrupt()
-    output = kernel.collect(request, timeout_s=GRACE_SECONDS)
-    assert output.error is not None and output.error[0] == "KeyboardInterrupt"
-    kernel.left.nothing(within_s=GRACE_SECONDS)
-
-
-def test_an_interrupt_in_a_cell_ends_it_on_all_hosts(kernel: Kernel) -> None:
-    kernel.good(kernel.start)
-    kernel.good(f"%%dist\n{COLLECTIVE}")
-    request = kernel.send(f"%%dist\n{LOOP}")
-    time.sleep(2)
-    kernel.interrupt()
-    output = kernel.collect(request, timeout_s=30)
-    assert "KeyboardInterrupt" in output.traceback
-    assert "4" in kernel.good("%%dist --on host=h2\nlen(jax.devices())").text
-    kernel.good("%dist_shutdown")
-    kernel.left.nothing(within_s=GRACE_SECONDS)
-
-
-@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 4)))
-def test_nothing_outlives_a_kernel_that_is_killed_at_any_moment_of_a_start(
-    hosts: TestBed, tmp_path: Path, turn: int
-) -> None:
-    random.seed(SEED + turn)
-    moment = random.uniform(0, 4)
-    print(f"seed {SEED + turn}: SIGKILL {moment:.2f} s into the start")
-    with Kernel(hosts, tmp_path) as kernel:
-        kernel.send(kernel.start)
-        time.sleep(moment)
-        kernel.process.kill()
-        # In the middle of an import a parent notices when that is done.
-        kernel.left.nothing(within_s=15)
-
-
-def test_two_sessions_at_once_from_one_folder_do_not_meet(hosts: TestBed, tmp_path: Path) -> None:
-    with Kernel(hosts, tmp_path) as one, Kernel(hosts, tmp_path) as other:
-        before = sorted(tmp_path.iterdir())
-        requests = [kernel.send(kernel.start) for kernel in (one, other)]
-        for kernel, request in zip((one, other), requests, strict=True):
-            output = kernel.collect(request)
-            assert output.error is None, output.traceback
-            kernel.good(f"%%dist\n{COLLECTIVE}")
-        one.good("%%dist\nkept = 'of one'")
-        other.good("%%dist\nkept = 'of the other'")
-        assert "of one 24.0" in one.good("%%dist\nprint(kept, float(total(x)))").text
-        one.good("%dist_shutdown")
-        assert "of the other 24.0" in other.good("%%dist\nprint(kept, float(total(x)))").text
-        other.good("%dist_shutdown")
-        assert sorted(tmp_path.iterdir()) == before
-        for kernel in (one, other):
-            kernel.left.nothing(within_s=GRACE_SECONDS)

@@ -3,7 +3,8 @@
 The command's input is the kernel's, and its end reaches the tasks, which end by themselves. But `srun` does not
 read while its job waits, nor `mpirun` while it connects: those would wait on for a kernel that is gone. So this
 process watches the kernel's end of the input, and ends a command that outlives it; the operating system does so
-when this process is killed.
+when this process is killed. The input of a kept command never ends: there the kernel itself is watched, until others
+can find the session.
 """
 
 from __future__ import annotations
@@ -17,6 +18,10 @@ import time
 from types import FrameType
 
 from nbdist.engine.children import die_with
+from nbdist.launch.kept_channel import KERNEL, MARKER
+
+LOOK_MS = 1000
+"""How often the kernel of a command is looked for whose input never ends."""
 
 END_SECONDS = 2.0
 """What tasks may take to end by themselves; on SIGTERM `srun` kills them, and they tidy nothing up."""
@@ -38,6 +43,7 @@ def hold(command: list[str], orders: int = 0) -> int:
     signal.set_wakeup_fd(wake)
     signal.signal(signal.SIGCHLD, _nothing)
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel, marker = os.environ.pop(KERNEL, None), os.environ.pop(MARKER, "")
     child = subprocess.Popen(
         command,
         stdin=orders,
@@ -49,12 +55,17 @@ def hold(command: list[str], orders: int = 0) -> int:
     poll.register(wakeup, select.POLLIN)
     poll.register(orders, 0)  # its end alone
     while child.poll() is None:
-        ready = [descriptor for descriptor, _ in poll.poll()]
+        ready = [descriptor for descriptor, _ in poll.poll(None if kernel is None else LOOK_MS)]
         if wakeup in ready:
             os.read(wakeup, 4096)
-        if orders in ready:
+        if orders in ready or _is_deserted(kernel, marker):
             _end(child)
     return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _is_deserted(kernel: str | None, marker: str) -> bool:
+    """Whether the kernel of a command that is to be kept has ended before others could find it."""
+    return kernel is not None and os.getppid() != int(kernel) and not os.path.exists(marker)  # noqa: PTH110
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:

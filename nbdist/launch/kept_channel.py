@@ -24,6 +24,9 @@ from nbdist.launch.handle import Found, found
 PIPE_BYTES = 1 << 14
 """A pipe holds at least so much before anybody reads (macOS: 16384; Linux: 65536)."""
 
+KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
+"""Variables for a command that may wait for long: whose it is, and the file that says that others can find it."""
+
 STOP = b'{"stop": 1}\n'
 """The order that ends a kept parent, in place of end of input."""
 
@@ -167,6 +170,9 @@ class Kept(_Files, Child):
         orders, events = log.with_suffix(".orders"), log.with_suffix(".events")
         os.mkfifo(orders, 0o600)
         self._paths = orders, events
+        self._marker = log.with_suffix(".kept")
+        inherited = os.environ if environment is None else environment
+        own = {KERNEL: str(os.getpid()), MARKER: str(self._marker)}
         # It holds the pipe open in both directions: end of input never comes.
         stdin = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         stdout = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
@@ -181,7 +187,7 @@ class Kept(_Files, Child):
                         stdin=stdin,
                         stdout=stdout,
                         stderr=errors,
-                        env=None if environment is None else dict(environment),
+                        env={**inherited, **own},
                         start_new_session=True,
                     ),
                 )
@@ -190,6 +196,10 @@ class Kept(_Files, Child):
             os.close(stdout)
         _Files.__init__(self, orders, events)
         self.send(first[len(held) :])
+
+    def keep(self) -> None:
+        """Notes that others can find it: a command that waits for a job goes on without this kernel."""
+        self._marker.touch(mode=0o600)
 
     @property
     def spot(self) -> Spot | None:

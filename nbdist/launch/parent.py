@@ -185,6 +185,12 @@ class Parent:
         """The number of its process here; of `ssh` where that leads to it."""
         return self._channel.pid
 
+    def keep(self) -> None:
+        """Has a kept parent go on without a kernel from now on."""
+        if isinstance(self._channel, Kept):
+            self._channel.keep()
+        self.order({"keep": 1})
+
     def leave(self) -> None:
         """Listens no longer; a kept parent and all it has started go on."""
         self._channel.leave()

@@ -131,7 +131,7 @@ class Parents:
     def keep(self) -> None:
         """Has kept parents go on without a kernel from now on, since another can find them."""
         for parent in self.all:
-            parent.order({"keep": 1})
+            parent.keep()
 
     def leave(self) -> None:
         """Lets kept parents, and all they have started, go on without this kernel."""

@@ -124,3 +124,16 @@ def test_kept_ranks_of_mpirun_go_on_and_end_when_they_are_stopped(
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
     left_by_a_killed_kernel(mpi=True, hosts="h1:1,h2:1", ssh_config=str(mpi_hosts.ssh_config))
     check_a_job(left)
+
+
+def test_a_kept_job_that_waits_is_cancelled_when_its_kernel_is_killed(
+    slurm: Slurm, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    monkeypatch.setenv("SLURM_CONF", slurm.environment["SLURM_CONF"])
+    options = {"slurm": True, "nodes": 1, "ntasks_per_node": 1, "partition": "closed"}
+    with subprocess.Popen([sys.executable, "-c", KERNEL, repr(options)]) as kernel:
+        wait_for(slurm.jobs)
+        kernel.send_signal(signal.SIGKILL)
+    wait_for(lambda: not slurm.jobs())
+    left.nothing(within_s=10)

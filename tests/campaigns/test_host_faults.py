@@ -289,11 +289,13 @@ def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, l
             go_on.start()
 
     began = time.monotonic()
-    with start(hosts, tell=tell) as session:
-        assert time.monotonic() - began > 5
-        session.run(COLLECTIVE)
-        assert sums(session) == [24.0] * 4
-    go_on.join()
+    try:
+        with start(hosts, tell=tell) as session:
+            assert time.monotonic() - began > 5
+            session.run(COLLECTIVE)
+            assert sums(session) == [24.0] * 4
+    finally:
+        go_on.join()
     left.nothing(within_s=GRACE_SECONDS)
 
 

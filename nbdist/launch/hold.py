@@ -3,8 +3,8 @@
 The command's input is the kernel's, and its end reaches the tasks, which end by themselves. But `srun` does not
 read while its job waits, nor `mpirun` while it connects: those would wait on for a kernel that is gone. So this
 process watches the kernel's end of the input, and ends a command that outlives it; the operating system does so
-when this process is killed. The input of a kept command never ends: there the kernel itself is watched, until others
-can find the session.
+when this process is killed. The input of a kept command never ends: there the kernel itself is watched, until
+others can find the session.
 """
 
 from __future__ import annotations

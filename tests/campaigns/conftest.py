@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.hosts.conftest import hosts, left, temporary
+from tests.hosts.conftest import hosts, left, mpi_hosts, slurm, temporary
 
-__all__ = ["hosts", "left", "temporary"]
+__all__ = ["hosts", "left", "mpi_hosts", "slurm", "temporary"]

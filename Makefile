@@ -57,7 +57,7 @@ test-faults: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/hosts/test_bad_hosts.py
-	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py
+	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
 
 test-scale: $(READY)
 	$(BIN)/python -m pytest tests/campaigns/test_scale.py

@@ -26,6 +26,9 @@ from nbdist.launch.watch import Watch
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
 
+JOB_STOP_SECONDS = 6.0
+"""The same for a job, whose command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
+
 TAKES_SECONDS = 0.5
 """How long the end waits for an order that is being written."""
 
@@ -265,16 +268,22 @@ class Parent:
         self._channel.kill()
 
     def _wait_or_kill(self) -> None:
-        deadline = time.monotonic() + (0.0 if self.given_up else STOP_SECONDS)
+        watch = self.reach.watch
+        limit_s = STOP_SECONDS if watch is None else JOB_STOP_SECONDS
+        deadline = time.monotonic() + (0.0 if self.given_up else limit_s)
         while time.monotonic() < deadline:
             if self._channel.wait(0.05):
                 return
-            if self.reach.remote and self.silence_s > SILENT_SECONDS and self.waiting is None:
+            if (
+                self.reach.remote
+                and self.silence_s > SILENT_SECONDS
+                and (self.facts or watch is None)
+            ):
                 break  # nobody there will answer; what runs there ends by itself
         self._channel.kill()  # its children are told by the operating system
         self._channel.wait(STOP_SECONDS)
-        if self.reach.watch is not None:
-            self.reach.watch.cancel()
+        if watch is not None:
+            watch.cancel()
 
     def last_words(self) -> tuple[str, ...]:
         """The end of what the parent, or the command that leads to it, wrote to its standard error."""

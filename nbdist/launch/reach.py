@@ -98,12 +98,14 @@ def job_reach(
     )
 
 
-def job_environment(environment: Mapping[str, str]) -> dict[str, str]:
+def job_environment(environment: Mapping[str, str], folder: str | None = None) -> dict[str, str]:
     """The variables the command of a job gets, and its tasks from it, without those that mislead one of them.
 
-    This kernel may be a task itself, and `srun` would take what that was told for what it is to do.
+    This kernel may be a task itself, and `srun` would take what that was told for what it is to do. `folder` is
+    where mpirun keeps its own files, which it leaves when it is interrupted twice.
     """
-    return {
+    own = {} if folder is None else {"OMPI_MCA_orte_local_tmpdir_base": folder}
+    return own | {
         name: value
         for name, value in environment.items()
         if not name.startswith(OF_ANOTHER_TASK)

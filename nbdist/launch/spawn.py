@@ -89,7 +89,7 @@ def spawn(plan: Plan) -> Spawned:
             reach.name: start(
                 reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
             )
-            for number, reach in enumerate(reaches(plan))
+            for number, reach in enumerate(reaches(plan, folder))
         }
         home = start(
             Reach(
@@ -117,8 +117,8 @@ def spawn(plan: Plan) -> Spawned:
     )
 
 
-def reaches(plan: Plan) -> list[Reach]:
-    """How the parents on other machines are started."""
+def reaches(plan: Plan, folder: str | None = None) -> list[Reach]:
+    """How the parents on other machines are started; `folder` is that of the session here."""
     placement = plan.placement
     if placement.job is not None:
         return [
@@ -126,7 +126,7 @@ def reaches(plan: Plan) -> list[Reach]:
                 placement.job,
                 placement.launcher,
                 tasks=len(plan.processes),
-                environment=job_environment(clean_environment(os.environ, {})),
+                environment=job_environment(clean_environment(os.environ, {}), folder),
             )
         ]
     if placement.ssh is None:

@@ -21,7 +21,7 @@ from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
-ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "16")) // 2
+ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "16")) // 4
 LOST_SECONDS = 45.0
 END_SECONDS = 15.0
 

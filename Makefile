@@ -56,7 +56,8 @@ test: $(READY) $(READY_TENSORFLOW)
 test-faults: $(READY) $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
-		tests/campaigns/test_host_interrupts.py tests/hosts/test_bad_hosts.py
+		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
+		tests/hosts/test_bad_hosts.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
 
 test-scale: $(READY)

@@ -18,6 +18,7 @@ from nbdist.version import __version__
 ROOT = Path(__file__).parents[2]
 README = ROOT / "README.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
+MANY_HOSTS = ROOT / "docs" / "many-hosts.md"
 MANUALS = [README, *sorted((ROOT / "docs").glob("*.md"))]
 DOCUMENTS = [*MANUALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
@@ -33,6 +34,8 @@ FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
 OTHERS_FLAGS = {"--logdir", "--format", "--worker", "--command", "--dry-run", "--profile"}
 """Of commands that are not nbdist's: TensorBoard's, gcloud's and ipcluster's."""
 ROW = re.compile(r"^\| ([KT]\d) \|.*\|$", re.M)
+NAMED_TEST = re.compile(r"`(tests/[\w/.]+)::(test_\w+)`")
+CELL = re.compile(r"^\| (local|SSH|Slurm|MPI|TPU|attach|doctor) \|.*\|$", re.M)
 ROWS = {*(f"K{n}" for n in range(1, 6)), *(f"T{n}" for n in range(1, 10))}
 
 
@@ -157,13 +160,28 @@ def test_the_example_in_python_uses_options_that_exist() -> None:
     assert {part.partition("=")[0].strip() for part in called[1].split(",")} <= start
 
 
+def check_that_tests_exist(row: str) -> None:
+    """Every test that a row of a table names is defined in the file it says."""
+    for file, test in NAMED_TEST.findall(row):
+        source = (ROOT / file).read_text(encoding="utf-8")
+        assert f"def {test}(" in source, f"{file} has no {test}"
+
+
+def test_every_cell_of_the_matrix_of_launchers_names_a_test_that_exists() -> None:
+    rows = list(CELL.finditer(MANY_HOSTS.read_text(encoding="utf-8")))
+    launchers = {"local", "SSH", "Slurm", "MPI", "TPU", "attach", "doctor"}
+    assert {row[1] for row in rows} == launchers
+    assert len(rows) > 40
+    for row in rows:
+        assert NAMED_TEST.search(row[0]), row[0]
+        check_that_tests_exist(row[0])
+
+
 def test_every_promise_of_keras_and_tensorflow_names_a_test_that_exists() -> None:
     text = FRAMEWORKS.read_text(encoding="utf-8")
     assert set(ROW.findall(text)) == ROWS
     for row in ROW.finditer(text):
-        named = re.findall(r"`(tests/[\w/.]+)::(test_\w+)`", row[0])
+        named = NAMED_TEST.findall(row[0])
         assert named, row[0]
-        for file, test in named:
-            source = (ROOT / file).read_text(encoding="utf-8")
-            assert f"def {test}(" in source, f"{row[1]}: {file} has no {test}"
+        check_that_tests_exist(row[0])
         assert any(test.startswith(f"test_{row[1].lower()}_") for _, test in named), row[0]

@@ -13,6 +13,7 @@ from nbdist.launch.slurm.allocation import Allocation, allocation
 from nbdist.launch.slurm.ask import ask, have_commands
 from nbdist.launch.slurm.options import SlurmOptions, slurm_job
 from nbdist.launch.slurm.queue import SlurmWatch, numbers
+from nbdist.options import dist_init, start_arguments
 
 INSIDE = Allocation(job="12", nodes=2, node_list="h[1-2]", tasks_per_node=4)
 
@@ -203,6 +204,11 @@ def test_a_job_waits_from_being_queued_until_it_is_allocated() -> None:
     assert found.waiting([QUEUED, "srun: job 12 has been allocated resources"]) is None
 
 
+def test_of_two_jobs_of_one_session_the_later_is_meant() -> None:
+    found, _ = watch("9|CANCELLED|None\n12|PENDING|Resources\n8|COMPLETED|None\n")
+    assert found.waiting([QUEUED]) == "job 12 PENDING (Resources)"
+
+
 def test_a_queue_that_does_not_answer_changes_nothing() -> None:
     found, _ = watch()
     assert found.waiting([QUEUED]) == "job 12 PENDING"
@@ -255,3 +261,12 @@ def test_a_job_is_cancelled_by_its_name() -> None:
     found, queue = watch("")
     found.cancel()
     assert queue.asked == [("scancel", "--name=nbdist-1")]
+
+
+def test_options_of_srun_may_follow_as_they_are_written_in_a_shell() -> None:
+    line = "--slurm -N 2 --slurm-option --gres=gpu:4 --slurm-option='--mem 4G' --time 1:00:00"
+    arguments = start_arguments(dist_init().parse(line))
+    assert arguments["slurm_options"] == ["--gres=gpu:4", "--mem 4G"]
+    assert (arguments["nodes"], arguments["time"]) == (2, "1:00:00")
+    with pytest.raises(OptionError, match="no option '--gres=gpu:4'"):
+        dist_init().parse("--slurm --gres=gpu:4")

@@ -90,9 +90,10 @@ class SlurmWatch:
         which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
         with contextlib.suppress(LaunchError):
             found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
-            for line in found.splitlines():
-                job, state, reason = line.strip().split("|", 2)
-                return Standing(job, state, "" if reason == "None" else reason)
+            rows = [line.strip().split("|", 2) for line in found.splitlines()]
+            # A session that was started afresh had another job of this name before.
+            job, state, reason = max(rows, key=lambda row: numbers(row[0]), default=("", "", ""))
+            return Standing(job, state, "" if reason == "None" else reason) if job else None
         return None
 
     def ending(self, lines: Sequence[str]) -> str | None:

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from nbdist.errors import OptionError
+from nbdist.launch.attach.resolve import option_name
 from nbdist.launch.choose_placement import choose_placement
 from nbdist.launch.doctor.finding import Needs
 
@@ -277,9 +278,8 @@ def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
     defaults = start_arguments(dist_init().parse(""))
     arguments = {name: value for name, value in given.items() if value != defaults[name]}
     for name in arguments.keys() - ATTACH_ARGUMENTS:
-        option = OPTION_NAMES.get(name, name)
         raise OptionError(
-            f"--attach takes part in processes that run; --{option.replace('_', '-')} is for starting others."
+            f"--attach takes part in processes that run; {option_name(name)} is for starting others."
         )
     return arguments
 
@@ -291,7 +291,6 @@ ATTACH_ARGUMENTS = frozenset(
         *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
     )
 )
-OPTION_NAMES = {"processes": "processes", "start_timeout_s": "start-timeout"}
 
 
 def dist_shutdown() -> Parser:

@@ -95,7 +95,7 @@ def attach_session(
       LaunchError: Engines cannot be made a session of.
     """
     from nbdist.launch.attach.recorded import regain
-    from nbdist.launch.attach.resolve import Cluster, resolve
+    from nbdist.launch.attach.resolve import Cluster, option_name, resolve
     from nbdist.session import Session
 
     found = resolve(word)
@@ -107,9 +107,9 @@ def attach_session(
         )
     else:
         if options:
-            name = next(iter(options)).replace("_", "-")
             raise OptionError(
-                f"--attach {word}: session {found.id} runs already, and --{name} cannot change it. Leave it out."
+                f"--attach {word}: session {found.id} runs already, and {option_name(next(iter(options)))} cannot "
+                "change it. Leave it out."
             )
         regained = regain(found)
     grace_s = regained.grace_s if grace_s is None else grace_s

@@ -172,6 +172,8 @@ def test_what_cannot_be_attached_is_refused_with_what_there_is(
     assert "is no connection file of ipyparallel's for clients" in text
     assert "-n 4" not in (refused := second.bad("%dist_init --attach last -n 4").traceback)
     assert "--processes is for starting others" in refused
+    fixed = second.bad("%dist_init --attach last --no-initialize").traceback
+    assert "runs already, and --no-initialize cannot change it" in fixed
     path = next((kernels.folder / "state" / "sessions").glob("*.json"))
     right = path.read_text()
     path.write_text(json.dumps({**json.loads(right), "nbdist": "0.0.1"}))

@@ -7,6 +7,7 @@ the standard library.
 from __future__ import annotations
 
 import os
+import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -214,15 +215,21 @@ def controller_arguments(
         f"--profile-dir={folder}",
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
-        *(
-            []
-            if address == LOOPBACK
-            else [f"--location={address}", "--IPController.enable_curve=True"]
-        ),
+        *([] if address == LOOPBACK else _encrypted(address)),
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={STARVED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,
     ]
+
+
+def _encrypted(address: str) -> list[str]:
+    """Encryption, and signatures all the same.
+
+    With CURVE ipyparallel would sign nothing, and whoever has the public key of the controller would be let in.
+    These arguments are no command line that others could see: they reach a fork through a pipe.
+    """
+    key = secrets.token_hex(32)
+    return [f"--location={address}", "--IPController.enable_curve=True", f"--Session.key={key}"]
 
 
 def planned(

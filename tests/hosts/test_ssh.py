@@ -138,6 +138,7 @@ def test_only_the_connection_file_for_engines_travels_and_only_its_user_can_read
         connection = json.loads(hosts.exec(i, "cat", str(path)).stdout)
         assert connection["interface"] == f"tcp://{hosts.head_address}"
         assert len(connection["curve_serverkey"]) == 40
+        assert len(connection["key"]) == 64, "signed as well as encrypted"
         assert "curve_secretkey" not in connection
 
 

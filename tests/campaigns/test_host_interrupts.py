@@ -63,6 +63,20 @@ def test_an_interrupt_at_any_moment_of_a_start_leaves_nothing(kernel: Kernel, tu
     interrupt_and_end(kernel, request)
 
 
+@pytest.mark.parametrize("turn", range(max(1, ROUNDS // 4)))
+def test_a_second_interrupt_while_the_first_still_cleans_up_leaves_nothing(
+    kernel: Kernel, turn: int
+) -> None:
+    random.seed(SEED + turn)
+    stage, pause = random.choice(list(STAGES)), random.uniform(0, 0.4)
+    print(f"seed {SEED + turn}: two interrupts while {stage}, {pause:.2f} s apart")
+    request = kernel.send(kernel.start)
+    kernel.collect(request, until=STAGES[stage])
+    kernel.interrupt()
+    time.sleep(pause)
+    interrupt_and_end(kernel, request)
+
+
 def interrupt_and_end(kernel: Kernel, request: str) -> None:
     kernel.interrupt()
     output = kernel.collect(request, timeout_s=GRACE_SECONDS)

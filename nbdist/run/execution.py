@@ -20,6 +20,10 @@ from nbdist.snapshot import Activity
 OUTPUT_SECONDS = 2.0
 """How long output may still come after a reply; it takes milliseconds."""
 
+LATE_SECONDS = 60.0
+"""The same where nothing else has been heard of a process either: a cable that was out for 15 s holds back what
+was sent for as long again, until TCP tries once more."""
+
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
 
@@ -96,6 +100,7 @@ class Execution:
         self._heard_of = heard
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
+        self._was: dict[int, Activity | None] = {}
         self._ended: dict[int, Standing] = {}
         self._replied_at: dict[int, float] = {}
         self.tracebacks: dict[int, str] = {}
@@ -132,6 +137,7 @@ class Execution:
         """Records that processes were interrupted, or did not come back from that."""
         for process_id in process_ids:
             self._marked[process_id] = outcome
+            self._was.setdefault(process_id, self._running(process_id).activity)
 
     def standings(self) -> dict[int, Standing]:
         """Where each target stands now."""
@@ -166,7 +172,7 @@ class Execution:
             return None
         now = time.monotonic()
         since = self._replied_at.setdefault(process_id, now)
-        if not submission.output.done() and now - since < OUTPUT_SECONDS:
+        if not submission.output.done() and not self._given_up(process_id, now - since):
             return None
         error = submission.error()
         if error is None:
@@ -179,6 +185,18 @@ class Execution:
             # The engine is gone, and its exit not told yet.
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
         return self._raised(process_id, error)
+
+    def _given_up(self, process_id: int, waited_s: float) -> bool:
+        """Whether output that has not come after the reply will not be waited for any longer."""
+        if waited_s < OUTPUT_SECONDS:
+            return False
+        if self._heard_of.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
+            return False
+        self.output.note(
+            f"process {process_id} (host {self._hosts[process_id]})   has ended the cell; not all of its output "
+            "has arrived"
+        )
+        return True
 
     def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> Standing:
         facts.setdefault("time", time.time())
@@ -203,7 +221,8 @@ class Execution:
     def _raised(self, process_id: int, error: Any) -> Standing:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
         if error.ename == "KeyboardInterrupt" and process_id in self._marked:
-            return self._standing(process_id, "interrupted", error=text)
+            activity = self._was.get(process_id)
+            return self._standing(process_id, "interrupted", error=text, activity=activity)
         self.tracebacks[process_id] = error.traceback or text
         line = raised_line(error.traceback or "", self.cell.number)
         return self._standing(

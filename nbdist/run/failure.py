@@ -78,7 +78,8 @@ def _ending(standing: Standing) -> str:
         case "finished":
             return "finished the cell"
         case "interrupted":
-            return "interrupted while waiting"
+            waited = standing.activity is None or standing.activity.waiting
+            return "interrupted while waiting" if waited else f"interrupted in {where}"
         case "stuck" | "running":
             return f"stuck in {where}"
         case _:

@@ -6,6 +6,7 @@ import re
 import socket
 import sys
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 
 from nbdist.engine.ports import own_address
 from nbdist.errors import LaunchError
@@ -124,6 +125,15 @@ def forwarded(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+LOOK_UPS = 16
+"""Names of hosts that are looked up at once."""
+
+
+def _own_address(host: AskedHost, placement: Placement) -> str | None:
+    target, _ = ssh_target(host, placement.ssh or SshOptions(python=""))
+    return own_address(target)
+
+
 def controller_address(placement: Placement) -> str:
     """The address of this machine at which the hosts are to find the controller.
 
@@ -136,13 +146,13 @@ def controller_address(placement: Placement) -> str:
     if placement.controller_address is not None:
         return placement.controller_address
     found: dict[str, list[str]] = {}
-    for host in placement.hosts:
-        if host.local:
-            continue
-        target, _ = ssh_target(host, placement.ssh or SshOptions(python=""))
-        address = own_address(target)
-        if address is not None:
-            found.setdefault(address, []).append(host.name)
+    hosts = [host for host in placement.hosts if not host.local]
+    # A name that leads nowhere may take seconds to say so.
+    with ThreadPoolExecutor(max(1, min(len(hosts), LOOK_UPS))) as pool:
+        addresses = pool.map(lambda host: _own_address(host, placement), hosts)
+        for host, address in zip(hosts, addresses, strict=True):
+            if address is not None:
+                found.setdefault(address, []).append(host.name)
     for near in placement.job.near if placement.job is not None else ():
         address = own_address(near)
         if address is not None:

@@ -17,7 +17,13 @@ __all__ = ["Session", "__version__", "attach", "current", "start"]
 
 
 def start(processes: int | None = None, **options: Any) -> Session:
-    """Starts processes on this machine; see `nbdist.starting.start_session`.
+    """Starts processes on this machine, or where the options say, and joins them to one cluster.
+
+    Args:
+      processes: How many; by default 2 on CPU, one a GPU, one a host.
+      **options: Those of `%dist_init`, with underscores: `devices_per_process=2`, `platform="cpu"`,
+        `framework="keras"`, `hosts="h1:2,h2:2"`, `slurm=True`, `nodes=2`, `keep=True` and so on;
+        `%dist_init --help` lists all. `nbdist.attach` goes back to a session that was kept.
 
     Returns:
       A `Session`, also a context manager that stops what it started.

@@ -74,8 +74,9 @@ class DistMagics(Magics):
         )
         if self.session is not None and self.session.alive:
             raise SessionError(
-                f"A session is running: {self.session.describe()}. Go on with %%dist, "
-                "%dist_init --restart starts it afresh, %dist_shutdown ends it."
+                f"A session is running, and nothing has been changed: {self.session.describe()}. Go on with "
+                "%%dist; %dist_init --restart starts it afresh as it was; for other options end it first, with "
+                "%dist_shutdown."
             )
         progress = Progress(in_notebook=self._in_notebook)
         if asked.attach:

@@ -19,6 +19,10 @@ class HelpShown(Exception):
     """`--help` was asked for and printed; nothing else is to be done."""
 
 
+MOST_LISTED = 12
+"""So many options are listed where one is unknown; of more the nearest is named, and where all are."""
+
+
 class Parser(argparse.ArgumentParser):
     """argparse that raises instead of ending the process."""
 
@@ -56,11 +60,18 @@ class Parser(argparse.ArgumentParser):
         return options
 
     def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return (
+                f"{self.prog} takes no {word!r}. Lists have commas and no blanks, such as --hosts h1,h2; "
+                f"see {self.prog} --help."
+            )
         known = [flag for action in self._actions for flag in action.option_strings]
         near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
-        listed = ", ".join(flag for flag in known if flag.startswith("--"))
-        return f"{self.prog} has no option {word!r}.{hint} It has {listed or 'none'}."
+        flags = [flag for flag in known if flag.startswith("--")]
+        if len(flags) > MOST_LISTED:
+            return f"{self.prog} has no option {word!r}.{hint} See {self.prog} --help."
+        return f"{self.prog} has no option {word!r}.{hint} It has {', '.join(flags) or 'none'}."
 
 
 OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,7 +20,7 @@ from nbdist.launch.tpu.pod import Pod, pod_hosts
 
 def choose_placement(
     *,
-    hosts: str | Sequence[AskedHost] | None = None,
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None = None,
     hosts_file: str | None = None,
     ssh_config: str | None = None,
     remote_python: str | None = None,
@@ -98,7 +98,7 @@ def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) 
 
 
 def asked_hosts(
-    hosts: str | Sequence[AskedHost] | None, hosts_file: str | None
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None, hosts_file: str | None
 ) -> tuple[AskedHost, ...]:
     """The hosts that are named in one way or the other; none where none are.
 
@@ -111,4 +111,10 @@ def asked_hosts(
         return read_hosts(Path(hosts_file))
     if hosts is None:
         return ()
-    return parse_hosts(hosts) if isinstance(hosts, str) else tuple(hosts)
+    if isinstance(hosts, str):
+        return parse_hosts(hosts)
+    if all(isinstance(host, AskedHost) for host in hosts):
+        return tuple(host for host in hosts if isinstance(host, AskedHost))
+    if isinstance(hosts, Mapping):
+        hosts = [f"{name}:{count}" for name, count in hosts.items()]
+    return parse_hosts(",".join(map(str, hosts)))

@@ -6,6 +6,7 @@ import time
 
 from nbdist.errors import HostError, VersionError
 from nbdist.launch.doctor.refused import refused
+from nbdist.launch.doctor.report import do_text
 from nbdist.launch.job import job_ended, wait_for_tasks
 from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
@@ -52,7 +53,9 @@ def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
     reached = -1
     while True:
         for name, parent in others.items():
-            _check_with_advice(name, parent, spawned.plan.placement.ssh_advice)
+            _check_with_advice(
+                name, parent, spawned.plan.placement.ssh_advice, several=len(others) > 1
+            )
         answered = [name for name, parent in others.items() if parent.facts]
         if len(answered) != reached:
             reached = len(answered)
@@ -126,14 +129,16 @@ def check_host(name: str, parent: Parent) -> None:
         )
 
 
-def _check_with_advice(name: str, parent: Parent, advice: str | None) -> None:
+def _check_with_advice(name: str, parent: Parent, advice: str | None, *, several: bool) -> None:
     """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
     try:
         check_host(name, parent)
     except HostError as error:
-        if advice is None or parent.facts:
+        if parent.facts:
             raise
-        raise HostError(f"{error}\n{advice}", host=name) from None
+        more = [] if advice is None else [advice]
+        more += ["%dist_doctor with the same hosts looks at all of them."] if several else []
+        raise HostError("\n".join([str(error), *more]), host=name) from None
 
 
 def _place(spawned: Spawned) -> None:
@@ -192,4 +197,4 @@ def _ended(name: str, parent: Parent) -> str:
         )
     assert parent.reach.host is not None and parent.reach.options is not None
     finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
-    return f"Host {name}: {finding.what}\n  where: {finding.where}\n  type:  {finding.do}"
+    return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

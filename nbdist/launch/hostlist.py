@@ -61,7 +61,8 @@ def read_hosts(path: Path) -> tuple[AskedHost, ...]:
     try:
         lines = path.expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
-        raise OptionError(f"{option}: cannot be read ({error}).") from error
+        why = error.strerror if isinstance(error, OSError) else str(error)
+        raise OptionError(f"{option}: cannot be read ({why}).") from error
     found = []
     for number, line in enumerate(lines, start=1):
         words = line.partition("#")[0].split()

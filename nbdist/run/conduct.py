@@ -198,5 +198,5 @@ def timeout_error(standings: dict[int, Standing], timeout_s: float) -> CellTimeo
     late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
-        "(--timeout) and were interrupted; variables are kept."
+        f"(--timeout) and {'was' if len(late) == 1 else 'were'} interrupted; variables are kept."
     )

@@ -298,11 +298,11 @@ def test_a_nearly_full_folder_for_temporary_files_is_a_warning() -> None:
     assert (finding.severity, finding.what) == ("warning", "20 MB free in /tmp")
 
 
-def test_a_working_folder_that_is_not_there_is_a_warning() -> None:
+def test_a_working_folder_that_is_not_there_is_an_error_as_it_is_of_a_start() -> None:
     told = facts(folder={"path": "/home/ada/my work", "exists": False})
     finding = only(found(examined(told=told)))
-    assert finding.severity == "warning"
-    assert finding.do.startswith("ssh h1 \"mkdir -p '/home/ada/my work'\"")
+    assert finding.severity == "error"
+    assert finding.do.startswith("%dist_init with --sync .")
 
 
 CHIPS = {"gpus": 0, "tpus": 4}

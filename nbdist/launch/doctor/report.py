@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
@@ -57,14 +58,23 @@ class Report:
 
 
 def findings_text(findings: Sequence[Finding]) -> str:
-    """Three lines a finding: what, where, what to type."""
+    """Three lines a finding: what, where, what to type; what is no command is on a line of its own."""
     blocks = [
         f"\n{finding.severity}: {finding.host}: {finding.what}\n"
         f"  where: {finding.where}\n"
-        f"  type:  {finding.do}"
+        f"{do_text(finding.do)}"
         for finding in findings
     ]
     return "\n".join(blocks) + "\n"
+
+
+_THEN = re.compile(r"(?:, |; )(?=(?:and|or|then|once|when|to|before|where) )")
+
+
+def do_text(do: str) -> str:
+    """What to type on a line that can be pasted, and what else there is to do below it."""
+    command, *more = _THEN.split(do, maxsplit=1)
+    return "\n".join([f"  type:  {command}", *(f"         {part}" for part in more)])
 
 
 def _described(facts: Facts | None) -> str:

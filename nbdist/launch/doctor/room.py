@@ -71,9 +71,8 @@ def folder(case: Case) -> Iterator[Finding]:
     """The folder cells are to work in."""
     found = case.facts.get("folder")
     if found and not found["exists"]:
-        yield case.warning(
-            f"the notebook's folder {found['path']} is not there; modules and files beside the notebook will "
-            "not be found",
+        yield case.error(
+            f"the notebook's folder {found['path']} is not there",
             where=f"{found['path']} on {case.examined.host}",
-            do=f"{case.there('mkdir -p ' + shlex.quote(found['path']))}, and copy what is needed",
+            do="%dist_init with --sync ., which brings it there, or with --cwd and a folder that is there",
         )

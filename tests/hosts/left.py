@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import os
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 
 import psutil
@@ -43,16 +43,16 @@ class Left:
                 continue  # Nothing outlives a crash.
         return found
 
-    def nothing(self, *, within_s: float) -> None:
-        """Waits until nothing is left.
+    def nothing(self, *, within_s: float, besides: Collection[str] = ()) -> None:
+        """Waits until nothing is left, `besides` what `now` has told before.
 
         Raises:
           AssertionError: Something still is, after so many seconds.
         """
         until = time.monotonic() + within_s
-        while (found := self.now()) and time.monotonic() < until:
+        while (found := set(self.now()).difference(besides)) and time.monotonic() < until:
             time.sleep(POLL_SECONDS)
-        assert not found, "\n".join(["left:", *found])
+        assert not found, "\n".join(["left:", *sorted(found)])
 
     def _here(self) -> Iterator[str]:
         for pid, command in processes_in(self.folder).items():

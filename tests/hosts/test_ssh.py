@@ -197,6 +197,7 @@ session.run("import time\\ntime.sleep(60)")
 
 
 def test_nothing_outlives_a_kernel_that_is_killed(hosts: TestBed, left: Left) -> None:
+    before = left.now()
     with subprocess.Popen(
         (sys.executable, "-c", KERNEL, str(hosts.ssh_config)), stdout=subprocess.PIPE
     ) as kernel:
@@ -204,7 +205,7 @@ def test_nothing_outlives_a_kernel_that_is_killed(hosts: TestBed, left: Left) ->
         assert kernel.stdout.readline() == b"up\n"
         assert any("on h3" in text for text in left.now())
         kernel.kill()
-    left.nothing(within_s=10)
+    left.nothing(within_s=10, besides=before)
 
 
 @pytest.fixture
@@ -229,6 +230,7 @@ def sshd_of(pid: int) -> int:
 def test_a_file_names_hosts_with_users_and_ports_and_keras_runs_on_them(
     hosts: TestBed, left: Left, second_port: int, tmp_path: Path
 ) -> None:
+    before = left.now()
     path = tmp_path / "hosts"
     path.write_text(
         f"# as Open MPI has it\nh1 slots=1\n\nroot@h3:{second_port}:1  # another port\n"
@@ -242,12 +244,13 @@ def test_a_file_names_hosts_with_users_and_ports_and_keras_runs_on_them(
         session.run("import keras\ndevices = len(keras.distribution.list_devices())")
         assert session.pull("devices") == 2
         assert "keras" in session.describe()
-    left.nothing(within_s=3)
+    left.nothing(within_s=3, besides=before)
 
 
 def test_the_persons_ssh_configuration_says_where_a_name_leads(
     hosts: TestBed, left: Left, tmp_path: Path
 ) -> None:
+    before = left.now()
     with pytest.raises(OSError):
         socket.getaddrinfo("the-large-one", 22)
     config = tmp_path / "config"
@@ -258,7 +261,7 @@ def test_the_persons_ssh_configuration_says_where_a_name_leads(
         session.run("import socket\nwhere = socket.gethostname()")
         assert session.pull("where") == "h2"
         assert session.hosts == {0: "the-large-one"}
-    left.nothing(within_s=3)
+    left.nothing(within_s=3, besides=before)
 
 
 @pytest.fixture(scope="module")

@@ -111,4 +111,10 @@ def _slurm(
     near = node_addresses(
         nodes=inside.node_list if inside is not None else None, partition=options.partition
     )
+    if inside is None and options.nodes is not None and options.nodes > len(near):
+        where = f"partition {options.partition}" if options.partition else "this cluster"
+        raise OptionError(
+            f"-N {options.nodes}: {where} has {len(near)} nodes; such a job would wait for ever. Ask for "
+            f"{len(near)} or fewer."
+        )
     return Placement(launcher="slurm", job=replace(job, near=near[:8]))

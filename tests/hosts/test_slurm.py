@@ -13,7 +13,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import HostError, ProcessError
+from nbdist.errors import HostError, OptionError, ProcessError
 from tests.hosts.left import Left
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
@@ -149,6 +149,11 @@ def test_what_slurm_refuses_is_told_in_its_words(gone: None) -> None:
         nbdist.start(2, slurm=True, partition="fastest")
     with pytest.raises(HostError, match=r"Slurm's job \d+ \(FAILED, BadConstraints\) ended"):
         nbdist.start(2, slurm=True, slurm_options=["--mem=999G"])
+
+
+def test_more_nodes_than_there_are_are_not_waited_for(gone: None) -> None:
+    with pytest.raises(OptionError, match="-N 9: this cluster has 3 nodes"):
+        nbdist.start(slurm=True, nodes=9)
 
 
 def test_hosts_without_that_python_or_that_folder_are_told(gone: None) -> None:

@@ -27,6 +27,9 @@ def have_commands() -> None:
         )
 
 
+ELSEWHERE = "Run the notebook on a login node of the cluster, or name hosts with --hosts."
+
+
 def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
     """What a command of Slurm writes.
 
@@ -44,12 +47,13 @@ def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
         )
     except subprocess.TimeoutExpired:
         raise LaunchError(
-            f"Slurm does not answer: {command[0]} took more than {timeout_s:g} s."
+            f"Slurm does not answer: {command[0]} took more than {timeout_s:g} s. {ELSEWHERE}"
         ) from None
     except OSError as error:
-        raise LaunchError(f"Slurm cannot be asked: {error}.") from None
+        raise LaunchError(f"Slurm cannot be asked: {error}. {ELSEWHERE}") from None
     if done.returncode != 0:
-        raise LaunchError(f"Slurm cannot be asked: {done.stderr.strip() or command[0] + ' failed'}")
+        said = done.stderr.strip() or f"{command[0]} failed"
+        raise LaunchError(f"Slurm cannot be asked: {said}\n{ELSEWHERE}")
     return done.stdout
 
 

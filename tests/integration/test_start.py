@@ -119,6 +119,28 @@ def test_stray_scheduler_variables_do_not_mislead(with_variables: nbdist.Session
     assert with_variables.pull("seen", on="1") == (2, 1)
 
 
+SLURM_JOB = {
+    "SLURM_JOB_ID": "7",
+    "SLURM_STEP_NODELIST": "n[1-4]",
+    "SLURM_NTASKS": "4",
+    "SLURM_PROCID": "3",
+    "SLURM_LOCALID": "0",
+}
+
+
+def test_j4_a_cluster_that_jax_would_detect_is_shown_and_not_used(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    for name, value in SLURM_JOB.items():
+        monkeypatch.setenv(name, value)
+    with nbdist.start(2, platform="cpu") as session:
+        (said,) = [one for one in session.remarks if "SLURM" in one]
+        assert "SLURM_JOB_ID=7" in said
+        assert "switches its detection off" in said
+        session.run("import jax\nseen = jax.process_count(), jax.process_index()")
+        assert session.pull("seen", on="1") == (2, 1)
+
+
 def test_every_argument_arrives_in_initialize() -> None:
     with nbdist.start(
         2,

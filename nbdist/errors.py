@@ -51,7 +51,11 @@ class SyncError(NbdistError, RuntimeError):
 
 
 class VersionError(LaunchError):
-    """An engine's nbdist is not the kernel's."""
+    """An engine's nbdist is not the kernel's; `host` is its host's name, where that could be left out."""
+
+    def __init__(self, message: str, *, host: str | None = None) -> None:
+        super().__init__(message)
+        self.host = host
 
 
 class ProcessError(NbdistError, RuntimeError):

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
-from nbdist.errors import HostError, OptionError, SessionError
+from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch import registry
 from nbdist.launch.choose import make_plan, proxy_warning
 from nbdist.launch.choose_job import JobOptions
@@ -67,7 +67,7 @@ def start_session(
     while True:
         try:
             return _start(plan, left_out, grace_s=grace_s, tell=tell or silent, feed=feed)
-        except HostError as error:
+        except (HostError, VersionError) as error:
             plan = _without(plan, error)
             left_out.append(str(error))
 
@@ -145,7 +145,7 @@ def _start(
         raise
 
 
-def _without(plan: Plan, error: HostError) -> Plan:
+def _without(plan: Plan, error: HostError | VersionError) -> Plan:
     """The plan without a host that did not come up, where enough others are left.
 
     Raises:
@@ -153,6 +153,6 @@ def _without(plan: Plan, error: HostError) -> Plan:
     """
     least = plan.placement.min_hosts
     names = {process.host for process in plan.processes}
-    if least is None or error.host not in names or len(names) - 1 < least:
+    if least is None or error.host is None or error.host not in names or len(names) - 1 < least:
         raise error
     return plan.without(error.host)

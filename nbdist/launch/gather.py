@@ -8,16 +8,18 @@ from nbdist.errors import HostError, VersionError
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.job import job_ended, wait_for_tasks
+from nbdist.launch.jobparent import JobParent
 from nbdist.launch.meeting import LOOPBACK, Place, ThisMachine, meet
-from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
+from nbdist.launch.parent import Parent
 from nbdist.launch.preflight import targets
 from nbdist.launch.spawn import Spawned
 from nbdist.launch.sync import first_failure
 from nbdist.launch.tell import POLL_SECONDS, Tell
+from nbdist.launch.told import SILENT_SECONDS, HostFacts
 from nbdist.version import __version__
 
 ANSWER_SECONDS = 30.0
-"""What a host may take to answer; ssh itself gives up after a third of it."""
+"""What a host may take to answer, where the person's `ConnectTimeout` is not shorter."""
 
 STARTING_SECONDS = 4 * SILENT_SECONDS
 """How long a host may then be silent: one large library that is read over a slow network takes seconds."""
@@ -113,7 +115,8 @@ def check_host(name: str, parent: Parent) -> None:
         if facts.nbdist != __version__:
             raise VersionError(
                 f"Host {facts.host} has nbdist {facts.nbdist}, this kernel has {__version__}. On "
-                f"{facts.host} run: pip install nbdist=={__version__}"
+                f"{facts.host} run: pip install nbdist=={__version__}",
+                host=name,
             )
     if parent.ended_at is not None and parent.failure is None:
         raise HostError(_ended(name, parent), host=name)
@@ -172,7 +175,7 @@ def _refused(name: str, parent: Parent) -> str:
     failure = parent.failure or {}
     folder, error = failure.get("folder"), failure["error"]
     host = next((facts.host for facts in parent.facts.values()), name)
-    if parent.reach.watch is not None:
+    if isinstance(parent, JobParent):
         host = failure["host"]
     if "No such file" in error or "Permission" in error:
         return (
@@ -183,8 +186,8 @@ def _refused(name: str, parent: Parent) -> str:
 
 
 def _ended(name: str, parent: Parent) -> str:
-    if parent.reach.watch is not None:
-        return job_ended(parent, parent.reach.watch)
+    if isinstance(parent, JobParent):
+        return job_ended(parent)
     code, lines = parent.poll(), parent.last_words()
     words = "\n".join(f"  {line}" for line in lines)
     if parent.facts:

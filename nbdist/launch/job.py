@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable
 
 from nbdist.errors import HostError
+from nbdist.launch.jobparent import JobParent
 from nbdist.launch.parent import Parent
 from nbdist.launch.spawn import Spawned
 from nbdist.launch.tell import Tell
-from nbdist.launch.watch import Watch
 from nbdist.quantities import count_text
 from nbdist.version import __version__
 
@@ -31,6 +31,7 @@ def wait_for_tasks(spawned: Spawned, check: Callable[[str, Parent], None], *, te
       HostError: The job has ended, or not all tasks began in time after it had.
     """
     ((name, parent),) = spawned.parents.others.items()
+    assert isinstance(parent, JobParent)
     total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
     begun, told_at, launched = time.monotonic(), float("-inf"), -1
     while True:
@@ -61,8 +62,9 @@ def _missing(parent: Parent, total: int, limit_s: float) -> str:
     ).rstrip()
 
 
-def job_ended(parent: Parent, watch: Watch) -> str:
+def job_ended(parent: JobParent) -> str:
     """Why a start failed whose job has ended, and what to type where that is known."""
+    watch = parent.watch
     lines = watch.reasons(parent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
     python = watch.python

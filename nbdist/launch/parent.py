@@ -1,16 +1,15 @@
-"""The kernel's end of one parent (`nbdist.engine.host`), or of one job of them: orders out, events in."""
+"""The kernel's end of one parent (`nbdist.engine.host`): orders out, events in."""
 
 from __future__ import annotations
 
 import contextlib
 import json
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 from nbdist.engine.events import Lines
 from nbdist.engine.host import CONTROLLER, Assignment
@@ -18,66 +17,17 @@ from nbdist.engine.last_words import LOG_LINES, tail
 from nbdist.launch.channel import Channel, Pipes
 from nbdist.launch.exits import Exit
 from nbdist.launch.handle import Found, found
-from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.kept_channel import FoundAgain, Kept, Spot
-from nbdist.launch.ssh import SshOptions
-from nbdist.launch.watch import Watch
+from nbdist.launch.told import SILENT_SECONDS, HostFacts
+from nbdist.launch.way import Reach
 
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
 
-JOB_STOP_SECONDS = 6.0
-"""The same for a job, whose command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
-
 TAKES_SECONDS = 0.5
 """How long the end waits for an order that is being written."""
 
-JOB_LINES = 1000
-"""What is read of the words of a job's command; each of its tasks may have some."""
-
 STOPPED = "the session was stopped"
-
-LOCAL_COMMAND = (sys.executable, "-m", "nbdist.engine.host")
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
-    """How a parent is started, and what its end means.
-
-    `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
-    that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh
-    leads there, None for a job of a scheduler; `watch` tells what that says of the job.
-    """
-
-    name: str
-    command: tuple[str, ...] = LOCAL_COMMAND
-    environment: Mapping[str, str] | None = None
-    remote: bool = False
-    host: AskedHost | None = None
-    options: SshOptions | None = None
-    watch: Watch | None = None
-
-
-@dataclass
-class HostFacts:
-    """What a parent has said of its host.
-
-    `ports` are free there and are used up one by one; at `listening` it can be reached until it
-    is told that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `heard_s` are
-    this kernel's clock (Unix seconds) when it was asked and when it answered.
-    """
-
-    host: str
-    pid: int
-    nbdist: str
-    folder: str
-    cwd: str
-    address: str | None
-    listening: int | None = None
-    ports: list[int] = field(default_factory=list)
-    checks: dict[str, Any] | None = None
-    asked_s: float = 0.0
-    heard_s: float = 0.0
 
 
 class Parent:
@@ -89,6 +39,8 @@ class Parent:
       log: Where its standard error goes, which may be needed when it fails before it can say anything.
       on_event: Called from a thread of this object with each event of the parent.
     """
+
+    stop_seconds = STOP_SECONDS
 
     def __init__(
         self,
@@ -111,11 +63,9 @@ class Parent:
         self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
         self.asked_s = time.time()
         self.heard_at = time.monotonic()
-        self._heard_of: dict[int, float] = {}
         self.ended_at: float | None = None
         self.given_up = False
         self.stopped = False
-        self._terminated: set[int | None] = set()
         self._lines = Lines()
         self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
 
@@ -127,7 +77,7 @@ class Parent:
         *,
         log: Path,
         on_event: Callable[[dict[str, Any]], None],
-    ) -> Parent:
+    ) -> Self:
         """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
         first = json.dumps(asdict(assignment)).encode() + b"\n"
         channel: Channel
@@ -149,7 +99,7 @@ class Parent:
         *,
         log: Path,
         on_event: Callable[[dict[str, Any]], None],
-    ) -> Parent:
+    ) -> Self:
         """Holds one that another kernel has started; all it has said so far is known at once."""
         parent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
@@ -205,39 +155,12 @@ class Parent:
         """Seconds since anything was heard of it."""
         return time.monotonic() - self.heard_at
 
-    @property
-    def waiting(self) -> str | None:
-        """Why a job has not begun; None for one that has, and for what is no job."""
-        watch = self.reach.watch
-        return None if watch is None or self.facts else watch.waiting(self.job_words())
-
     def silences(self) -> dict[str, float]:
         """Seconds since anything was heard of each host this parent stands for."""
-        if self.reach.watch is None:
-            return {self.reach.name: self.silence_s}
-        now = time.monotonic()
-        found: dict[str, float] = {}
-        for task, heard_at in list(self._heard_of.items()):
-            host = self.facts[task].host
-            found[host] = min(found.get(host, now - heard_at), now - heard_at)
-        return found
+        return {self.reach.name: self.silence_s}
 
     def look_after_tasks(self, silence_s: float) -> None:
-        """Notes those tasks of a job that have ended, or been silent for so long, while others go on."""
-        if self.reach.watch is None or self.ended_at is not None:
-            return
-        now = time.monotonic()
-        gone = {
-            task: f"host {self.facts[task].host} does not answer"
-            for task, heard_at in list(self._heard_of.items())
-            if now - heard_at > silence_s
-        }
-        gone |= self.reach.watch.ended_tasks(self.job_words())
-        for task, because in gone.items():
-            if task in self.facts and task not in self.exits:
-                self._heard_of.pop(task, None)
-                self.exits[task] = self._end(because, None)
-                self._on_event({"event": "exited", "process_id": task, "time": time.time()})
+        """Notes tasks that have ended, or been silent for so long, while others go on; a parent has none."""
 
     def begin_to_stop(self) -> None:
         """Has it stop everything it started; does not wait."""
@@ -254,9 +177,7 @@ class Parent:
         """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
         self.begin_to_stop()
         if not self._channel.wait(0.1):
-            if not self.reach.remote or self.waiting is not None:
-                # It may be in the middle of a long import and not reading; one elsewhere looks up by itself.
-                # A job that waits in a queue reads nothing, either.
+            if self._must_be_told():
                 self._channel.terminate()
             self._wait_or_kill()
         self._reader.join(1.0)
@@ -267,31 +188,31 @@ class Parent:
         self.given_up = True
         self._channel.kill()
 
-    def _wait_or_kill(self) -> None:
-        watch = self.reach.watch
-        limit_s = STOP_SECONDS if watch is None else JOB_STOP_SECONDS
-        deadline = time.monotonic() + (0.0 if self.given_up else limit_s)
+    def _must_be_told(self) -> bool:
+        """Whether it may not see that its orders have ended: in the middle of a long import it does not read.
+
+        One elsewhere looks up by itself.
+        """
+        return not self.reach.remote
+
+    def _wait_or_kill(self) -> bool:
+        """Waits for its end; answers whether it had to be killed."""
+        deadline = time.monotonic() + (0.0 if self.given_up else self.stop_seconds)
         while time.monotonic() < deadline:
             if self._channel.wait(0.05):
-                return
-            if (
-                self.reach.remote
-                and self.silence_s > SILENT_SECONDS
-                and (self.facts or watch is None)
-            ):
+                return False
+            if self._is_out_of_reach():
                 break  # nobody there will answer; what runs there ends by itself
         self._channel.kill()  # its children are told by the operating system
         self._channel.wait(STOP_SECONDS)
-        if watch is not None:
-            watch.cancel()
+        return True
+
+    def _is_out_of_reach(self) -> bool:
+        return self.reach.remote and self.silence_s > SILENT_SECONDS
 
     def last_words(self) -> tuple[str, ...]:
         """The end of what the parent, or the command that leads to it, wrote to its standard error."""
         return tail(self.log)
-
-    def job_words(self) -> tuple[str, ...]:
-        """What the command of a job wrote to its standard error."""
-        return tail(self.log, lines=JOB_LINES)
 
     def controller_words(self) -> tuple[str, ...]:
         """The end of what ipyparallel's controller wrote."""
@@ -301,23 +222,17 @@ class Parent:
         """The end of this parent, with which all its engines are out of reach; None while it runs."""
         if self.ended_at is None:
             return None
-        because: str
-        code: int | None
-        watch = self.reach.watch
-        ending = watch.ending(self.job_words()) if watch is not None else None
-        if ending is not None:
-            because, code = ending, self._channel.status
-        elif self.stopped:
-            because, code = STOPPED, None
-        elif self.given_up:
-            because, code = f"host {self.reach.name} does not answer", None
-        elif watch is not None:
-            because, code = watch.command, self._channel.status
-        elif self.reach.remote:
-            because, code = f"the connection to host {self.reach.name}", self._channel.status
-        else:
-            because, code = "the engines' parent process", self._channel.status
-        return replace(self._end(because, code), time=self.ended_at)
+        return replace(self._end(*self._because()), time=self.ended_at)
+
+    def _because(self) -> tuple[str, int | None]:
+        """What took the engines out of reach, and how that ended where it was a process."""
+        if self.stopped:
+            return STOPPED, None
+        if self.given_up:
+            return f"host {self.reach.name} does not answer", None
+        if self.reach.remote:
+            return f"the connection to host {self.reach.name}", self._channel.status
+        return "the engines' parent process", self._channel.status
 
     def _end(self, because: str, code: int | None) -> Exit:
         return Exit(
@@ -356,8 +271,6 @@ class Parent:
             event = self._lines.take(line)
             if event is not None:
                 self._take(event)
-                if "task" in event and event["task"] in self.facts:
-                    self._heard_of[event["task"]] = self.heard_at
                 self._on_event(event)
         if not self._channel.left:
             self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
@@ -380,15 +293,13 @@ class Parent:
             )  # one from before, read again by a later kernel
         elif kind == "stopped":
             self.stopped = True
-        elif kind == "terminated":
-            self._terminated.add(event["task"])
         elif kind == "reached":
             self.reached[event.get("task")] = (time.monotonic(), event["answers"])
         elif kind in ("failed", "refused"):
             self.failure = event
         elif kind == "sync":
             self.copying.append(event)
-        elif kind == "exited" and event.get("task") not in self._terminated:
+        elif kind == "exited":
             self.exits[event["process_id"]] = Exit(
                 process_id=event["process_id"],
                 pid=event["pid"],
@@ -400,7 +311,3 @@ class Parent:
                 time=time.time() if self.reach.remote else event["time"],
                 last_lines=tuple(event["last_lines"]),
             )
-
-
-SILENT_SECONDS = 3.0
-"""A host that has said nothing for so long is shown as silent; each says once a second that it is there."""

@@ -12,8 +12,9 @@ from typing import Any
 from nbdist.engine.host import CONTROLLER
 from nbdist.engine.pulse import PERIOD_SECONDS
 from nbdist.launch.exits import Exit
-from nbdist.launch.parent import SILENT_SECONDS, HostFacts, Parent
+from nbdist.launch.parent import Parent
 from nbdist.launch.sync import Files
+from nbdist.launch.told import SILENT_SECONDS, HostFacts
 
 LOST_SECONDS = 30.0
 """A host that has been silent for so long is given up; a cable that was out for a moment costs nothing."""

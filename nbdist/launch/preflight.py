@@ -17,8 +17,8 @@ from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.report import findings_text
 from nbdist.launch.doctor.visit import clock
 from nbdist.launch.meeting import LOOPBACK
-from nbdist.launch.parent import HostFacts
 from nbdist.launch.plan import Plan
+from nbdist.launch.told import HostFacts
 
 MOST_TARGETS = 8
 """Hosts that each host is asked to reach: process 0's and the next; asking all for all grows with the square."""

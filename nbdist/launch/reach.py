@@ -12,11 +12,11 @@ from nbdist.engine.ports import own_address
 from nbdist.errors import LaunchError
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.mpi import MpiWatch
-from nbdist.launch.parent import Reach
 from nbdist.launch.placement import Job, Placement
 from nbdist.launch.slurm.queue import SlurmWatch
 from nbdist.launch.ssh import SshOptions, ssh_command, ssh_target
 from nbdist.launch.watch import Watch
+from nbdist.launch.way import Reach
 
 PARENT = ("-u", "-m", "nbdist.engine.host")
 

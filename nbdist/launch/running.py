@@ -13,10 +13,10 @@ from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.exits import Exit
 from nbdist.launch.framework import framework_plan
 from nbdist.launch.meeting import Meeting
-from nbdist.launch.parent import HostFacts
 from nbdist.launch.parents import Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.spawn import planned
+from nbdist.launch.told import HostFacts
 
 
 @dataclass

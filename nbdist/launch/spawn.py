@@ -20,13 +20,15 @@ from nbdist.engine.host import Assignment
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files import sources
 from nbdist.launch.framework import framework_plan
+from nbdist.launch.jobparent import JobParent
 from nbdist.launch.meeting import LOOPBACK, Meeting, meet
-from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parent import Parent
 from nbdist.launch.parents import LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.preflight import Preflight
 from nbdist.launch.reach import controller_address, forwarded, job_environment, job_reach, ssh_reach
 from nbdist.launch.sync import Files
+from nbdist.launch.way import Reach
 
 CLUSTER_ID = "nbdist"
 
@@ -80,7 +82,8 @@ def spawn(plan: Plan) -> Spawned:
 
     def start(reach: Reach, assignment: Assignment, name: str) -> Parent:
         log = Path(folder) / f"{name}.log"
-        parent = Parent.begin(reach, assignment, log=log, on_event=hears)
+        kind = Parent if reach.watch is None else JobParent
+        parent = kind.begin(reach, assignment, log=log, on_event=hears)
         started.append(parent)
         return parent
 

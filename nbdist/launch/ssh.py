@@ -9,9 +9,6 @@ from dataclasses import dataclass
 
 from nbdist.launch.hostlist import AskedHost
 
-CONNECT_SECONDS = 10
-"""How long ssh itself may take to connect."""
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions:
@@ -48,7 +45,7 @@ def ssh_options(options: SshOptions) -> list[str]:
     config = ["-F", options.config] if options.config is not None else []
     # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
     own = ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
-    return ["-oBatchMode=yes", *config, *own, f"-oConnectTimeout={CONNECT_SECONDS}"]
+    return ["-oBatchMode=yes", *config, *own]
 
 
 def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:

@@ -11,7 +11,6 @@ import pytest
 
 import nbdist
 from nbdist.errors import HostError
-from nbdist.launch import ssh
 from tests.hosts.left import Left
 from tests.testbed.hosts import TestBed
 
@@ -48,7 +47,6 @@ def test_a_host_that_ssh_does_not_reach_is_named_in_sshs_own_words_with_what_to_
     said: str,
     typed: str,
 ) -> None:
-    monkeypatch.setattr(ssh, "CONNECT_SECONDS", 2)
     error = refused(hosts, left, f"h1:1,{name}:1")
     assert error.host == name
     assert f"Host {name}: ssh does not work" in str(error)

@@ -15,7 +15,6 @@ from typing import Any
 import pytest
 
 from nbdist import cli
-from nbdist.launch import ssh
 from nbdist.launch.doctor import visit
 from tests.hosts.left import Left
 from tests.integration.notebook import Notebook
@@ -119,7 +118,6 @@ def test_a_name_that_leads_to_loopback_or_nowhere_is_told_with_what_puts_it_righ
 def test_every_way_ssh_can_fail_is_told_in_its_own_words_beside_hosts_that_work(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ssh, "CONNECT_SECONDS", 1)
     told = doctor("h1,wrongkey,unknownkey,nosuchhost,dead")
     assert told.code == 1
     assert told.of("h1") == []

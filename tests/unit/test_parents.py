@@ -16,8 +16,9 @@ import pytest
 from nbdist.engine.host import Assignment
 from nbdist.launch import parent as one_parent
 from nbdist.launch import parents as all_parents
-from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parent import Parent
 from nbdist.launch.parents import Parents
+from nbdist.launch.way import Reach
 
 WAIT_SECONDS = 10.0
 FACTS = {

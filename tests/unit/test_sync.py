@@ -21,9 +21,10 @@ from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch import files as listing
 from nbdist.launch.files import sources
-from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parent import Parent
 from nbdist.launch.sending import HostCopy
 from nbdist.launch.sync import FIRST, Copied, Files, files_again
+from nbdist.launch.way import Reach
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 

@@ -17,9 +17,10 @@ from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.attach.strangers import Strangers
 from nbdist.launch.handle import Found
+from nbdist.launch.jobparent import JobParent
 from nbdist.launch.kept_channel import FoundAgain
 from nbdist.launch.meeting import Meeting
-from nbdist.launch.parent import Parent, Reach
+from nbdist.launch.parent import Parent
 from nbdist.launch.parents import Parents
 from nbdist.launch.plain import from_plain, to_plain
 from nbdist.launch.plan import Plan
@@ -27,6 +28,7 @@ from nbdist.launch.registry import ParentMark, Record
 from nbdist.launch.running import Running
 from nbdist.launch.spawn import reaches
 from nbdist.launch.sync import files_again
+from nbdist.launch.way import Reach
 from nbdist.quantities import seconds_text
 from nbdist.version import __version__
 
@@ -223,7 +225,8 @@ def _parents(record: Record, state: State, client: Any) -> Parents:
         reach = ways.get(mark.name) or Reach(name=record.host, remote=bool(mark.name))
         assert mark.spot is not None
         try:
-            found[mark.name] = Parent.again(
+            kind = Parent if reach.watch is None else JobParent
+            found[mark.name] = kind.again(
                 reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=hears
             )
         except OSError as error:

@@ -12,8 +12,8 @@ from nbdist.engine import folder as folders
 from nbdist.errors import SessionError
 from nbdist.launch.exits import Exit
 from nbdist.launch.handle import Found
-from nbdist.launch.parent import HostFacts
 from nbdist.launch.parents import Parents
+from nbdist.launch.told import HostFacts
 
 LOOK_SECONDS = 0.2
 

@@ -18,9 +18,9 @@ from nbdist.engine import checkup
 from nbdist.launch.doctor.finding import Clock, Facts, Finding
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import CONNECT_SECONDS, SshOptions, ssh_command
+from nbdist.launch.ssh import SshOptions, ssh_command
 
-ANSWER_SECONDS = CONNECT_SECONDS + 5.0
+ANSWER_SECONDS = 15.0
 """After it has connected, a host may take so long to tell of itself."""
 
 # One line, which even a shell for which a new line ends a quotation passes on, and which Python 2 can read.

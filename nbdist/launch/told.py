@@ -1,0 +1,31 @@
+"""What hosts have said of themselves."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+SILENT_SECONDS = 3.0
+"""A host that has said nothing for so long is shown as silent; each says once a second that it is there."""
+
+
+@dataclass
+class HostFacts:
+    """What a parent has said of its host.
+
+    `ports` are free there and are used up one by one; at `listening` it can be reached until it
+    is told that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `heard_s` are
+    this kernel's clock (Unix seconds) when it was asked and when it answered.
+    """
+
+    host: str
+    pid: int
+    nbdist: str
+    folder: str
+    cwd: str
+    address: str | None
+    listening: int | None = None
+    ports: list[int] = field(default_factory=list)
+    checks: dict[str, Any] | None = None
+    asked_s: float = 0.0
+    heard_s: float = 0.0

@@ -58,7 +58,7 @@ def flags() -> set[str]:
     makers = [
         make
         for _, make in inspect.getmembers(options, inspect.isfunction)
-        if make.__module__ == options.__name__
+        if make.__module__.startswith(options.__name__)
         and not inspect.signature(make).parameters
         and inspect.signature(make).return_annotation == "Parser"
     ]

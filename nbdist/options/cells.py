@@ -1,0 +1,91 @@
+"""The options of all other magics."""
+
+from __future__ import annotations
+
+from nbdist.options.parser import Parser
+
+
+def dist_shutdown() -> Parser:
+    """`%dist_shutdown`."""
+    parser = Parser("%dist_shutdown", "Stop what %dist_init started.")
+    parser.add_argument(
+        "--leave", action="store_true", help="let a kept session go on without this kernel"
+    )
+    return parser
+
+
+def dist_recover() -> Parser:
+    """`%dist_recover`."""
+    return Parser(
+        "%dist_recover",
+        "Start lost processes again and make TensorFlow's strategy anew; the others keep their variables.",
+    )
+
+
+def dist() -> Parser:
+    """`%%dist`."""
+    parser = Parser("%%dist", "Run this cell on the processes.")
+    add = parser.add_argument
+    add("--on", metavar="TARGETS", help="such as 0,2:4 (4 left out), [0,1-2] (2 included), host=h1")
+    add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
+    add("--grace", type=float, metavar="S", help="seconds others may stay after one failed")
+    add("--no-wait", action="store_true", help="go on at once; the cell gives a handle to wait on")
+    return parser
+
+
+def dist_pull() -> Parser:
+    """`%dist_pull`."""
+    parser = Parser("%dist_pull", "Bring values from the processes into this notebook.")
+    parser.add_argument(
+        "names", nargs="+", metavar="NAME", help="names in the processes' namespace"
+    )
+    parser.add_argument("--on", metavar="TARGETS", help="take it from these processes")
+    parser.add_argument("--yes", action="store_true", help="do not ask before a large array")
+    return parser
+
+
+def dist_push() -> Parser:
+    """`%dist_push`."""
+    parser = Parser("%dist_push", "Send values of this notebook to the processes.")
+    parser.add_argument("names", nargs="+", metavar="NAME", help="names of this notebook")
+    parser.add_argument("--on", metavar="TARGETS", help="to these processes only")
+    return parser
+
+
+def dist_mesh() -> Parser:
+    """`%dist_mesh`."""
+    parser = Parser("%dist_mesh", "Show hosts, devices and meshes, and where an array lies.")
+    parser.add_argument("path", nargs="?", metavar="NAME", help="an array, such as params['w']")
+    return parser
+
+
+def dist_shards() -> Parser:
+    """`%dist_shards`."""
+    parser = Parser("%dist_shards", "Show the shards of one array.")
+    parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
+    return parser
+
+
+def dist_layout() -> Parser:
+    """`%dist_layout`."""
+    parser = Parser("%dist_layout", "Show where the variables of a Keras model lie, and why.")
+    parser.add_argument("model", metavar="MODEL", nargs="+", help="a model or layer")
+    return parser
+
+
+def dist_mode() -> Parser:
+    """`%dist_mode`."""
+    parser = Parser("%dist_mode", "Run plain cells on the processes, too.")
+    group = parser.add_mutually_exclusive_group()
+    group.add_argument(
+        "-e", "--enable", action="store_true", help="plain cells run on all processes"
+    )
+    group.add_argument(
+        "-d", "--disable", action="store_true", help="plain cells run in the notebook"
+    )
+    return parser
+
+
+def plain(magic: str, description: str) -> Parser:
+    """A magic without options of its own."""
+    return Parser(magic, description)

@@ -1,0 +1,84 @@
+"""How a line of options is read: argparse that raises, and says which option is near."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+import shlex
+from collections.abc import Sequence
+from typing import NoReturn
+
+from nbdist.errors import OptionError
+
+
+class HelpShown(Exception):
+    """`--help` was asked for and printed; nothing else is to be done."""
+
+
+MOST_LISTED = 12
+"""So many options are listed where one is unknown; of more the nearest is named, and where all are."""
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse that raises instead of ending the process."""
+
+    def __init__(self, magic: str, description: str) -> None:
+        super().__init__(
+            prog=magic,
+            description=description,
+            allow_abbrev=False,
+            add_help=False,
+        )
+        self.add_argument("--help", "-h", action="store_true", help="show this and do nothing")
+
+    def error(self, message: str) -> NoReturn:
+        """Called by argparse for what it cannot read."""
+        raise OptionError(f"{self.prog}: {message}. See {self.prog} --help.")
+
+    def parse(self, line: str) -> argparse.Namespace:
+        """The options of one line.
+
+        Raises:
+          OptionError: Something unknown or unreadable, with the nearest known option.
+          HelpShown: `--help` was among them.
+        """
+        try:
+            words = shlex.split(line)
+        except ValueError as error:
+            raise OptionError(f"{self.prog}: cannot read {line!r}: {error}.") from error
+        words = _joined(words)
+        if {"--help", "-h"}.intersection(words):
+            self.print_help()
+            raise HelpShown
+        options, unknown = self.parse_known_args(words)
+        if unknown:
+            raise OptionError(self._unknown(unknown[0]))
+        return options
+
+    def _unknown(self, word: str) -> str:
+        if not word.startswith("-"):
+            return (
+                f"{self.prog} takes no {word!r}. Lists have commas and no blanks, such as --hosts h1,h2; "
+                f"see {self.prog} --help."
+            )
+        known = [flag for action in self._actions for flag in action.option_strings]
+        near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
+        hint = f" Did you mean {near[0]}?" if near else ""
+        flags = [flag for flag in known if flag.startswith("--")]
+        if len(flags) > MOST_LISTED:
+            return f"{self.prog} has no option {word!r}.{hint} See {self.prog} --help."
+        return f"{self.prog} has no option {word!r}.{hint} It has {', '.join(flags) or 'none'}."
+
+
+OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")
+
+
+def _joined(words: Sequence[str]) -> list[str]:
+    """`--slurm-option --gres=gpu:4` as one word: argparse would take the second for an option of ours."""
+    joined: list[str] = []
+    for word in words:
+        if joined and joined[-1] in OPTIONS_OF_OTHERS:
+            joined[-1] += f"={word}"
+        else:
+            joined.append(word)
+    return joined

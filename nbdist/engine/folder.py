@@ -21,6 +21,18 @@ def make() -> str:
     return tempfile.mkdtemp(prefix="nbdist-")
 
 
+def keep_ipython_in(folder: str) -> None:
+    """Gives IPython a place in this folder where it could write none in the home folder.
+
+    It would make one for temporary files, and leave it: a task that `srun` starts has the home folder of another
+    machine, which need not be there.
+    """
+    home = Path("~").expanduser()
+    place = home / ".ipython"
+    if "IPYTHONDIR" not in os.environ and not os.access(place if place.exists() else home, os.W_OK):
+        os.environ["IPYTHONDIR"] = str(Path(folder) / "ipython")
+
+
 def remove(folder: str) -> None:
     """Removes the folder and all it holds."""
     shutil.rmtree(folder, ignore_errors=True)

@@ -37,7 +37,14 @@ from nbdist.engine.anew import begin_anew, too_late, unread
 from nbdist.engine.children import Children
 from nbdist.engine.controller import run_controller
 from nbdist.engine.events import Events
-from nbdist.engine.folder import engine_connection, make, read_whole, remove, write_private
+from nbdist.engine.folder import (
+    engine_connection,
+    keep_ipython_in,
+    make,
+    read_whole,
+    remove,
+    write_private,
+)
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
 from nbdist.engine.pulse import PERIOD_SECONDS, Pulse
@@ -197,6 +204,7 @@ class Host:
         self.own_folder = assignment.folder is None
         try:
             self.folder = assignment.folder or make()
+            keep_ipython_in(self.folder)
             if self.own_folder:
                 self.sweeper = sweep.sweep_after(self.folder)
             if assignment.cwd is not None:

@@ -32,8 +32,9 @@ def network() -> Iterator[OwnNetwork]:
     found.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def browser(network: OwnNetwork) -> Iterator[Browser]:
+    """One for each file: while it is there, an event loop runs in this thread, and other tests have theirs."""
     with network.entered():
         # Its driver, which starts the browser, is a process of its own as well.
         started = sync_playwright().start()

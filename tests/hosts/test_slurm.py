@@ -185,7 +185,7 @@ os.system("squeue --noheader --format='%i %T %N'")
 
 def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, gone: None) -> None:
     said = subprocess.run(
-        ("salloc", "--nodes=2", "--ntasks-per-node=1", sys.executable, "-c", INSIDE),
+        ("salloc", "--nodes=2", "--ntasks-per-node=1", sys.executable, "-u", "-c", INSIDE),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

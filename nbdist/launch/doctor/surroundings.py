@@ -30,6 +30,9 @@ COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
 LOCAL_WORDS = ("_DIR", "_CACHE", "_LOG", "_DUMP", "_TRACEBACK")
 """In the names of those that speak of one machine's files and messages."""
 
+OF_JAX = ("TPU_SKIP_MDS_QUERY",)
+"""JAX sets these itself when it is imported on a machine without chips."""
+
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
 """nbdist sets these, or they are told of elsewhere."""
 
@@ -46,7 +49,11 @@ def scheduler(case: Case) -> Iterator[Finding]:
         if {launcher, case.needs.launcher} == {"slurm", "mpi"}:
             continue
         prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
-        found = [name for name in case.facts["variables"] if name.startswith(prefixes)]
+        found = [
+            name
+            for name in case.facts["variables"]
+            if name.startswith(prefixes) and name not in OF_JAX
+        ]
         if not found:
             continue
         if TAKEN_UNASKED in found:

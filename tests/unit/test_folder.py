@@ -1,0 +1,33 @@
+"""The private folder of a session on a host."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from nbdist.engine.folder import keep_ipython_in
+
+
+@pytest.mark.parametrize("there", [True, False])
+def test_ipython_is_given_a_place_only_where_the_home_folder_takes_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+) -> None:
+    home = tmp_path / "home"
+    if there:
+        home.mkdir()
+    monkeypatch.setenv("HOME", str(home))
+    monkeypatch.setenv("IPYTHONDIR", "taken away below")
+    monkeypatch.delenv("IPYTHONDIR")
+    keep_ipython_in(str(tmp_path))
+    assert os.environ.get("IPYTHONDIR") == (None if there else f"{tmp_path}/ipython")
+
+
+def test_a_place_that_a_person_has_chosen_stays(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path / "nowhere"))
+    monkeypatch.setenv("IPYTHONDIR", "/mine")
+    keep_ipython_in(str(tmp_path))
+    assert os.environ["IPYTHONDIR"] == "/mine"

@@ -46,6 +46,8 @@ class Parser(argparse.ArgumentParser):
             words = shlex.split(line)
         except ValueError as error:
             raise OptionError(f"{self.prog}: cannot read {line!r}: {error}.") from error
+        if "#" in words:  # a comment, as people write it behind a line of Python
+            words = words[: words.index("#")]
         words = _joined(words)
         if {"--help", "-h"}.intersection(words):
             self.print_help()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -216,7 +217,7 @@ class Crew:
                 continue
             try:
                 return self.send(process_id, name, **arguments).get(timeout_s)[0]
-            except TimeoutError:
+            except (TimeoutError, SessionError):
                 return None
         return None
 
@@ -284,7 +285,9 @@ class Crew:
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
-                sequences[process_id] = request.get()[0]["sequence"]
+                # One that has ended while it was asked tells nothing more; its end is told elsewhere.
+                with contextlib.suppress(SessionError):
+                    sequences[process_id] = request.get()[0]["sequence"]
         self.monitor.wait_for(sequences, timeout_s=within_s)
 
     def wait_until_idle(self, *, timeout_s: float | None) -> None:

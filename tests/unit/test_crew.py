@@ -1,0 +1,51 @@
+"""Asking processes that may end while they are asked."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.errors import SessionError
+
+
+class Ended:
+    """The answer of a process that has died over the question."""
+
+    def ready(self) -> bool:
+        return True
+
+    def wait(self, timeout_s: float) -> None:
+        pass
+
+    def get(self, timeout_s: float | None = None) -> Any:
+        raise SessionError("process 1 (host h1): EngineError: Engine 1 died while running task 'x'")
+
+
+class Well(Ended):
+    def get(self, timeout_s: float | None = None) -> Any:
+        return {"sequence": 7}, []
+
+
+def crew() -> Any:
+    """A crew of two, of which the second dies when it is asked."""
+    made: Any = Crew.__new__(Crew)
+    made.heard = {}
+    made.send = lambda process_id, name, **arguments: Well() if process_id == 0 else Ended()
+    made.monitor = SimpleNamespace(
+        wait_for=lambda sequences, timeout_s: made.heard.update(sequences),
+        activity=lambda process_id: SimpleNamespace(state="idle"),
+    )
+    made.plan = SimpleNamespace(hosts={1: "h1"})
+    made.facts = SimpleNamespace(lost={}, stuck=frozenset())
+    return made
+
+
+def test_a_process_that_dies_while_it_is_asked_what_it_holds_is_no_error_of_the_question() -> None:
+    made = crew()
+    made._have_told([0, 1], within_s=1.0)
+    assert made.heard == {0: 7}
+
+
+def test_nor_is_it_where_any_idle_process_may_answer() -> None:
+    assert crew().ask_idle("complete", timeout_s=1.0) is None

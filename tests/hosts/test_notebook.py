@@ -12,7 +12,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.integration.notebook import ANSI
+from tests.integration.notebook import ANSI, execute
 from tests.integration.test_tour import (
     CELL_SECONDS,
     MAY_FAIL,
@@ -41,9 +41,7 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
             notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
         )
         where = f"--hosts h1:2,h2:2 --ssh-config {bed.ssh_config}"
-        client.execute(
-            env=users_environment(IPYTHONDIR=str(folder / "ipython"), NBDIST_WHERE=where)
-        )
+        execute(client, users_environment(IPYTHONDIR=str(folder / "ipython"), NBDIST_WHERE=where))
         left = {i: (bed.processes(i), bed.files_left(i, "nbdist-*")) for i in (1, 2)}
         assert left == {1: ([], []), 2: ([], [])}
         yield {cell.id: cell for cell in notebook.cells}

@@ -12,6 +12,11 @@ from typing import Any, Self
 
 import psutil
 from jupyter_client.manager import KernelManager
+from nbclient import NotebookClient
+
+LOST_PORT = "Kernel died before replying"
+"""A port is chosen for a kernel before the kernel has it, and may be given to another process in between; with
+many kernels beside each other that happens, and a second try is another port."""
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -40,11 +45,21 @@ class Output:
         return [data[kind] for _, data in self.shown if kind in data]
 
 
+def execute(client: NotebookClient, env: dict[str, str]) -> None:
+    """Runs a notebook from top to bottom."""
+    try:
+        client.execute(env=env)
+    except RuntimeError as error:
+        if LOST_PORT not in str(error):
+            raise
+        client.km = client.kc = None
+        client.execute(env=env)
+
+
 class Notebook:
     """One kernel; also a context manager that ends it."""
 
     def __init__(self, *, folder: Path, environment: dict[str, str] | None = None) -> None:
-        self.manager = KernelManager(kernel_name="python3")
         # A kernel is to behave as a user's: without pytest's variables, and without the back end that some tests
         # have chosen for their own process.
         kept = {
@@ -52,14 +67,22 @@ class Notebook:
             for k, v in os.environ.items()
             if not k.startswith("PYTEST_") and k != "KERAS_BACKEND"
         }
-        self.manager.start_kernel(
-            env={**kept, "IPYTHONDIR": str(folder / "ipython"), **(environment or {})},
-            cwd=str(folder),
-        )
+        env = {**kept, "IPYTHONDIR": str(folder / "ipython"), **(environment or {})}
+        try:
+            self._start(env, folder)
+        except RuntimeError as error:
+            if LOST_PORT not in str(error):
+                raise
+            self.client.stop_channels()
+            self._start(env, folder)
+        self._displays: dict[str, list[Output]] = {}
+
+    def _start(self, env: dict[str, str], folder: Path) -> None:
+        self.manager = KernelManager(kernel_name="python3")
+        self.manager.start_kernel(env=env, cwd=str(folder))
         self.client = self.manager.blocking_client()
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
-        self._displays: dict[str, list[Output]] = {}
 
     def send(self, code: str) -> str:
         """Starts a cell; the answer is for `collect`."""

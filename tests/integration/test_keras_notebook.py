@@ -10,7 +10,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.integration.notebook import ANSI
+from tests.integration.notebook import ANSI, execute
 from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
 
 NOTEBOOK = ROOT / "notebooks" / "02_keras_distribution.ipynb"
@@ -24,7 +24,7 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
     )
-    client.execute(env=users_environment(IPYTHONDIR=str(folder / "ipython")))
+    execute(client, users_environment(IPYTHONDIR=str(folder / "ipython")))
     return {cell.id: cell for cell in notebook.cells}
 
 

@@ -15,7 +15,7 @@ import psutil
 import pytest
 from nbclient import NotebookClient
 
-from tests.integration.notebook import ANSI, gone
+from tests.integration.notebook import ANSI, execute, gone
 
 ROOT = Path(__file__).parents[2]
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
@@ -70,7 +70,7 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
     )
-    client.execute(env=users_environment(IPYTHONDIR=str(folder / "ipython")))
+    execute(client, users_environment(IPYTHONDIR=str(folder / "ipython")))
     return {cell.id: cell for cell in notebook.cells}
 
 

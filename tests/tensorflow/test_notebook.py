@@ -11,7 +11,7 @@ import nbformat
 import pytest
 from nbclient import NotebookClient
 
-from tests.integration.notebook import ANSI
+from tests.integration.notebook import ANSI, execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "03_tf_distribute.ipynb"
 CELL_SECONDS = 120
@@ -37,7 +37,7 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     client = NotebookClient(
         notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
     )
-    client.execute(env={**environment, "IPYTHONDIR": str(folder / "ipython")})
+    execute(client, {**environment, "IPYTHONDIR": str(folder / "ipython")})
     return {cell.id: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
 
 

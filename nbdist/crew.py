@@ -10,7 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.engine.frameworks import framework
-from nbdist.errors import SessionError
+from nbdist.errors import GoneError, SessionError
 from nbdist.launch import join, start
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.calling import Asked, ask
@@ -217,7 +217,7 @@ class Crew:
                 continue
             try:
                 return self.send(process_id, name, **arguments).get(timeout_s)[0]
-            except (TimeoutError, SessionError):
+            except (TimeoutError, GoneError):
                 return None
         return None
 
@@ -286,7 +286,7 @@ class Crew:
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
                 # One that has ended while it was asked tells nothing more; its end is told elsewhere.
-                with contextlib.suppress(SessionError):
+                with contextlib.suppress(GoneError):
                     sequences[process_id] = request.get()[0]["sequence"]
         self.monitor.wait_for(sequences, timeout_s=within_s)
 

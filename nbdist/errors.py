@@ -34,6 +34,10 @@ class SessionError(NbdistError, RuntimeError):
     """The session is not in a state that allows the request (none running, already running, ended)."""
 
 
+class GoneError(SessionError):
+    """A process ended while it was asked something."""
+
+
 class LaunchError(NbdistError, RuntimeError):
     """Processes could not be started or connected; whatever had been started is stopped again."""
 

@@ -37,12 +37,14 @@ class Asked:
 
         Raises:
           NbdistError: What the engine's side raised, as the same class where it is one of ours.
+          GoneError: The process has ended.
           TimeoutError: Not there after `timeout_s` seconds.
         """
         try:
             text, *buffers = self._result.get(timeout_s)
         except RemoteError as error:
-            raise errors.SessionError(f"{self._where}: {error.ename}: {error.evalue}") from None
+            kind = errors.GoneError if error.ename == "EngineError" else errors.SessionError
+            raise kind(f"{self._where}: {error.ename}: {error.evalue}") from None
         answer = json.loads(text)
         if "error" in answer:
             raise typed(answer["error"], self._where)

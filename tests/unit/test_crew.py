@@ -6,7 +6,7 @@ from types import SimpleNamespace
 from typing import Any
 
 from nbdist.crew import Crew
-from nbdist.errors import SessionError
+from nbdist.errors import GoneError
 
 
 class Ended:
@@ -19,7 +19,7 @@ class Ended:
         pass
 
     def get(self, timeout_s: float | None = None) -> Any:
-        raise SessionError("process 1 (host h1): EngineError: Engine 1 died while running task 'x'")
+        raise GoneError("process 1 (host h1): EngineError: Engine 1 died while running task 'x'")
 
 
 class Well(Ended):

@@ -1,5 +1,6 @@
 # Everything a fresh machine needs beyond git, make and Python 3.11 to 3.13 is set up here.
-PYTHON ?= python3
+# The newest that runs; asked for once, and only when an environment is made.
+PYTHON  = $(eval PYTHON := $$(shell tools/find-python newest))$(PYTHON)
 VENV   := .venv
 BIN    := $(VENV)/bin
 READY  := $(VENV)/.ready
@@ -7,28 +8,45 @@ READY  := $(VENV)/.ready
 VENV_TENSORFLOW  := .venv-tensorflow
 BIN_TENSORFLOW   := $(VENV_TENSORFLOW)/bin
 READY_TENSORFLOW := $(VENV_TENSORFLOW)/.ready
+# The oldest Python and the oldest versions of all that nbdist promises to run with; see tests/oldest.txt.
+PYTHON_OLDEST  = $(eval PYTHON_OLDEST := $$(shell tools/find-python oldest))$(PYTHON_OLDEST)
+VENV_OLDEST   := .venv-oldest
+BIN_OLDEST    := $(VENV_OLDEST)/bin
+READY_OLDEST  := $(VENV_OLDEST)/.ready
+# What depends on the versions: not the front end, whose tools are not there, and not the launchers.
+TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
+                 tests/engine tests/unit --ignore=tests/unit/test_types.py
+# In the order in which they begin: the longest first.
+TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py tables.py table_of_hosts.py \
+                 lost.py other_ways.py repair_disturbed.py under_way.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo test test-faults test-scale bench check types golden screenshots clean help
+.PHONY: demo test test-tensorflow test-oldest versions test-in-step test-faults test-scale bench check types golden screenshots clean help
 
 help:
-	@echo "make demo         the tour on 4 processes, in JupyterLab or in this terminal"
-	@echo "make test         all checks and tests"
-	@echo "make test-faults  faults at random moments, many times"
-	@echo "make test-scale   more processes than the tour has"
-	@echo "make bench        timings, each against its floor in the same run"
-	@echo "make check        formatting, types and architecture only"
-	@echo "make types        schema and TypeScript types from nbdist/snapshot.py"
-	@echo "make golden       golden snapshots, from real JAX shardings"
-	@echo "make screenshots  the README's pictures, taken by the browser tests"
+	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
+	@echo "make test             all checks, and the tests of everything but TensorFlow"
+	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
+	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
+	@echo "make test-in-step     failures of many kinds, after which all values are kept"
+	@echo "make test-faults      that, and faults at random moments, many times"
+	@echo "make test-scale       the demo in a terminal, and more processes than it has"
+	@echo "make versions         what the tests run with; WRITE=--write puts it into the README"
+	@echo "make bench            timings, each against its floor in the same run"
+	@echo "make check            formatting, types and architecture only"
+	@echo "make types            schema and TypeScript types from nbdist/snapshot.py"
+	@echo "make golden           golden snapshots, from real JAX shardings"
+	@echo "make screenshots      the README's pictures, taken by the browser tests"
 
 # An environment with the browser part built into it; brought up to date when what either is made
 # from has changed. The build asks for node by itself, as a wheel, where there is none.
 $(READY): pyproject.toml hatch_build.py $(SOURCES)
-	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"nbdist needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Run make PYTHON=/path/to/python3.12")'
+	@test -n "$(PYTHON)"
+	@$(PYTHON) -c 'import sys; v = sys.version_info[:2]; sys.exit(None if (3, 11) <= v < (3, 14) else f"nbdist needs Python 3.11 to 3.13; {sys.executable} is {v[0]}.{v[1]}. Run make PYTHON=/path/to/python3.13")'
+	@$(PYTHON) -c 'import sys; print("Python", sys.version.split()[0], "at", sys.executable)'
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
@@ -40,28 +58,56 @@ $(READY_TENSORFLOW): pyproject.toml $(READY)
 	NBDIST_SKIP_JS=1 $(BIN_TENSORFLOW)/python -m pip install --quiet --editable '.[test-tensorflow]'
 	@touch $@
 
+$(READY_OLDEST): pyproject.toml tests/oldest.txt
+	@test -n "$(PYTHON_OLDEST)"
+	@$(PYTHON_OLDEST) -c 'import sys; print("Python", sys.version.split()[0], "at", sys.executable, "for the oldest versions")'
+	@test "$(PYTHON_OLDEST)" != "$(PYTHON)" || echo "No older Python was found: the oldest versions run on the same one."
+	@test -x $(BIN_OLDEST)/python || $(PYTHON_OLDEST) -m venv $(VENV_OLDEST)
+	$(BIN_OLDEST)/python -m pip install --quiet --upgrade pip
+	NBDIST_SKIP_JS=1 $(BIN_OLDEST)/python -m pip install --quiet --constraint tests/oldest.txt --editable '.[test-oldest]'
+	@touch $@
+
 demo: $(READY)
 	$(BIN)/nbdist demo
 
-# Tests mostly wait, so that two processors serve three of them. Files run in the order of `testpaths`, in which those
-# that take long come first: what is left at the end is short.
-test: $(READY) $(READY_TENSORFLOW)
+# Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
+test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
-	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	@$(BIN)/python -m tests.versions newest
 
-# Longer campaigns; NBDIST_SEED=N and NBDIST_ROUNDS=N choose the faults and how many.
-test-faults: $(READY) $(READY_TENSORFLOW)
+test-tensorflow: $(READY_TENSORFLOW)
+	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
+	@$(BIN_TENSORFLOW)/python -m tests.versions tensorflow
+
+test-oldest: $(READY_OLDEST)
+	$(BIN_OLDEST)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
+	@$(BIN_OLDEST)/python -m tests.versions oldest
+
+# What the tests run with, and whether the README names it.
+versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)
+	@$(BIN)/python -m tests.versions newest $(WRITE)
+	@$(BIN_TENSORFLOW)/python -m tests.versions tensorflow $(WRITE)
+	@$(BIN_OLDEST)/python -m tests.versions oldest $(WRITE)
+
+# Longer campaigns; NBDIST_SEED=N chooses the faults, NBDIST_FAILURES=N (in one training) and NBDIST_ROUNDS=N (of each
+# other campaign) how many.
+test-in-step: $(READY)
+	$(BIN)/python -m tests.testbed.install
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_IN_STEP)
+
+test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
+		tests/campaigns/test_pauses.py \
 		tests/hosts/test_bad_hosts.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
 
 test-scale: $(READY)
-	$(BIN)/python -m pytest tests/campaigns/test_scale.py
+	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py
 
 check: $(READY)
 	$(BIN)/ruff check
@@ -86,4 +132,4 @@ screenshots: $(READY)
 	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k "screenshot or test_k4_k5"
 
 clean:
-	rm -rf $(VENV) $(VENV_TENSORFLOW) labextension/node_modules labextension/lib nbdist/static nbdist/labextension
+	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension

@@ -6,12 +6,16 @@ In a notebook: `%load_ext nbdist`, then `%dist_init`. In Python: `nbdist.start(â
 from __future__ import annotations
 
 import importlib
+import logging
 from typing import TYPE_CHECKING, Any
 
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
     from nbdist.session import Session
+
+# As libraries do: what is logged goes where the user's program says, and nowhere by itself.
+logging.getLogger(__name__).addHandler(logging.NullHandler())
 
 __all__ = ["Session", "__version__", "attach", "current", "start"]
 

@@ -9,8 +9,9 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nbdist.engine.asides import Aside
 from nbdist.engine.frameworks import framework
-from nbdist.errors import GoneError, SessionError
+from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch import join, start
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.calling import Asked, ask
@@ -27,12 +28,19 @@ from nbdist.run.facts import Facts
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
 
+RECOVER = (
+    "%dist_recover brings the processes in step, %dist_pull brings values here, "
+    "%dist_init --restart starts afresh."
+)
 RESTART = "%dist_init --restart starts afresh on the same plan."
 WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your variables."}
 """By framework, where there is a way on without a restart."""
 
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
+
+IMPORTED_SECONDS = 2.0
+"""How long processes may take to say what they have imported; those in a cell do not answer."""
 
 AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
@@ -66,6 +74,11 @@ class Crew:
         )
         self.last_cell = 0
         self._lock = threading.Lock()
+        self.proves = False
+        self.asked_alone: list[Asked] = []
+        self.settling = threading.RLock()
+        # Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
+        self.hurry = threading.Event()
         self._standings: Mapping[int, Standing] = {}
         # It listens before there is anything to hear: a subscription takes a moment.
         self.monitor = Monitor(
@@ -104,6 +117,8 @@ class Crew:
         crew = cls(start.start(spawned, tell=tell), session=session, publish=publish)
         try:
             crew.answers = join.join(crew.link, tell=tell)
+            crew.meet({p: a["ports"] for p, a in crew.answers.items() if "ports" in a})
+            crew._connect_all()
             crew._hear_all()
         except BaseException:
             crew.link.stop()
@@ -134,6 +149,7 @@ class Crew:
         crew.monitor.know(crew.facts.known())
         try:
             crew.answers = regained.answers or join.join(crew.link, tell=tell)
+            crew._can_prove("ports" in answer for answer in crew.answers.values())
             crew._hear_again()
         except BaseException:
             crew.leave()
@@ -143,8 +159,43 @@ class Crew:
         crew._host_event({"event": "exited"})  # those that ended while no kernel was there
         return crew
 
+    def _connect_all(self) -> None:
+        """Has the processes run a first collective: the one that opens the connections cannot be cut short."""
+        if self.proves:
+            number = self.next_number()
+            for process_id in sorted(self.facts.workers):
+                self.send(
+                    process_id, "prove", number=number, timeout_s=DEVICES_SECONDS, compared=True
+                )
+
+    def _can_prove(self, told: Iterable[bool]) -> None:
+        """Whether the processes can prove that they are in step, and so need not be believed."""
+        self.proves = len(self.facts.workers) > 1 and all(told)
+        self.facts = replace(self.facts, proves=self.proves)
+        if self.proves:
+            self.facts = replace(self.facts, way_on=RECOVER)
+
+    def meet(self, ports: Mapping[int, Sequence[int]]) -> None:
+        """Has each process know on which ports the others take the connections of collectives."""
+        self._can_prove(p in ports for p in self.facts.workers)
+        if not self.proves:
+            return
+        asked = [
+            self.send(p, "meet", ports=[port for q, its in ports.items() if q != p for port in its])
+            for p in ports
+        ]
+        for request in asked:
+            request.get(DEVICES_SECONDS)
+
+    @staticmethod
+    def next_number() -> int:
+        """A number for a proof or a sending: it rises from one to the next, in whichever kernel."""
+        return time.time_ns()
+
     def _watch(self, began: float) -> None:
         self.link.on_event = self._host_event
+        for text in self.link.parents.faults:
+            self.monitor.fault(text)
         self.seconds_to_start = time.monotonic() - began
 
     def _hear_again(self) -> None:
@@ -155,7 +206,7 @@ class Crew:
         devices = framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None
         while time.monotonic() < deadline and not self._heard(there, devices=devices):
             # Again and again: the monitor's subscription may not have been there.
-            self.link.parents.repeat(there)
+            self.link.parents.ask(Aside.REPEAT, there)
             idle |= {
                 p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2, again=True)
                 for p, asked in idle.items()
@@ -215,11 +266,22 @@ class Crew:
             activity = self.monitor.activity(process_id)
             if process_id in self.facts.lost or (activity and activity.state != "idle"):
                 continue
+            request = self.send(process_id, name, **arguments)
+            self.asked_alone = [*self.asked_alone, request]
             try:
-                return self.send(process_id, name, **arguments).get(timeout_s)[0]
+                return request.get(timeout_s)[0]
             except (TimeoutError, GoneError):
                 return None
         return None
+
+    def computed_alone(self) -> bool:
+        """Whether one process that was asked something has used devices of others, which took no part."""
+        answered = [request for request in self.asked_alone if request.ready()]
+        self.asked_alone = [r for r in self.asked_alone if r not in answered]
+        for request in answered:
+            with contextlib.suppress(NbdistError):  # one that came too late for whoever asked
+                request.get()
+        return any(request.computed for request in answered)
 
     def _files_brought(self) -> list[str]:
         """What the start has done with the user's files, a line each."""
@@ -243,25 +305,32 @@ class Crew:
                 "This session has no files to bring to its hosts: %dist_init --sync PATH names them."
             )
         done = files.sync(self.link.parents.others)
-        return replace(done, old=self._imported(files, done.changed) if done.any_news else {})
+        if not done.any_news:
+            return done
+        old, busy = self._imported(files, done.changed)
+        return replace(done, old=old, busy=busy)
 
-    def _imported(self, files: Files, changed: Iterable[str]) -> dict[str, tuple[int, ...]]:
-        """Process ids by the modules of changed files that they have imported; busy processes are not asked.
+    def _imported(
+        self, files: Files, changed: Iterable[str]
+    ) -> tuple[dict[str, tuple[int, ...]], tuple[int, ...]]:
+        """Process ids by the modules of changed files that they have imported, and those that did not say.
 
         Those that are asked look anew for modules that they have not found before.
         """
         asked = {}
-        for process_id in self._idle():
+        for process_id in self.choice.able():
             place = self.link.parents.place(process_id)
             folder = None if place is None else place.folder
             paths = [files.path(name, folder) for name in changed]
             asked[process_id] = self.send(process_id, "imported", paths=paths)
         found: dict[str, tuple[int, ...]] = {}
+        deadline = time.monotonic() + IMPORTED_SECONDS
         for process_id, request in asked.items():
-            request.wait(LOOK_SECONDS)
-            for name in request.get()[0]["modules"] if request.ready() else ():
-                found[name] = (*found.get(name, ()), process_id)
-        return found
+            request.wait(max(0.0, deadline - time.monotonic()))
+            with contextlib.suppress(GoneError):  # one that ends meanwhile needs no new modules
+                for name in request.get()[0]["modules"] if request.ready() else ():
+                    found[name] = (*found.get(name, ()), process_id)
+        return found, tuple(p for p, request in asked.items() if not request.ready())
 
     def look(self) -> None:
         """Has idle processes report what they hold now, so that what is shown next is what is there."""
@@ -309,6 +378,41 @@ class Crew:
         """Sends the framework's interrupt."""
         self.link.signal(framework(self.plan.framework).INTERRUPT, process_ids)
 
+    def out_of_step(self, cell: int, why: str) -> None:
+        """The processes are not in step, and could not be brought there."""
+        with self._lock:
+            since = cell if self.facts.since is None else self.facts.since
+            self.facts = replace(self.facts, since=since, why=why)
+            self.monitor.know(self.facts.known(self._standings))
+
+    def stuck(self, process_ids: Iterable[int]) -> None:
+        """These did not come back from an interrupt."""
+        hosts = self.plan.hosts
+        self.learn(
+            {
+                p: Standing(process_id=p, host=hosts[p], outcome="stuck", error="did not come back")
+                for p in process_ids
+            },
+            self.last_cell,
+        )
+
+    def take_back(self) -> None:
+        """Those that were stuck and have left their cell since are as the others."""
+        back = {
+            p
+            for p in self.facts.stuck
+            if (activity := self.monitor.activity(p)) is not None and activity.state == "idle"
+        }
+        with self._lock:
+            self.facts = replace(self.facts, stuck=self.facts.stuck - back)
+            self.monitor.know(self.facts.known(self._standings))
+
+    def repairing(self, repairing: bool) -> None:
+        """The processes are being brought in step again, or that has ended."""
+        with self._lock:
+            self.facts = replace(self.facts, repairing=repairing)
+            self.monitor.know(self.facts.known(self._standings))
+
     def told(self, standings: Mapping[int, Standing]) -> None:
         """Hears where the processes stand in a cell that runs."""
         self._standings = standings
@@ -325,14 +429,16 @@ class Crew:
             self.monitor.know(self.facts.known())
             return self.facts
 
-    def recovered(self) -> None:
-        """All processes are there again and in step."""
+    def recovered(self, done: str | None = None) -> None:
+        """All processes are there again and in step; `done` says what it took, if anything."""
         with self._lock:
-            self.facts = self.facts.recovered()
+            self.facts = self.facts.recovered(done)
             self.monitor.know(self.facts.known())
 
     def _host_event(self, event: Mapping[str, Any]) -> None:
         """A process has ended, also between cells, or a host is silent; called on a parent's thread."""
+        if event["event"] == "fault":
+            self.monitor.fault(event["text"])
         if event["event"] == "silence":
             with self._lock:
                 self.facts = self.facts.unheard(event["since"])

@@ -50,6 +50,10 @@ class HostError(LaunchError):
         self.host = host
 
 
+class RecoveryError(NbdistError, RuntimeError):
+    """Processes could not be brought in step again; what they hold is as it was."""
+
+
 class SyncError(NbdistError, RuntimeError):
     """Files could not be brought to a host; those that were there are as they were."""
 

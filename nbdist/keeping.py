@@ -8,20 +8,22 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from nbdist.crew import Crew
+from nbdist.engine.asides import Aside
 from nbdist.launch.attach import recorded
 from nbdist.launch.plan import Plan
 from nbdist.quantities import processes_text
-from nbdist.run.cellrun import CellHandle
+from nbdist.recovery.remedies import remedies_for
+from nbdist.rules import Rules
+from nbdist.run.cellrun import CellHandle, Ended
 from nbdist.run.execution import Cell
 from nbdist.run.facts import Facts
 from nbdist.run.history import OpenCell
 from nbdist.run.regained import RegainedRun
-from nbdist.run.standing import Standing
 
-Ended = Callable[[Cell, dict[int, Standing], float, int], Facts]
+OnEnd = Callable[[Ended], Facts]
 
 
-def write_down(crew: Crew, *, session: str, asked: Plan, grace_s: float) -> str | None:
+def write_down(crew: Crew, *, session: str, asked: Plan, rules: Rules) -> str | None:
     """Has the session found from elsewhere.
 
     Returns:
@@ -29,7 +31,11 @@ def write_down(crew: Crew, *, session: str, asked: Plan, grace_s: float) -> str 
     """
     try:
         recorded.write_down(
-            crew.link, session=session, asked=asked, answers=crew.answers, grace_s=grace_s
+            crew.link,
+            session=session,
+            asked=asked,
+            answers=crew.answers,
+            rules=rules,
         )
     except OSError as error:
         return (
@@ -46,8 +52,8 @@ def take_up(
     cells: Iterable[OpenCell],
     *,
     besides: Collection[int],
-    grace_s: float,
-    ended: Ended,
+    rules: Rules,
+    ended: OnEnd,
 ) -> list[RegainedRun]:
     """Follows the cells that another kernel has sent and that nobody follows.
 
@@ -55,7 +61,7 @@ def take_up(
       crew: The processes.
       cells: As they were noted when they were sent.
       besides: Numbers of other kernels that live; they see to their own cells.
-      grace_s: How long others may stay in a cell when one process has failed.
+      rules: Of the session.
       ended: Hears their ends.
     """
     runs = []
@@ -71,7 +77,8 @@ def take_up(
             heard=crew.monitor,
             interrupt=crew.interrupt,
             folder=Path(crew.link.folder) / "output" / f"again-{time.time_ns()}",
-            grace_s=grace_s,
+            grace_s=rules.grace_s,
+            give_up_s=rules.give_up_s,
             timeout_s=None,
             out_of_step=crew.facts.out_of_step,
             remarks=(),
@@ -79,12 +86,13 @@ def take_up(
             began=lambda cell: None,
             ended=ended,
             renderer=None,
+            remedies=remedies_for(crew),
         )
         run.rejoin(
             cell,
             crew.link.connection,
             recall=lambda p, request: crew.send(p, "recall", request=request),
-            repeat=functools.partial(crew.link.parents.repeat, sorted(requests))
+            repeat=functools.partial(crew.link.parents.ask, Aside.REPEAT, sorted(requests))
             if crew.link.parents.all
             else None,
         )

@@ -100,7 +100,7 @@ class DistMagics(Magics):
     @line_magic
     @teaching
     def dist_recover(self, line: str) -> None:
-        """Replace lost processes and make TensorFlow's strategy anew."""
+        """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
         options.dist_recover().parse(line)
         progress = Progress(in_notebook=self._in_notebook)
         progress.close(self._active().recover(tell=progress))
@@ -203,6 +203,7 @@ class DistMagics(Magics):
             timeout_s=asked.timeout,
             grace_s=asked.grace,
             wait=not asked.no_wait,
+            check=asked.check,
             cell=self._cell_number,
             offset=1,
         )
@@ -262,18 +263,15 @@ class DistMagics(Magics):
     @teaching
     def dist_shards(self, line: str) -> None:
         """Show the shards of one array."""
-        # An expression may hold anything a shell would take apart, quotes above all.
-        if line.split()[-1:] in ([], ["--help"], ["-h"]):
-            options.dist_shards().parse("--help")
-        print(self._active().shards(line.strip()).text())
+        limit, expression = options.timeout_and_expression(options.dist_shards(), line)
+        print(self._active().shards(expression, **limit).text())
 
     @line_magic
     @teaching
     def dist_layout(self, line: str) -> None:
         """Show each variable of a Keras model with the rule that placed it."""
-        if line.split()[-1:] in ([], ["--help"], ["-h"]):
-            options.dist_layout().parse("--help")
-        print(self._active().layout(line.strip()).text())
+        limit, expression = options.timeout_and_expression(options.dist_layout(), line)
+        print(self._active().layout(expression, **limit).text())
 
     @line_magic
     @teaching
@@ -297,11 +295,10 @@ class DistMagics(Magics):
             raise ArrayError(
                 f"{unfit[0]!r} is no name to pull into; give it one in a %%dist cell first."
             )
+        limit = {} if asked.timeout is None else {"timeout_s": asked.timeout}
+        confirm = _say_yes if asked.yes else self._ask_person
         values = {
-            name: session.pull(
-                name, on=asked.on, confirm=_say_yes if asked.yes else self._ask_person
-            )
-            for name in asked.names
+            name: session.pull(name, on=asked.on, confirm=confirm, **limit) for name in asked.names
         }
         self.shell.push(values)
 

@@ -6,6 +6,7 @@ arrive while cells run, and every kernel that is attached hears the same.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
@@ -14,18 +15,26 @@ from typing import Any
 
 import zmq
 
-from nbdist.errors import VersionError, WireError
 from nbdist.launch.hearing import subscriber, wire
 from nbdist.merge import Known, Merger, Planned
 from nbdist.merge.states import at_rest
-from nbdist.snapshot import Activity, Report, Snapshot
+from nbdist.message_guard import MessageGuard
+from nbdist.snapshot import Activity, Notice, Report, Snapshot
 from nbdist.wire import decode
+
+logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
 """Snapshots go out at 10 Hz at most; a browser that draws two views is behind at 30 Hz."""
 
 IDLE_PERIOD_SECONDS = 1.0
 """With nothing new, ages and silences are looked at so often."""
+
+AFTER_FAILURE_SECONDS = 0.5
+"""How long a socket that cannot be read is left alone."""
+
+MOST_FAULTS = 5
+"""So many faults of nbdist's own threads are shown; the log has all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,6 +72,9 @@ class Monitor:
         self._known = Known()
         self._heard: dict[int, Heard] = {}
         self._dirty = True
+        self._faults: tuple[Notice, ...] = ()
+        self._reading = MessageGuard("A report of a process", logger, self.fault)
+        self._publishing = MessageGuard("A snapshot of the session", logger, self.fault)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
 
@@ -74,13 +86,27 @@ class Monitor:
         """Publishes a last snapshot and ends."""
         self._stop.set()
         self._thread.join(2.0)
-        self._publish(self.snapshot())
+        with self._publishing:
+            self._publish(self.snapshot())
 
     def know(self, known: Known) -> None:
         """Replaces what the kernel knows of the processes beside their reports."""
         with self._lock:
             self._known = known
             self._dirty = True
+
+    def fault(self, text: str) -> None:
+        """Shows, once and from now on, what one of nbdist's own threads could not handle."""
+        notice = Notice(level="warn", title="nbdist could not handle something.", text=text)
+        with self._lock:
+            if notice not in self._faults and len(self._faults) < MOST_FAULTS:
+                self._faults = (*self._faults, notice)
+                self._dirty = True
+
+    def sent(self, process_ids: Iterable[int], run: int) -> None:
+        """Notes that a cell was sent to processes; `run` rises from one to the next."""
+        with self._lock:
+            self._merger.sent(process_ids, run)
 
     def rest(self, process_ids: Iterable[int], cell: int) -> None:
         """Takes processes to be idle that have replied to a cell."""
@@ -111,7 +137,8 @@ class Monitor:
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now."""
         with self._lock:
-            return self._merger.snapshot(self._known, time_s=time.time())
+            known = replace(self._known, notices=(*self._known.notices, *self._faults))
+            return self._merger.snapshot(known, time_s=time.time())
 
     def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> bool:
         """Waits until reports of these numbers have come; answers whether all have."""
@@ -141,30 +168,41 @@ class Monitor:
         try:
             while not self._stop.is_set():
                 now = time.monotonic()
-                if socket.poll(int(PERIOD_SECONDS * 1000)):
-                    while socket.poll(0):
-                        self._take(socket.recv_multipart())
-                elif now - published < IDLE_PERIOD_SECONDS and not self._dirty:
+                idle = not self._read(socket) and not self._dirty
+                if idle and now - published < IDLE_PERIOD_SECONDS:
                     continue
                 if now - published >= PERIOD_SECONDS:
                     published = now
                     self._dirty = False
-                    self._publish(self.snapshot())
+                    with self._publishing:
+                        self._publish(self.snapshot())
         finally:
             socket.close()
             context.term()
 
-    def _take(self, frames: list[bytes]) -> None:
-        _, parts = self._wire.feed_identities(frames)
+    def _read(self, socket: zmq.Socket[bytes]) -> bool:
+        """Takes all reports that have come, waiting a moment for the first; answers whether any has."""
+        came = False
         try:
+            came = bool(socket.poll(int(PERIOD_SECONDS * 1000)))
+            while came and socket.poll(0):
+                frames = socket.recv_multipart()
+                with self._reading:
+                    self._take(frames)
+        except zmq.ZMQError:
+            logger.exception("the socket of reports cannot be read")
+            self._stop.wait(AFTER_FAILURE_SECONDS)
+        return came
+
+    def _take(self, frames: list[bytes]) -> None:
+        try:
+            _, parts = self._wire.feed_identities(frames)
             message = self._wire.deserialize(parts)
-            report = decode(Report, message["content"])
-            with self._lock:
-                self._merger.update(report, time_s=time.time())
-        except (ValueError, TypeError, WireError, VersionError):
-            # Not signed with this session's key, or of another version: not ours to read. The first message
-            # to an engine has compared versions, so a session of our own never comes here.
-            return
+        except (ValueError, TypeError, IndexError):
+            return  # not signed with this session's key: not ours to read
+        report = decode(Report, message["content"])
+        with self._lock:
+            self._merger.update(report, time_s=time.time())
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
 

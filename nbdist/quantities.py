@@ -90,3 +90,15 @@ def hosts_text(hosts: Iterable[str]) -> str:
     """`host h1`, or `hosts h1, h2`, each once, in the order given."""
     names = list(dict.fromkeys(hosts))
     return f"{'host' if len(names) == 1 else 'hosts'} {', '.join(names)}"
+
+
+MOST_NAMES = 8
+"""So many names are listed; of more the rest is counted."""
+
+
+def names_text(names: Iterable[str]) -> str:
+    """`["w", "b"]` → `w, b`; of more than eight the first seven, and how many more there are."""
+    listed = list(names)
+    if len(listed) <= MOST_NAMES:
+        return ", ".join(listed)
+    return f"{', '.join(listed[: MOST_NAMES - 1])} and {len(listed) - MOST_NAMES + 1} more"

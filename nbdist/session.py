@@ -6,12 +6,13 @@ import atexit
 import itertools
 import time
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import nbdist.values as move
+from nbdist.check import refuse_disagreement
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
@@ -20,15 +21,19 @@ from nbdist.launch.attach.regained import Regained
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
-from nbdist.recovery import recover
-from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
+from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
+from nbdist.recovery.remedies import remedies_for
+from nbdist.rules import Rules
+from nbdist.run.cellrun import CellHandle, CellRun, Ended
 from nbdist.run.choice import Targets
 from nbdist.run.execution import Cell, without_leading_blank_lines
 from nbdist.run.facts import Facts
-from nbdist.run.history import History, PastCell
+from nbdist.run.followed import FollowedRun
+from nbdist.run.history import History, OpenCell, PastCell
 from nbdist.run.history import read as read_history
+from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
-from nbdist.run.standing import Standing
 from nbdist.snapshot import Snapshot
 from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
@@ -39,6 +44,12 @@ from nbdist.view.text import status_text
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
+
+PULL_SECONDS = 120.0
+"""How long processes may take to send a value."""
+
+SETTLE_SECONDS = 0.005
+"""How often is looked whether the end of a cell on a thread has been seen to."""
 
 MAX_PICTURES = 8
 """The stills of the newest views are kept up to date; older ones stay as they are."""
@@ -54,14 +65,14 @@ class Session:
         self,
         source: Spawned | Regained,
         *,
-        grace_s: float,
+        rules: Rules,
         tell: Tell,
         feed: Feed | None = None,
         left_out: tuple[str, ...] = (),
     ) -> None:
         self._left_out = left_out
         self.feed = feed or Feed()
-        self._grace_s = grace_s
+        self._rules = rules
         self._pictures: list[Picture] = []
         self._crew: Crew | None = None
         if isinstance(source, Regained):
@@ -76,10 +87,14 @@ class Session:
         self._numbers = itertools.count(1)
         self._history = History(Path(crew.link.folder))
         self._running: list[RegainedRun] = []
+        self._background: list[FollowedRun] = []
         self._ours = True
         self._take(crew)
-        unwritten = write_down(crew, session=self.id, asked=self._asked, grace_s=self._grace_s)
+        unwritten = self._write_down(crew)
         self._own_remarks = ([unwritten] if unwritten else [say_kept(self.id)]) * self.plan.keep
+
+    def _write_down(self, crew: Crew) -> str | None:
+        return write_down(crew, session=self.id, asked=self._asked, rules=self._rules)
 
     def _attach(self, regained: Regained, tell: Tell) -> None:
         self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
@@ -98,17 +113,22 @@ class Session:
         self._history = History(folder)
         self._history.cells = known.past
         self._take(crew)
+        self._background = []
         self._running = take_up(
             crew,
             known.running,
             besides=regained.others,
-            grace_s=self._grace_s,
+            rules=self._rules,
             ended=self._ended,
         )
         self._own_remarks = [*regained.remarks, *say_running(self._running)]
+        if crew.proves and not self._running and left_unsettled(crew):
+            done = make_sure(crew, automatic=self._rules.recover)
+            self._own_remarks += [done] if done else []
 
     def _take(self, crew: Crew) -> None:
         self._crew = crew
+        self.feed.on_fault = crew.monitor.fault
         self.plan = crew.plan
         self._snapshot = crew.monitor.snapshot
         self._described = crew.describe()
@@ -203,6 +223,7 @@ class Session:
         timeout_s: float | None = None,
         grace_s: float | None = None,
         wait: bool = True,
+        check: bool | None = None,
         cell: int | None = None,
         offset: int = 0,
         renderer: Any = None,
@@ -215,6 +236,8 @@ class Session:
           timeout_s: Interrupt the cell after so many seconds.
           grace_s: How long other processes may stay in the cell when one has failed.
           wait: Return when the cell has ended; otherwise at once.
+          check: First compare what must be equal on all targets, without a collective; default: as the session
+            was started.
           cell: The notebook's execution count; default: counted here.
           offset: Lines of the notebook's cell above `code`.
           renderer: Draws the output; default: the notebook's or the terminal's.
@@ -227,13 +250,20 @@ class Session:
           CellTimeout: It did not end within `timeout_s`.
           SessionError: The session has ended, or a target is still busy or gone.
           TargetError: `on` names no process.
+          AgreementError: The targets differ in what must be equal, or could not be compared; nothing has run.
         """
         crew = self._alive()
+        self._wait_for_ends()
         chosen = crew.choice.targets(on)
+        if crew.proves and crew.facts.out_of_step:
+            refuse_computing(code, crew.facts)
+        if self._rules.check if check is None else check:
+            self._compare(crew, chosen, code)
         number = cell if cell is not None else next(self._numbers)
         # IPython takes leading blank lines away before it counts.
         code, blank = without_leading_blank_lines(code)
-        handle = CellRun(
+        # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
+        run = (CellRun if wait else FollowedRun)(
             Cell(number=number, code=code, offset=offset + blank),
             targets=chosen,
             link=crew.link,
@@ -241,45 +271,74 @@ class Session:
             heard=crew.monitor,
             interrupt=crew.interrupt,
             folder=Path(crew.link.folder) / "output",
-            grace_s=self._grace_s if grace_s is None else grace_s,
+            grace_s=self._rules.grace_s if grace_s is None else grace_s,
+            give_up_s=self._rules.give_up_s,
             timeout_s=timeout_s,
             out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
             remarks=crew.choice.remarks(on, chosen),
             told=crew.told,
-            began=self._history.begun,
+            began=self._begun,
             ended=self._ended,
             renderer=renderer,
-        ).begin()
-        if wait:
-            handle.wait()
-        return handle
+            remedies=remedies_for(crew),
+        )
+        handle = run.begin()
+        if isinstance(run, FollowedRun):
+            self._background = [*(one for one in self._background if not one.done), run]
+            return run.follow(shown=False)
+        return handle.wait()
+
+    def _compare(self, crew: Crew, targets: Iterable[int], code: str) -> None:
+        refuse_disagreement(
+            crew.send,
+            [p for p in targets if p in crew.facts.workers],  # nobody computes with an evaluator
+            without_leading_blank_lines(code)[0],
+            hosts=self.hosts,
+            activity=crew.monitor.activity,
+        )
 
     def interrupt(self) -> None:
-        """Interrupts what runs on all processes; the session is out of step afterwards."""
+        """Interrupts what runs on all processes; then they are proven to be in step, or brought there."""
         crew = self._alive()
         followed: set[int] = set()
-        for run in self._running:
-            if not CellHandle(run).done:
+        for run in [*self._running, *self._background]:
+            if not run.done:
                 run.interrupt()
                 followed |= run.execution.requests.keys() | set(run.execution.targets)
         crew.interrupt([p for p in sorted(self.hosts) if p not in followed])
 
-    def _ended(
-        self, cell: Cell, standings: dict[int, Standing], started: float, sending: int
-    ) -> Facts:
-        """Learns from a cell that has ended."""
-        facts = self._alive().learn(standings, cell.number)
-        failed = [s for s in standings.values() if s.outcome != "finished"]
+    def _begun(self, cell: OpenCell) -> None:
+        self._alive().monitor.sent(cell.requests, cell.run)
+        self._history.begun(cell)
+
+    def _wait_for_ends(self) -> None:
+        """Waits for what follows the end of a cell on a thread: that all are in step, or are not."""
+        for run in self._background:
+            while (run.has_left or run.ending) and not run.done:
+                time.sleep(SETTLE_SECONDS)
+        crew = self._alive()
+        with crew.settling:
+            pass
+        if crew.proves and crew.computed_alone():
+            make_sure(crew, automatic=self._rules.recover)
+
+    def _ended(self, end: Ended) -> Facts:
+        """Learns from a cell that has ended, and sees to it that the processes are in step."""
+        crew = self._alive()
+        facts = crew.learn(end.standings, end.cell.number)
+        if crew.proves and not end.clean and not facts.workers.isdisjoint(end.standings):
+            facts = after_cell(crew, end, automatic=self._rules.recover)
+        failed = [s for s in end.standings.values() if s.outcome != "finished"]
         self._history.ended(
             PastCell(
-                number=cell.number,
-                code=cell.code,
-                targets=tuple(standings),
-                started=started,
-                seconds=time.time() - started,
+                number=end.cell.number,
+                code=end.cell.code,
+                targets=tuple(end.standings),
+                started=end.started,
+                seconds=time.time() - end.started,
                 outcome=failed[0].outcome if failed else "finished",
             ),
-            run=sending,
+            run=end.number,
             since=facts.since,
             stuck=facts.stuck,
         )
@@ -303,52 +362,97 @@ class Session:
         on: Targets = None,
         limit_bytes: int = LARGE_BYTES,
         confirm: Callable[[str], bool] | None = None,
+        timeout_s: float = PULL_SECONDS,
     ) -> Any:
         """Brings one value here; a global array whole, as NumPy, each unique shard sent once.
 
         A typed PRNG key comes as its key data. A value that is no array comes from the first
-        target, and its data is pickled.
+        target, and its data is pickled. What is more than a name is evaluated on all processes at the same time,
+        whatever `on` says, since it may compute.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
           on: From these processes only; default: all.
           limit_bytes: Arrays larger in whole are refused, or asked about.
           confirm: Asked with a sentence before a larger array is sent.
+          timeout_s: How long the processes may take to answer.
 
         Raises:
           ArrayError: Unknown, deleted, donated, a tracer, too large, or not picklable.
+          SessionError: A process is busy, or did not answer in time.
         """
         crew = self._alive()
         return move.pull(
-            crew.send,
+            lambda ids, limit: self._evaluated(
+                "get_value",
+                expression,
+                ids,
+                timeout_s=timeout_s,
+                framework=self.plan.framework,
+                limit_bytes=limit,
+            ),
             crew.choice.targets(on),
             expression,
-            framework=self.plan.framework,
+            together=crew.proves and not is_name(expression),
             limit_bytes=limit_bytes,
             confirm=confirm,
         )
 
-    def shards(self, expression: str) -> Shards:
-        """Where the pieces of one array lie.
+    def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:
+        """Where the pieces of one array lie; what is more than a name is evaluated on all processes.
+
+        Args:
+          expression: A name, or any expression, of the processes' namespace.
+          timeout_s: How long the processes may take to answer.
 
         Raises:
           ArrayError: `expression` is no JAX array, or one without values.
+          SessionError: A process is busy, or did not answer in time.
         """
-        crew = self._alive()
-        first = crew.choice.targets(None)[0]
-        request = crew.send(first, "shards", expression=expression, framework=self.plan.framework)
-        return Shards.decode(request.get(ANSWER_SECONDS)[0], self.snapshot())
+        answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+        return Shards.decode(answer, self.snapshot())
 
-    def layout(self, expression: str) -> Layout:
+    def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout:
         """Every variable of one Keras model, with the rule that placed it and what each device holds.
+
+        Args:
+          expression: A name, or any expression, of the processes' namespace.
+          timeout_s: How long the processes may take to answer.
 
         Raises:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
+          SessionError: A process is busy, or did not answer in time.
         """
+        return Layout.decode(self._first("layout", expression, timeout_s), self.snapshot())
+
+    def _first(
+        self, name: str, expression: str, timeout_s: float, **arguments: Any
+    ) -> dict[str, Any]:
+        first = self._alive().choice.targets(None)[:1]
+        return self._evaluated(name, expression, first, timeout_s=timeout_s, **arguments)[first[0]][
+            0
+        ]
+
+    def _evaluated(
+        self, name: str, expression: str, ids: Sequence[int], *, timeout_s: float, **arguments: Any
+    ) -> Answers:
+        """What processes answer of an expression; all evaluate it together where it may compute."""
         crew = self._alive()
-        first = crew.choice.targets(None)[0]
-        request = crew.send(first, "layout", expression=expression)
-        return Layout.decode(request.get(ANSWER_SECONDS)[0], self.snapshot())
+        self._wait_for_ends()
+        if not crew.proves or is_name(expression):
+            arguments["expression"] = expression
+            return ask_some(crew, name, ids, timeout_s=timeout_s, **arguments)
+        if crew.facts.out_of_step:
+            refuse_computing(expression, crew.facts)
+        return ask_all_workers(
+            crew,
+            name,
+            wanted=ids,
+            timeout_s=timeout_s,
+            rules=self._rules,
+            expression=expression,
+            **arguments,
+        )
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -368,6 +472,7 @@ class Session:
         for handle in self.running:
             handle.wait(timeout_s)
         self._alive().wait_until_idle(timeout_s=timeout_s)
+        self._wait_for_ends()
 
     def sync_files(self) -> Copied:
         """Brings what has changed of the files that `sync` named to the hosts, as `%dist_sync` does.
@@ -382,19 +487,23 @@ class Session:
         return self._alive().sync_files()
 
     def recover(self, *, tell: Tell | None = None) -> str:
-        """Replaces lost processes and makes TensorFlow's strategy anew; variables of the others stay.
+        """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.
+
+        Variables stay, but for what had not been computed on all processes.
 
         Returns:
           One line that says what was done.
 
         Raises:
-          SessionError: Another framework, or a process is in the middle of a cell.
-          LaunchError: It did not succeed.
+          SessionError: A process is in the middle of a cell.
+          RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
+          LaunchError: It did not succeed with TensorFlow.
         """
         crew = self._alive()
+        self._wait_for_ends()
         done = recover(crew, tell=tell or silent)
         self._history.recovered()
-        write_down(crew, session=self.id, asked=self._asked, grace_s=self._grace_s)
+        self._write_down(crew)
         return done
 
     def restart(self, *, tell: Tell | None = None) -> None:
@@ -442,7 +551,7 @@ class Session:
         crew, self._crew = self._crew, None
         if crew is not None:
             atexit.unregister(self.leave)
-            for run in self._running:
+            for run in [*self._running, *self._background]:
                 run.leave()
         return crew
 

@@ -286,7 +286,8 @@ class Activity:
     `cell` is the notebook's execution count, `line` the 1-based line of that cell, `source` that
     line's text, stripped. Seconds are durations at the time of the report. `waiting` is true when
     the main thread stands inside the framework and neither compiles nor uses the processor, or where
-    nbdist waits for other processes to make the same call.
+    nbdist waits for other processes to make the same call. `run` is the number of the newest cell that has begun
+    on this process, which rises within a session and is the same on all processes; None before the first.
     """
 
     state: Literal["idle", "running", "compiling"]
@@ -298,6 +299,7 @@ class Activity:
     waiting: bool
     rss_bytes: int
     context_mesh: str | None
+    run: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -305,7 +307,9 @@ class Report:
     """What one process says of itself. A section that is None has not changed.
 
     Every section is repeated at least every two seconds, so that a kernel that attaches later knows
-    everything soon. `sequence` rises by one with each report of a process.
+    everything soon. `sequence` rises by one with each report of a process. `content_run` is the `run` of the cell
+    after which the process was last looked at for arrays, meshes, distributions and models; None where that was in
+    the middle of a cell, or before the first.
     """
 
     version: int
@@ -324,6 +328,7 @@ class Report:
     models: tuple[Model, ...] | None = None
     progress: tuple[Progress, ...] | None = None
     """The last of this process; none before the first."""
+    content_run: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -383,7 +388,9 @@ class Notice:
     text: str
 
 
-SessionState = Literal["starting", "idle", "running", "stuck", "out of step", "stopped"]
+SessionState = Literal[
+    "starting", "idle", "running", "stuck", "repairing", "out of step", "stopped"
+]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

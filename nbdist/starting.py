@@ -18,6 +18,7 @@ from nbdist.launch.files import sources
 from nbdist.launch.plan import Plan
 from nbdist.launch.spawn import spawn
 from nbdist.launch.tell import Tell, silent
+from nbdist.rules import Rules
 
 if TYPE_CHECKING:
     from nbdist.session import Session
@@ -34,6 +35,9 @@ def start_session(
     processes: int | None = None,
     *,
     grace_s: float = 3.0,
+    give_up_s: float = 10.0,
+    check: bool = False,
+    recover: bool = True,
     tell: Tell | None = None,
     feed: Feed | None = None,
     **options: Any,
@@ -43,6 +47,9 @@ def start_session(
     Args:
       processes: How many; default 2 on CPU, one a GPU.
       grace_s: Seconds others may stay in a cell in which one process has failed.
+      give_up_s: Seconds after its interrupt at which a process that no interrupt reaches is given up.
+      check: Compare before each cell what must be equal on all processes, see `Session.run`.
+      recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
       tell: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
       **options: See `nbdist.launch.choose.make_plan`, and for hosts
@@ -53,8 +60,7 @@ def start_session(
       OptionError: Something that cannot be; nothing was started.
       LaunchError: It could not be started; nothing is left.
     """
-    if grace_s < 0:
-        raise OptionError(f"--grace {grace_s:g}: must be 0 or more seconds.")
+    rules = Rules(grace_s=grace_s, give_up_s=give_up_s, check=check, recover=recover)
     where = {name: options.pop(name) for name in PLACEMENT if name in options}
     sync = options.pop("sync", ())
     named = tuple(str(s.path) for s in sources([sync] if isinstance(sync, str) else sync or ()))
@@ -66,7 +72,7 @@ def start_session(
     left_out: list[str] = []
     while True:
         try:
-            return _start(plan, left_out, grace_s=grace_s, tell=tell or silent, feed=feed)
+            return _start(plan, left_out, rules=rules, tell=tell or silent, feed=feed)
         except (HostError, VersionError) as error:
             plan = _without(plan, error)
             left_out.append(str(error))
@@ -76,6 +82,9 @@ def attach_session(
     word: str,
     *,
     grace_s: float | None = None,
+    give_up_s: float | None = None,
+    check: bool | None = None,
+    recover: bool | None = None,
     tell: Tell | None = None,
     feed: Feed | None = None,
     **options: Any,
@@ -85,6 +94,9 @@ def attach_session(
     Args:
       word: What `nbdist.launch.attach.resolve.resolve` knows: an id, `last`, a file, a profile of ipyparallel's.
       grace_s: As for `start_session`; default: as the session has it.
+      give_up_s: The same.
+      check: The same.
+      recover: The same.
       tell: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
       **options: Of `nbdist.launch.choose.make_plan`, for engines that somebody else has started.
@@ -102,9 +114,7 @@ def attach_session(
     if isinstance(found, Cluster):
         from nbdist.launch.attach.foreign import take_part
 
-        regained = take_part(
-            found, grace_s=3.0 if grace_s is None else grace_s, tell=tell or silent, **options
-        )
+        regained = take_part(found, tell=tell or silent, **options)
     else:
         if options:
             raise OptionError(
@@ -112,8 +122,14 @@ def attach_session(
                 "change it. Leave it out."
             )
         regained = regain(found)
-    grace_s = regained.grace_s if grace_s is None else grace_s
-    return Session(regained, grace_s=grace_s, tell=tell or silent, feed=feed)
+    asked: dict[str, Any] = {
+        "grace_s": grace_s,
+        "give_up_s": give_up_s,
+        "check": check,
+        "recover": recover,
+    }
+    rules = replace(regained.rules, **{k: v for k, v in asked.items() if v is not None})
+    return Session(regained, rules=rules, tell=tell or silent, feed=feed)
 
 
 def kept_here(besides: str | None = None) -> list[str]:
@@ -132,14 +148,25 @@ def kept_here(besides: str | None = None) -> list[str]:
 
 
 def _start(
-    plan: Plan, left_out: Sequence[str], *, grace_s: float, tell: Tell, feed: Feed | None
+    plan: Plan,
+    left_out: Sequence[str],
+    *,
+    rules: Rules,
+    tell: Tell,
+    feed: Feed | None,
 ) -> Session:
     spawned = spawn(plan)
     try:
         # Imported while the processes import: both take a while.
         from nbdist.session import Session
 
-        return Session(spawned, grace_s=grace_s, tell=tell, feed=feed, left_out=tuple(left_out))
+        return Session(
+            spawned,
+            rules=rules,
+            tell=tell,
+            feed=feed,
+            left_out=tuple(left_out),
+        )
     except BaseException:
         spawned.stop()
         raise

@@ -21,6 +21,15 @@ class Asks(Protocol):
         """Does not wait; `.get(timeout_s)` of what it returns does."""
 
 
+class Gets(Protocol):
+    """Asks processes for what they offer of a value."""
+
+    def __call__(
+        self, process_ids: Sequence[int], limit_bytes: int
+    ) -> Mapping[int, tuple[dict[str, Any], Sequence[Any]]]:
+        """One description with its buffers a process; arrays larger in whole are described only."""
+
+
 def push(ask: Asks, targets: Sequence[int], values: Mapping[str, Any]) -> None:
     """Puts values into the namespaces of the targets, under their names.
 
@@ -34,41 +43,40 @@ def push(ask: Asks, targets: Sequence[int], values: Mapping[str, Any]) -> None:
 
 
 def pull(
-    ask: Asks,
+    get: Gets,
     targets: Sequence[int],
     expression: str,
     *,
-    framework: str,
+    together: bool,
     limit_bytes: int = LARGE_BYTES,
     confirm: Callable[[str], bool] | None = None,
 ) -> Any:
-    """Brings one value here; see `nbdist.session.Session.pull`."""
+    """Brings one value here; see `nbdist.session.Session.pull`.
 
-    def get(process_id: int) -> tuple[dict[str, Any], Sequence[Any]]:
-        request = ask(
-            process_id,
-            "get_value",
-            expression=expression,
-            framework=framework,
-            limit_bytes=limit_bytes,
-        )
-        described, buffers = request.get()
-        return described, buffers
-
-    described, buffers = get(targets[0])
+    Args:
+      get: Answers what processes offer of the value, up to a number of bytes in whole.
+      targets: Whose parts are wanted.
+      expression: Names the value in error texts.
+      together: Whether all must be asked at the same time, since the value is computed.
+      limit_bytes: Larger arrays are asked about.
+      confirm: Asked with a sentence before a larger array is sent.
+    """
+    found = get(targets if together else targets[:1], limit_bytes)
+    described, buffers = found[targets[0]]
     if described["kind"] == "too_large":
         _confirm(described["nbytes"], expression, limit_bytes, confirm)
         larger = described["nbytes"]
-        return pull(ask, targets, expression, framework=framework, limit_bytes=larger)
+        return pull(get, targets, expression, together=together, limit_bytes=larger)
     if described["kind"] == "pickle":
         # Only ever from engines that hold this session's key.
         return pickle.loads(buffers[0])
     assembly = Assembly(described, expression)
     assembly.add(described["pieces"], buffers)
     if not described["whole"]:
+        more = found if together else get(targets[1:], limit_bytes)
         for process_id in targets[1:]:
-            more, buffers = get(process_id)
-            assembly.add(more["pieces"], buffers)
+            described, buffers = more[process_id]
+            assembly.add(described["pieces"], buffers)
     return assembly.whole()
 
 

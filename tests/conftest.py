@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import tempfile
 
 import pytest
@@ -14,6 +15,9 @@ STATE = "NBDIST_STATE"
 def pytest_configure(config: pytest.Config) -> None:
     """Every process of the tests, and every kernel that one of them starts, has this folder."""
     os.environ[STATE] = tempfile.mkdtemp(prefix="nbdist-tests-")
+    if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        # As a shell has it for what it runs in the background; tests that press Ctrl-C would hang.
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_unconfigure(config: pytest.Config) -> None:

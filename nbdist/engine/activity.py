@@ -29,10 +29,12 @@ class Activity:
 
     def look(self, context_mesh: str | None) -> dict[str, Any]:
         """The section now, in the form of `nbdist.snapshot.Activity`."""
+        # In this order: a cell that begins in between is then said to run, or not to have begun.
+        newest = self._cell.newest_run
         running = self._cell.running
         busy_share = self._main_thread.busy_share()
         if running is None:
-            return self._section("idle", context_mesh)
+            return self._section("idle", context_mesh, run=newest)
         stands = place(self._main_thread.stack(), running)
         now = time.monotonic()
         at = (running.number, running.started, stands.line)
@@ -41,6 +43,7 @@ class Activity:
         return self._section(
             "compiling" if stands.compiling else "running",
             context_mesh,
+            run=running.run,
             cell=running.number,
             line=stands.line,
             source=stands.source,

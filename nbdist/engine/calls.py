@@ -13,14 +13,18 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
-from nbdist.errors import NbdistError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
+    from nbdist.engine.stepping import Repairs, Steps
 
-PROTOCOL = 1
+PROTOCOL = 2
 """Rises when a call changes its meaning; compared in the first message."""
+
+LOOKS = frozenset({"complete", "inspect", "layout"})
+"""Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
 Buffers = Sequence[bytes | memoryview]
 Answer = tuple[dict[str, Any], list[Any]]
@@ -52,8 +56,10 @@ class Call:
             known = calls()
             if self.name not in known:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
-            answer, out = known[self.name](Resident.of(), buffers, **json.loads(self.arguments))
-            return [json.dumps({"ok": answer}), *out]
+            resident = Resident.of()
+            answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
+            computed = {"computed": True} if self.name in LOOKS and _computed(resident) else {}
+            return [json.dumps({"ok": answer, **computed}), *out]
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
@@ -76,6 +82,18 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "shards": shards,
         "layout": layout,
         "imported": imported,
+        "agreement": agreement,
+        "meet": meet,
+        "step": step,
+        "labels": labels,
+        "under_way": under_way,
+        "prove": prove,
+        "versions": versions,
+        "forget": forget,
+        "save": save,
+        "leave": leave,
+        "rejoin": rejoin,
+        "restore": restore,
     }
 
 
@@ -175,19 +193,139 @@ def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any
 
 
 def get_value(
-    resident: Resident, buffers: Buffers, *, expression: str, framework: str, limit_bytes: int
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    expression: str,
+    framework: str,
+    limit_bytes: int,
+    number: int | None = None,
+    wanted: bool = True,
 ) -> Answer:
-    """The value of an expression, or this process's part of it."""
+    """The value of an expression, or this process's part of it; nothing where it is not `wanted` of this one.
+
+    `number` is that of the proof which follows where all processes evaluate it together.
+    """
     from nbdist.engine.transfer import offer
 
-    value = resident.evaluate(expression)
+    value = resident.evaluate(expression, number=number)
+    if not wanted:
+        return {"kind": "none"}, []
     return offer(value, expression, framework_named(framework), limit_bytes)
 
 
-def shards(resident: Resident, buffers: Buffers, *, expression: str, framework: str) -> Answer:
+def shards(
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    expression: str,
+    framework: str,
+    number: int | None = None,
+) -> Answer:
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
-    value = resident.evaluate(expression)
+    value = resident.evaluate(expression, number=number)
     return framework_named(framework).explain(value, expression), []
+
+
+def meet(resident: Resident, buffers: Buffers, *, ports: list[int]) -> Answer:
+    """Learns on which ports the others take the connections of collectives."""
+    if resident.step is not None:
+        resident.step.meet(ports)
+    return {}, []
+
+
+def step(resident: Resident, buffers: Buffers) -> Answer:
+    """What was sent to devices of other processes since all were last in step, and which programs these were."""
+    return _step(resident).trail(), []
+
+
+def labels(resident: Resident, buffers: Buffers) -> Answer:
+    """The programs that were sent since all were last in step: what they are called, and their collectives."""
+    return _step(resident).labels(), []
+
+
+def under_way(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
+    """What is not computed yet of the programs that all processes have sent; see `Steps.under_way`."""
+    return _step(resident).under_way(common), []
+
+
+def prove(
+    resident: Resident, buffers: Buffers, *, number: int, timeout_s: float, compared: bool = False
+) -> Answer:
+    """Takes part in the proof that all processes are in step; `number` is the same on all."""
+    return _step(resident).prove(number, timeout_s=timeout_s, compared=compared), []
+
+
+def versions(resident: Resident, buffers: Buffers) -> Answer:
+    """Which program computed each array on several processes."""
+    from nbdist.engine.jax.start import versions_of
+
+    return versions_of(resident), []
+
+
+def forget(
+    resident: Resident, buffers: Buffers, *, paths: list[str], unnamed: list[list[Any]]
+) -> Answer:
+    """Takes arrays whose pieces do not belong together; answers which others could not be kept."""
+    from nbdist.engine.jax.start import forget_mixed
+
+    return {"lost": forget_mixed(resident, paths, unnamed)}, []
+
+
+def save(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
+    """The first part of a repair; see `nbdist.engine.jax.repair.repair`. Nothing is changed by it."""
+    from nbdist.engine.jax.start import repair
+
+    # One that got further, and failed, has what there was before.
+    if resident.repair is None or not resident.repair.begun:
+        resident.repair = repair(resident)
+        return resident.repair.save(common), []
+    return resident.repair.answer, []
+
+
+def leave(resident: Resident, buffers: Buffers) -> Answer:
+    """The second part of a repair: takes the back end down."""
+    _repair(resident).leave()
+    return {}, []
+
+
+def rejoin(resident: Resident, buffers: Buffers, *, arguments: dict[str, Any]) -> Answer:
+    """The third part of a repair: joins the others at a new service."""
+    _repair(resident).rejoin(arguments)
+    return {}, []
+
+
+def restore(
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    lost: list[str],
+    unnamed: list[list[Any]],
+    generation: int,
+) -> Answer:
+    """The last part of a repair: all is made anew."""
+    answer = _repair(resident).restore(lost, unnamed, generation)
+    resident.repair = None
+    return {**answer, "ports": sorted(_step(resident).ports)}, []
+
+
+def _computed(resident: Resident) -> bool:
+    """Whether devices of other processes were used since all were last in step."""
+    return resident.step is not None and bool(
+        resident.step.state()["programs"] or resident.step.state()["parts"]
+    )
+
+
+def _step(resident: Resident) -> Steps:
+    if resident.step is None:
+        raise SessionError("This process takes part in no collectives of the session's.")
+    return resident.step
+
+
+def _repair(resident: Resident) -> Repairs:
+    if resident.repair is None:
+        raise SessionError("No repair has been begun on this process.")
+    return resident.repair
 
 
 def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answer:
@@ -197,7 +335,9 @@ def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answe
     return {"modules": imported(paths)}, []
 
 
-def layout(resident: Resident, buffers: Buffers, *, expression: str) -> Answer:
+def layout(
+    resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
+) -> Answer:
     """The layout of one Keras model: the model as a report describes it, its meshes, what is set."""
     from nbdist.engine.layout import layout_of
     from nbdist.engine.look import Look
@@ -208,4 +348,21 @@ def layout(resident: Resident, buffers: Buffers, *, expression: str) -> Answer:
         process_id=resident.process_id or 0,
         bounds=Bounds(),
     )
-    return layout_of(resident.evaluate(expression), expression, look), []
+    return layout_of(resident.evaluate(expression, number=number), expression, look), []
+
+
+def agreement(
+    resident: Resident, buffers: Buffers, *, code: str, topics: list[str] | None
+) -> Answer:
+    """What must be equal on all processes before they run a cell; runs none of it.
+
+    Returns:
+      `digests` by topic, or with `topics` the `facts` of these; see `nbdist.engine.agreement.facts`.
+    """
+    from nbdist.engine.agreement.facts import Agreement
+
+    if resident.agreement is None:
+        resident.agreement = Agreement(resident.shell)
+    if topics is None:
+        return {"digests": resident.agreement.digests(code)}, []
+    return {"facts": resident.agreement.facts(code, topics)}, []

@@ -36,11 +36,13 @@ class CurrentCell:
     Attributes:
       running: The cell in progress; None between cells.
       error: What the last finished cell raised, as text; None when it did not.
+      newest_run: The `run` of the newest cell that has begun; None before the first.
     """
 
     def __init__(self) -> None:
         self.running: RunningCell | None = None
         self.error: str | None = None
+        self.newest_run: int | None = None
         self._at_edges: tuple[Callable[[], None], ...] = ()
 
     def at_edges(self, call: Callable[[], None]) -> None:
@@ -63,6 +65,7 @@ class CurrentCell:
         except RuntimeError:
             loop = None
         lines = tuple(source.splitlines())
+        self.newest_run = run if run is not None else self.newest_run
         self.running = RunningCell(number, time.monotonic(), lines, loop, run, targets)
         for call in self._at_edges:
             call()

@@ -39,8 +39,11 @@ LONGEST_VALUE = 200
 DEVICES = ("dev/accel*", "dev/vfio/[0-9]*")
 LOCKS = "tmp/libtpu_lockfile*"
 GOOGLE_PCI_VENDOR = "0x1ae0"
-TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
-"""Google's network cards and disks are PCI devices too. Source: jax/_src/hardware_utils.py of jax 0.10.2."""
+TPU_PCI_DEVICES = (
+    *("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076"),
+    *("0x007c", "0x0083"),  # since jax 0.11.1
+)
+"""Google's network cards and disks are PCI devices too. Source: jax/_src/hardware_utils.py of jax 0.12.0.1."""
 FIREWALLS = ("ufw", "firewall-cmd")
 SYSTEM_PATH = "/usr/sbin:/usr/bin:/sbin:/bin"
 NAME_SECONDS = 1.0
@@ -70,7 +73,7 @@ def checkup(asked: Facts) -> Facts:
         "user": _user(),
         "name": own_name(socket.gethostname()),
         "seen_as": seen_as(os.environ),
-        "packages": {"nbdist": _nbdist(), **{name: _version(name) for name in PACKAGES}},
+        **packages(PACKAGES),
         "variables": variables(os.environ),
         "memory": memory(),
         "temporary": temporary(os.environ.get("TMPDIR") or "/tmp"),
@@ -103,14 +106,49 @@ def _nbdist() -> str | None:
     found = re.search(
         r'^__version__ = "(.+)"', _read(Path(spec.origin).parent / "version.py"), re.M
     )
-    return found[1] if found else _version("nbdist")
+    return found[1] if found else version("nbdist")
 
 
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
+def version(module: str) -> str | None:
+    """The version of a module that could be imported; it is not.
+
+    None where there is no such module. Empty where the module is there and its version cannot be known: it
+    came without metadata, or several distributions of different versions have it.
+    """
+    found = _installed(module)
+    return found and found[1]
+
+
+def packages(modules: Sequence[str]) -> Facts:
+    """The `version` of nbdist and of each module; the `distributions` of those that came under another name."""
+    found = {module: _installed(module) for module in modules}
+    versions = {module: had and had[1] for module, had in found.items()}
+    others = {module: had[0] for module, had in found.items() if had and had[0] not in ("", module)}
+    return {"packages": {"nbdist": _nbdist(), **versions}, "distributions": others}
+
+
+def _installed(module: str) -> tuple[str, str] | None:
+    """Name and version of the distribution that has a module: `tensorflow` may be `tensorflow-cpu`'s."""
+    if not _importable(module):
         return None
+    try:
+        return module, metadata.version(module)
+    except metadata.PackageNotFoundError:
+        pass
+    # Reads the list of files of all there is, half a second: only where the names differ. Python 3.8 and 3.9
+    # have no such function.
+    ask = getattr(metadata, "packages_distributions", None)
+    names = ask().get(module, []) if ask else []
+    versions = {metadata.version(name) for name in names}
+    return (names[0], versions.pop()) if len(versions) == 1 else ("", "")
+
+
+def _importable(module: str) -> bool:
+    if module in sys.modules:
+        return sys.modules[module] is not None
+    spec = util.find_spec(module)
+    # Without an origin it is a mere folder of that name.
+    return spec is not None and spec.origin is not None
 
 
 def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
@@ -220,7 +258,8 @@ def _try_file(folder: str) -> None:
 def accelerators(root: Path = Path("/")) -> Facts:
     """Number of `gpus` and TPU chips (`tpus`) the system shows."""
     gpus = [*root.glob("proc/driver/nvidia/gpus/*")] or [*root.glob("dev/nvidia[0-9]*")]
-    vendors = root.glob("sys/bus/pci/devices/*/vendor")
+    # Only the first function of a device counts.
+    vendors = root.glob("sys/bus/pci/devices/*.0/vendor")
     ours = [path.parent for path in vendors if _read(path).strip() == GOOGLE_PCI_VENDOR]
     return {
         "gpus": len(gpus or [*root.glob("dev/dri/renderD*")]),

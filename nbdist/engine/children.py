@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 
+from nbdist.engine.asides import Aside
 from nbdist.engine.events import Events
 from nbdist.engine.last_words import tail
 
@@ -93,12 +94,16 @@ class Children:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(pid, number)
 
-    def ask(self, process_ids: list[int]) -> None:
-        """Has children say again what they have said before; also one in the middle of a cell hears it."""
+    def end(self, process_id: int) -> None:
+        """Ends one child at once."""
+        self.signal(signal.SIGKILL, [process_id])
+
+    def ask(self, process_ids: list[int], what: Aside) -> None:
+        """Asks children for one thing; also one in the middle of a cell does it."""
         for pid, descriptor in self._asked.items():
             if self._pids[pid] in process_ids:
                 with contextlib.suppress(OSError):  # full: it has been asked often enough
-                    os.write(descriptor, b"\n")
+                    os.write(descriptor, what.encode())
 
     def stop(self) -> None:
         """Ends all children: SIGTERM, then SIGKILL to each whole group; returns when they are gone."""

@@ -6,7 +6,7 @@ and 2 lead to a private file, so that the words outlive the process; this reads 
 
 from __future__ import annotations
 
-import contextlib
+import logging
 import os
 import re
 import threading
@@ -14,18 +14,20 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
+from nbdist.engine.gloo import Gloo
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
 PERIOD_SECONDS = 0.2
 
 CHATTER = re.compile(
     rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
-    # Threads of gloo write at once, so that the parts of two such lines may be mixed.
-    rb"|(?=.*(?:\[Gloo\]|peer ranks))"
-    rb"(?:\[Gloo\] Rank |\d+| is connected to | peer ranks\. Expected number of connected peer ranks is : )+"
     rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
     re.M,
 )
-"""Not the user's output: ipyparallel's own log, gloo's word that a group of devices is complete, and the
-coordinator's word that processes may outlive another's death, which nbdist has asked for."""
+"""Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
+death, which nbdist has asked for. What gloo says is taken out by `Gloo`."""
 
 LARGEST_READ = 1 << 18
 
@@ -43,6 +45,8 @@ class Descriptors:
         self._leave_out: tuple[Callable[[bytes], bytes], ...] = ()
         self._offset = 0
         self._file: int | None = None
+        self._gloo = Gloo()
+        self._guard = MessageGuard("Text of the file descriptors", logger)
 
     def start(self) -> None:
         """Begins at the present end of the file."""
@@ -58,15 +62,19 @@ class Descriptors:
         self._leave_out = (*self._leave_out, known)
 
     def flush(self) -> None:
-        """Publishes what has been written since; costs one `fstat` when that is nothing."""
-        if self._file is None:
-            return
+        """Publishes what has been written since; costs one `fstat` when that is nothing. Raises nothing."""
+        if self._file is not None:
+            with self._guard:
+                self._publish_new(self._file)
+
+    def _publish_new(self, file: int) -> None:
         with self._lock:
-            size = os.fstat(self._file).st_size
-            if size <= self._offset:
+            size = os.fstat(file).st_size
+            if size <= self._offset and not self._gloo.is_late:
                 return
-            data = os.pread(self._file, min(size - self._offset, LARGEST_READ), self._offset)
-            self._offset += len(data)
+            new = os.pread(file, min(size - self._offset, LARGEST_READ), self._offset)
+            self._offset += len(new)
+            data = self._gloo.left_of(new)
         data = CHATTER.sub(b"", data)
         for known in self._leave_out:
             data = known(data)
@@ -77,5 +85,4 @@ class Descriptors:
     def _follow(self) -> None:
         while True:
             time.sleep(PERIOD_SECONDS)
-            with contextlib.suppress(OSError):
-                self.flush()
+            self.flush()

@@ -6,11 +6,16 @@ Output goes to whoever listens at that moment. Between the end of one kernel and
 from __future__ import annotations
 
 import json
+import logging
 import os
 import threading
 from collections import deque
 from collections.abc import Sequence
 from typing import Any
+
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
 
 MOST_BYTES = 2 << 20
 MOST_MESSAGES = 4000
@@ -43,6 +48,7 @@ class Echo:
         self._kept: deque[tuple[list[bytes], int]] = deque()
         self._bytes = 0
         self._lost: dict[str, int] = {}
+        self._guard = MessageGuard("Output to be kept", logger)
 
     def install(self) -> None:
         """Begins to keep."""
@@ -55,9 +61,11 @@ class Echo:
 
     def _send_and_keep(self, frames: Sequence[Any], *args: Any, **options: Any) -> None:
         self._send(frames, *args, **options)
-        topic = bytes(frames[0])
-        if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
-            self._keep([bytes(frame) for frame in frames])
+        # It has been shown; that it cannot be kept is no error of whoever has printed it.
+        with self._guard:
+            topic = bytes(frames[0])
+            if topic.startswith(b"engine.") and not topic.endswith((b".status", b".execute_input")):
+                self._keep([bytes(frame) for frame in frames])
 
     def _keep(self, frames: list[bytes]) -> None:
         size = sum(map(len, frames))
@@ -82,7 +90,11 @@ class Echo:
         with self._lock:
             kept = [frames for frames, _ in self._kept]
             lost = dict(self._lost)
-        messages = [message for frames in kept if (message := read(frames)) is not None]
+        messages = []
+        for frames in kept:
+            with self._guard:
+                if (message := read(frames)) is not None:
+                    messages.append(message)
         if request is not None:
             messages = [message for message in messages if message["parent"] == request]
             lost = {parent: count for parent, count in lost.items() if parent == request}

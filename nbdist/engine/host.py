@@ -5,10 +5,11 @@ that N processes cost one import. Where forking is no option it starts each as a
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
 `{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
-`{"repeat": […]}`, `{"alive": 1}`, `{"keep": 1}`, `{"stop": 1}`); end of input means the kernel is gone, and
-everything is stopped. A kept parent meets no end of input, and waits for the next kernel. On standard output:
-events (`{"event": "exited", "process_id": 2, "code": -9}`), see `nbdist.engine.events`. Standard error is for
-people.
+`{"ask": "c", "process_ids": […]}` with a letter of `nbdist.engine.asides`,
+`{"coordinate": {…}}`, `{"end_coordination": -2}`, `{"alive": 1}`, `{"keep": 1}`, `{"stop": 1}`); end of input
+means the kernel is gone, and everything is stopped. A kept parent meets no end of input, and waits for the next
+kernel. On standard output: events (`{"event": "exited", "process_id": 2, "code": -9}`), see
+`nbdist.engine.events`. Standard error is for people.
 
 Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
 silence of the kernel longer than the assignment allows; every child is told by the operating system to die with
@@ -20,7 +21,9 @@ environment variable that holds the task's number, which is the process id.
 
 from __future__ import annotations
 
+import contextlib
 import json
+import logging
 import os
 import select
 import signal
@@ -32,8 +35,9 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.engine import checkup, sweep
+from nbdist.engine import checkup, coordinator, sweep
 from nbdist.engine.anew import begin_anew, too_late, unread
+from nbdist.engine.asides import Aside
 from nbdist.engine.children import Children
 from nbdist.engine.controller import run_controller
 from nbdist.engine.events import Events
@@ -45,14 +49,24 @@ from nbdist.engine.folder import (
     remove,
     write_private,
 )
+from nbdist.engine.last_words import tail
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.engine.preload import preload
 from nbdist.engine.pulse import PERIOD_SECONDS, Pulse
 from nbdist.engine.sync import FOLDER, Copies, put_on_path
+from nbdist.message_guard import MessageGuard
 from nbdist.version import __version__
+
+logger = logging.getLogger(__name__)
 
 CONTROLLER = -1
 """Stands for the controller where a process id is expected."""
+
+COORDINATOR = -2
+"""Stands for the first coordination service; later ones have lower numbers."""
+
+SERVES_SECONDS = 20.0
+"""How long a coordination service may take until it listens; forked, it takes some milliseconds."""
 
 
 @dataclass(frozen=True)
@@ -101,6 +115,7 @@ class Host:
     folder: str = ""
     own_folder: bool = False
     wanted: list[dict[str, Any]] = field(default_factory=list)
+    services: list[dict[str, Any]] = field(default_factory=list)
     preloaded: bool = False
     pulse: Pulse | None = None
     listener: socket.socket | None = None
@@ -109,6 +124,10 @@ class Host:
     copies: Copies | None = None
     sweeper: int | None = None
     unread: bytes = b""
+
+    def __post_init__(self) -> None:
+        what = f"An order to the parent on {socket.gethostname()}"
+        self._guard = MessageGuard(what, logger, lambda text: self.events.tell("fault", text=text))
 
     def serve(self) -> None:
         """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
@@ -129,6 +148,8 @@ class Host:
             self.children.reap()
             if self.assignment and not self.preloaded and not self._preload(self.assignment):
                 return
+            if self.assignment and self.services:
+                self._start_services(self.assignment)
             if self.assignment and self.wanted and self._controller_is_ready(self.assignment):
                 self._start_engines(self.assignment)
 
@@ -164,11 +185,13 @@ class Host:
             return
         *lines, rest = self.unread.split(b"\n")
         for number, line in enumerate(lines):
-            order = json.loads(line)
-            if "cluster_id" in order and too_late(order["environment"]):
-                unread = b"\n".join([*lines[number:], rest])
-                begin_anew(order["environment"], orders=unread, output=self.events.descriptor)
-            self._obey(order)
+            # One that cannot be read must not end what runs here; without an assignment nothing does yet.
+            with self._guard if self.assignment else contextlib.nullcontext():
+                order = json.loads(line)
+                if "cluster_id" in order and too_late(order["environment"]):
+                    unread = b"\n".join([*lines[number:], rest])
+                    begin_anew(order["environment"], orders=unread, output=self.events.descriptor)
+                self._obey(order)
         self.unread = rest
 
     def _obey(self, order: dict[str, Any]) -> None:
@@ -183,8 +206,13 @@ class Host:
             self.events.tell("reached", answers=checkup.connect(order["reach"]))
         elif "listen" in order:
             self._stop_listening()
-        elif "repeat" in order:
-            self.children.ask(order["repeat"])
+        elif "ask" in order:
+            self.children.ask(order["process_ids"], Aside(order["ask"]))
+        elif "coordinate" in order:
+            if self.task in (None, order["coordinate"]["process_id"]):
+                self.services.append(order["coordinate"])
+        elif "end_coordination" in order:
+            self.children.end(order["end_coordination"])
         elif "keep" in order:
             self.kept = True
             if self.pulse:
@@ -314,6 +342,41 @@ class Host:
                 asked=asked,
             )
         self.wanted = []
+
+    def _start_services(self, assignment: Assignment) -> None:
+        """Starts coordination services, each ready when its event is written."""
+        for service in self.services:
+            port = service["port"] or free_ports(1)[0]
+            address = f"{service['host']}:{port}"
+            ready, serving = os.pipe()
+            os.set_inheritable(serving, True)
+            arguments = (address, service["processes"], serving)
+            self.children.start(
+                service["number"],
+                Path(self.folder) / "coordinator.log",
+                lambda arguments=arguments: self._become_service(assignment, *arguments),  # type: ignore[misc]
+                death_signal=signal.SIGKILL,
+            )
+            os.close(serving)
+            listens = bool(select.select([ready], [], [], SERVES_SECONDS)[0]) and os.read(ready, 1)
+            os.close(ready)
+            self.events.tell(
+                "coordinating",
+                number=service["number"],
+                address=address if listens else None,
+                last_lines=[] if listens else tail(Path(self.folder) / "coordinator.log"),
+            )
+        self.services = []
+
+    def _become_service(
+        self, assignment: Assignment, address: str, processes: int, ready: int
+    ) -> None:
+        """Runs in the child."""
+        self._stop_listening()
+        if assignment.fork:
+            coordinator.serve(address, processes, ready)
+        command = [sys.executable, "-m", "nbdist.engine.coordinator"]
+        os.execv(sys.executable, [*command, address, str(processes), str(ready)])
 
     def _become_engine(self, assignment: Assignment, process: dict[str, Any]) -> None:
         """Runs in the child."""

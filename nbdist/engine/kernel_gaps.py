@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import importlib
 import sys
 import threading
@@ -41,6 +42,26 @@ class _NoShellThread:
 
     def __bool__(self) -> bool:
         return False
+
+
+def threads_speak_for_cells(shell: Any) -> None:
+    """Makes what threads show appear as output of the newest cell, also when a call has come after it.
+
+    ipykernel takes what a thread without a context of its own shows (a thread of Python before 3.14, a callback of
+    XLA) for output of the newest request. Between cells nbdist asks for other things, and nobody would see it.
+    """
+    set_parent = shell.set_parent
+    newest: list[Any] = []
+
+    def set_parent_of_cells(parent: Any) -> None:
+        set_parent(parent)
+        if (parent or {}).get("header", {}).get("msg_type") == "execute_request":
+            newest[:] = [parent]
+        elif newest:
+            # In a context of its own it changes only what threads fall back on.
+            contextvars.Context().run(set_parent, newest[0])
+
+    shell.set_parent = set_parent_of_cells
 
 
 def refuse_input(kernel: Any) -> None:

@@ -24,6 +24,10 @@ from nbdist.engine.stack import Line, Stack
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
 
+LOOKS, LOOK_SECONDS = 3, 0.001
+"""So often it is made sure, so long after each other, that a thread is still blocked in the same call, and has not
+run in between."""
+
 FRAME_OBJECTS_SINCE = (3, 11, 5)
 """Before, a frame object made for a running function may be read after it was freed, which ends the process
 (https://github.com/python/cpython/issues/106092). Python code runs without frame objects until somebody
@@ -75,10 +79,23 @@ class MainThread:
         if number is None or self._system_call is None:
             return None
         try:
-            blocked_in = self._system_call.read_text().split(maxsplit=1)[0]
+            blocked_in = self._system_call.read_text()
+            if blocked_in.split(maxsplit=1)[0] != str(number):
+                return False
+            # It may wait for the lock of the interpreter, which this thread has now and gives away in a sleep.
+            # Afterwards it may be in the very same call again, but has used the processor.
+            used = self._processor_time()
+            for _ in range(LOOKS):
+                time.sleep(LOOK_SECONDS)
+                if self._system_call.read_text() != blocked_in or self._processor_time() != used:
+                    return False
         except (OSError, IndexError):
             return None
-        return blocked_in == str(number)
+        return True
+
+    def _processor_time(self) -> int | None:
+        """In nanoseconds; None where the system does not say."""
+        return None if self._clock is None else time.clock_gettime_ns(self._clock)
 
 
 def stack_reader(version: tuple[int, ...]) -> Callable[[int], Stack]:

@@ -15,7 +15,9 @@ from nbdist.engine.cell import CurrentCell
 PREFIX = "nbdist "
 
 
-def label(*, cell: int, offset: int, run: int, targets: Sequence[int]) -> str:
+def label(
+    *, cell: int, offset: int, run: int, targets: Sequence[int], computes: bool = True
+) -> str:
     """The label of the execute request of one cell.
 
     Args:
@@ -23,9 +25,16 @@ def label(*, cell: int, offset: int, run: int, targets: Sequence[int]) -> str:
       offset: How many lines of the notebook's cell stand above the code.
       run: The number of this sending; a later one in the same session has a higher one.
       targets: The processes it is sent to.
+      computes: Whether it may use a device; one that cannot runs also while processes are not in step.
     """
     return PREFIX + json.dumps(
-        {"cell": cell, "offset": offset, "run": run, "targets": list(targets)}
+        {
+            "cell": cell,
+            "offset": offset,
+            "run": run,
+            "targets": list(targets),
+            "computes": computes,
+        }
     )
 
 
@@ -35,8 +44,10 @@ class NotebookCells:
     Args:
       shell: The engine's IPython shell.
       cell: Told when a cell starts and ends.
-      before: Called on the main thread when a cell of the notebook starts, with the request.
+      before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
+      admit: Called before a cell that may use a device runs; raises where it must not.
+      ended: Called after that with the number of this sending of the cell, and whether it failed.
     """
 
     def __init__(
@@ -44,13 +55,17 @@ class NotebookCells:
         shell: Any,
         cell: CurrentCell,
         *,
-        before: Callable[[dict[str, Any]], None],
+        before: Callable[[dict[str, Any], dict[str, Any]], None],
         after: Callable[[], None],
+        ended: Callable[[int | None, bool], None],
+        admit: Callable[[], None],
     ) -> None:
         self._shell = shell
         self._cell = cell
         self._before = before
         self._after = after
+        self._ended = ended
+        self._admit = admit
 
     def install(self) -> None:
         """Registers the hooks; call once for each shell."""
@@ -70,6 +85,8 @@ class NotebookCells:
         _, ours = self._request()
         if ours is None:
             return lines
+        if ours["computes"]:
+            self._admit()
         # Tracebacks say "Cell In[12], line 3"; both numbers are to be the notebook's.
         self._shell.execution_count = ours["cell"]
         return ["\n"] * ours["offset"] + lines
@@ -77,7 +94,7 @@ class NotebookCells:
     def _started(self, info: Any) -> None:
         request, ours = self._request()
         if ours is not None:
-            self._before(request)
+            self._before(request, ours)
             self._cell.started(
                 ours["cell"],
                 "\n" * ours["offset"] + info.raw_cell,
@@ -88,4 +105,6 @@ class NotebookCells:
     def _finished(self, result: Any) -> None:
         self._after()
         error = result.error_before_exec or result.error_in_exec
+        _, ours = self._request()
+        self._ended(ours["run"] if ours is not None else None, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error else None)

@@ -21,6 +21,7 @@ from nbdist.engine.main_thread import MainThread
 from nbdist.engine.pace import Pace
 from nbdist.engine.sections import Sections
 from nbdist.engine.walk import Bounds
+from nbdist.message_guard import MessageGuard
 from nbdist.snapshot import VERSION
 
 logger = logging.getLogger(__name__)
@@ -73,6 +74,8 @@ class Probe:
             "pid": os.getpid(),
         }
         self._sequence = 0
+        self._cell = cell
+        self._content_run: int | None = None
         self._activity = Activity(cell, MainThread(main_thread))
         self._look = Look(main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds())
         self._sections = Sections()
@@ -86,6 +89,7 @@ class Probe:
         self._asked = threading.Event()
         self._looked = threading.Event()
         self._thread: threading.Thread | None = None
+        self._guard = MessageGuard("A look of the probe", logger)
         cell.at_edges(self._look.note)
 
     def start(self) -> None:
@@ -135,13 +139,11 @@ class Probe:
 
     def _attempt(self, part: Callable[[], None]) -> bool:
         """Runs one part of a look; a failure of one keeps the others going."""
-        try:
+        # An observer's failure must not reach what it observes.
+        with self._guard:
             part()
-        except Exception:
-            # An observer's failure must not reach what it observes.
-            logger.debug("the probe failed in %s", part.__name__, exc_info=True)
-            return False
-        return True
+            return True
+        return False
 
     def _look_at_arrays(self) -> None:
         # A framework may have been imported in the middle of this cell.
@@ -149,12 +151,19 @@ class Probe:
         self._sections.put("progress", progress.newest())
         if self._arrays_pace.due():
             with self._arrays_pace.turn():
+                before = self._ended_run()
                 seen = self._look.now(self._namespace())
                 self._sections.put("devices", seen.devices)
                 self._sections.put("meshes", seen.meshes)
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
                 self._sections.put("distributions", seen.distributions)
                 self._sections.put("models", seen.models)
+                self._content_run = before if before == self._ended_run() else None
+
+    def _ended_run(self) -> int | None:
+        """The newest cell, if it has ended; None in the middle of one."""
+        newest = self._cell.newest_run
+        return newest if self._cell.running is None else None
 
     def _look_at_activity(self) -> None:
         if self._activity_pace.due():
@@ -166,7 +175,13 @@ class Probe:
         if not due:
             return
         with self._arrays_pace if "arrays" in due else self._activity_pace:
-            report: dict[str, Any] = {**self._head, "sequence": self._sequence + 1, **EMPTY, **due}
+            report: dict[str, Any] = {
+                **self._head,
+                "sequence": self._sequence + 1,
+                "content_run": self._content_run,
+                **EMPTY,
+                **due,
+            }
             if "arrays" in due:
                 report["arrays"], report["arrays_omitted"] = due["arrays"]
             self._publish(report)

@@ -9,6 +9,11 @@ import random
 import sys
 from typing import Any
 
+MOST_HEARTBEATS_MISSED = 6000
+"""An engine looks for the hub's heartbeats every 0.6 s or less often: for an hour and more a controller may be
+stopped, starved or out of reach. One that ends takes its engines with it at once, through their parents.
+"""
+
 
 def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
     """Runs an ipyparallel engine in this process until it is stopped.
@@ -51,8 +56,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
             f"--profile-dir={folder}",
             f"--cluster-id={cluster_id}",
             "--log-level=WARN",
-            # The hub pings every tenth of a second or less; a busy machine may starve it for a minute.
-            "--IPEngine.max_heartbeat_misses=600",
+            f"--IPEngine.max_heartbeat_misses={MOST_HEARTBEATS_MISSED}",
             "--IPEngine.timeout=60",
         ]
     )

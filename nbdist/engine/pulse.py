@@ -11,6 +11,7 @@ import time
 from types import FrameType
 
 from nbdist.engine.events import Events
+from nbdist.engine.pauses import Pauses
 
 PERIOD_SECONDS = 1.0
 """How often each side says that it is there."""
@@ -25,8 +26,8 @@ class Pulse:
     Args:
       events: Where beats go.
       orders: The descriptor orders come from.
-      silence_s: How long the kernel may say nothing; None: for ever, and then beats are answers only, so that
-        what a kept parent writes does not grow while no kernel is there to read it.
+      silence_s: How long the kernel may say nothing while this process runs; None: for ever, and then beats are
+        answers only, so that what a kept parent writes does not grow while no kernel is there to read it.
     """
 
     def __init__(self, events: Events, orders: int, *, silence_s: float | None) -> None:
@@ -34,6 +35,7 @@ class Pulse:
         self._events = events
         self._orders = orders
         self._silence_s = silence_s
+        self._pauses = Pauses()
         self._heard = self._said = time.monotonic()
 
     def heard(self) -> None:
@@ -43,7 +45,7 @@ class Pulse:
     def beat(self) -> bool:
         """Says that this parent is there, when it is time; answers whether the kernel is to be believed in."""
         now = time.monotonic()
-        silence = now - self._heard
+        silence = self._pauses.ran_since(self._heard)
         asked = self._silence_s is not None or silence < ANSWERS_SECONDS
         if asked and now - self._said >= self.period_s:
             self._said = now

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import sys
+import tempfile
 import threading
 import time
 from collections import deque
-from typing import Any
+from collections.abc import Collection
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
+from nbdist.engine.asides import Aside
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
@@ -19,10 +24,18 @@ from nbdist.engine.kernel_gaps import (
     refuse_input,
     show_help,
     text_progress_bars,
+    threads_speak_for_cells,
 )
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.errors import ArrayError, SessionError
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
+if TYPE_CHECKING:
+    from nbdist.engine.agreement.facts import Agreement
+    from nbdist.engine.stepping import Repairs, Steps
 
 PAST_CELLS = 200
 """Of so many it is known how they ended."""
@@ -45,9 +58,12 @@ class Resident:
         self.process_id = -1
         self.cell = CurrentCell()
         self.probe: Probe | None = None
+        self.agreement: Agreement | None = None  # made by the first check
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
+        self.step: Steps | None = None
+        self.repair: Repairs | None = None
         self._request: dict[str, Any] | None = None
         self._began: str | None = None
 
@@ -81,9 +97,15 @@ class Resident:
         self.process_id = process_id
         self.echo.install()
         NotebookCells(
-            self.shell, self.cell, before=self._remember, after=self.descriptors.flush
+            self.shell,
+            self.cell,
+            before=self._remember,
+            after=self.descriptors.flush,
+            ended=self._stay_in_step,
+            admit=self._admit,
         ).install()
         self.cell.at_edges(self._note_end)
+        threads_speak_for_cells(self.shell)
         refuse_input(self.kernel)
         show_help(self.shell)
         text_progress_bars()
@@ -106,19 +128,74 @@ class Resident:
                 target=self._answer, args=(int(asked),), name="nbdist-asked", daemon=True
             ).start()
 
-    def _answer(self, asked: int) -> None:
-        """Says again what a kernel that has just come must know, also in the middle of a cell."""
-        while os.read(asked, 4096):
-            if self.probe is not None:
-                self.probe.say_again()
-            content = {"process_id": self.process_id, **self.echo.of()}
-            self.kernel.session.send(
-                self.kernel.iopub_socket,
-                "nbdist_echo",
-                content=content,
-                parent=None,
-                ident=f"echo.{self.process_id}".encode(),
+    @property
+    def folder(self) -> Path:
+        """Private to the session on this host."""
+        return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
+
+    def _stay_in_step(self, number: int | None, failed: bool) -> None:
+        if self.step is not None:
+            self.step.end_cell(number, failed=failed)
+
+    def _admit(self) -> None:
+        """Lets no cell compute before what comes after a failed one has been seen to.
+
+        Raises:
+          SessionError: A cell that was sent before has failed here, and its kernel has not yet made sure that the
+            processes are in step.
+        """
+        if self.step is not None and self.step.unsettled:
+            raise SessionError(
+                f"not run: an earlier cell has failed on process {self.process_id} (host {self.host}), and the "
+                "processes were not yet in step again. Run this cell again."
             )
+
+    def publish_step(self, facts: dict[str, Any]) -> None:
+        """Says how a cell that has ended stands to the others."""
+        self.publish("nbdist_step", facts)
+
+    def publish(self, kind: str, facts: dict[str, Any]) -> None:
+        """Sends a message of ours as output of the cell that runs or ran last."""
+        self.kernel.session.send(
+            self.kernel.iopub_socket,
+            kind,
+            content=facts,
+            parent=self._request,
+            ident=f"engine.{self.kernel.engine_id}.step".encode(),
+        )
+
+    def _answer(self, asked: int) -> None:
+        """Does what is asked of this process while its main thread is in the middle of a cell."""
+        guard = MessageGuard("A question of a kernel", logger)
+        while letters := os.read(asked, 4096):
+            with guard:
+                self._do(set(map(Aside, letters.decode())))
+
+    def _do(self, asked: Collection[Aside]) -> None:
+        if self.step is not None:
+            if Aside.ABANDON in asked:
+                self.step.abandon()
+            if Aside.CUT in asked:
+                self.step.cut()
+            if Aside.COUNT in asked:
+                self.publish("nbdist_sent", self.step.state())
+        if Aside.REPEAT in asked:
+            self._say_again()
+        if Aside.RESCUE in asked and self.step is not None:
+            from nbdist.engine.jax.rescue import rescue
+
+            self.publish("nbdist_rescue", rescue(self.shell.user_ns, self.process_id))
+
+    def _say_again(self) -> None:
+        if self.probe is not None:
+            self.probe.say_again()
+        self.kernel.session.send(
+            self.kernel.iopub_socket,
+            "nbdist_echo",
+            content={"process_id": self.process_id, **self.echo.of()},
+            parent=None,
+            ident=f"echo.{self.process_id}".encode(),
+        )
 
     def _note_end(self) -> None:
         """Called at both edges of a cell; at the first its request has no end yet."""
@@ -129,8 +206,13 @@ class Resident:
         self.ends.append({"request": request, "error": self.cell.error, "time": time.time()})
         self._began = None
 
-    def evaluate(self, expression: str) -> Any:
+    def evaluate(self, expression: str, *, number: int | None = None) -> Any:
         """The value of a user's expression.
+
+        Args:
+          expression: Names and whatever they allow.
+          number: Of the proof that follows where all processes evaluate it at the same time; None for a name,
+            which computes nothing.
 
         Raises:
           ArrayError: It raised, or names nothing; the text says which.
@@ -139,17 +221,27 @@ class Resident:
             code = compile(expression, "<expression>", "eval")
         except SyntaxError as error:
             raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
+        if number is not None:
+            self._admit()
+        failed = True
         try:
-            return eval(code, self.shell.user_global_ns, self.shell.user_ns)
+            value = eval(code, self.shell.user_global_ns, self.shell.user_ns)
+            failed = False
         except Exception as error:
             raise ArrayError(
                 f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
                 f"(host {self.host}): {error}"
             ) from error
+        finally:
+            if number is not None:
+                self._stay_in_step(number, failed)
+        return value
 
-    def _remember(self, request: dict[str, Any]) -> None:
+    def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
         # ipykernel keeps the request in a context variable, which other threads do not see.
         self._request = request
+        if self.step is not None:
+            self.step.begin_cell(label["run"], label["targets"], self.shell.user_ns)
 
     def _publish_report(self, report: dict[str, Any]) -> None:
         self.kernel.session.send(

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.metadata
 import os
 import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from nbdist.engine.checkup import version
 from nbdist.engine.jax import backend
 from nbdist.engine.ports import free_ports, own_address
 from nbdist.version import __version__
@@ -45,7 +45,7 @@ def describe(resident: Resident, framework: str, controller: str, ports: int) ->
         "joined": joined(),
         "up": backend.ready(),
         "devices": _devices(),
-        "version": _version(framework),
+        "version": getattr(sys.modules.get(framework), "__version__", None) or version(framework),
         "address": own_address(controller),
         "ports": free_ports(ports),
     }
@@ -97,10 +97,3 @@ def _devices() -> dict[str, Any] | None:
         "global": len(devices),
         "platform": devices[0].platform,
     }
-
-
-def _version(framework: str) -> str | None:
-    try:
-        return importlib.metadata.version(framework)
-    except importlib.metadata.PackageNotFoundError:
-        return None

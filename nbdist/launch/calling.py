@@ -18,11 +18,15 @@ class Asked:
     Args:
       result: ipyparallel's AsyncResult of it.
       where: Names the process in error texts.
+
+    Attributes:
+      computed: Whether the process has used devices of others for its answer; known once it was got.
     """
 
     def __init__(self, result: Any, where: str) -> None:
         self._result = result
         self._where = where
+        self.computed = False
 
     def ready(self) -> bool:
         """Whether the answer is there."""
@@ -46,6 +50,7 @@ class Asked:
             kind = errors.GoneError if error.ename == "EngineError" else errors.SessionError
             raise kind(f"{self._where}: {error.ename}: {error.evalue}") from None
         answer = json.loads(text)
+        self.computed = bool(answer.get("computed"))
         if "error" in answer:
             raise typed(answer["error"], self._where)
         return answer["ok"], buffers

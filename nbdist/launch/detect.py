@@ -1,6 +1,7 @@
 """What JAX would take for a cluster by itself, from the variables of a process; without importing JAX.
 
-Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.2. A test asks JAX itself for the same.
+Source: jax/_src/clusters/ and jax/_src/cloud_tpu_init.py of jax 0.10.0 to 0.12.0.1. A test asks JAX itself for
+the same.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from nbdist.engine.checkup import version
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.platform import tpu_chips
 from nbdist.launch.tpu import kubernetes, metadata
@@ -18,8 +20,16 @@ from nbdist.launch.tpu.worker import COORDINATOR_PORT, NoWorker, Worker
 
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 OMPI = "OMPI_MCA_orte_hnp_uri"
+OMPI_NUMBERS = {
+    "processes": "OMPI_COMM_WORLD_SIZE",
+    "process_id": "OMPI_COMM_WORLD_RANK",
+    "local_process_id": "OMPI_COMM_WORLD_LOCAL_RANK",
+}
 METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
 """What JAX knows by name, in its order. Its Kubernetes detection has no name, so it cannot be asked for."""
+
+WIDER_SINCE = (0, 11, 2)
+"""The first JAX that detects Open MPI 5, and a file with the addresses of a pod on Kubernetes."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -62,7 +72,8 @@ class Detected:
         found = f" ({self.evidence})" if self.variables else ""
         if self.local_process_id is not None:
             taken = f"JAX takes local_device_ids=[{self.local_process_id}] from it, in each process of this host"
-        elif self.method == "mpi4py":
+        elif self.method in ("mpi4py", "ompi"):
+            # Open MPI 5, whose numbers JAX has from mpi4py.
             taken = "JAX takes local_device_ids from it"
         else:
             taken = "JAX takes nothing from it"
@@ -108,15 +119,25 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
 
 
 def _open_mpi(environment: Mapping[str, str], root: Path) -> Detected | None:
-    """Open MPI before version 5; later ones set no such variable."""
+    """Open MPI; from version 5 on it sets no address, and JAX asks mpi4py for all."""
+    if _jax_detects_more() and _is_open_mpi_5(environment):
+        shown = {name: environment[name] for name in OMPI_NUMBERS.values()}
+        trouble = (
+            None if _installed("mpi4py") else "Open MPI 5 needs mpi4py, which is not installed"
+        )
+        return Detected(method="ompi", title="Open MPI 5", variables=shown, trouble=trouble)
     if OMPI not in environment:
         return None
-    names = {
-        "processes": "OMPI_COMM_WORLD_SIZE",
-        "process_id": "OMPI_COMM_WORLD_RANK",
-        "local_process_id": "OMPI_COMM_WORLD_LOCAL_RANK",
-    }
-    return _counted("ompi", "Open MPI", OMPI, names, environment, _open_mpi_coordinator)
+    return _counted("ompi", "Open MPI", OMPI, OMPI_NUMBERS, environment, _open_mpi_coordinator)
+
+
+def _is_open_mpi_5(environment: Mapping[str, str]) -> bool:
+    if not all(name in environment for name in OMPI_NUMBERS.values()):
+        return False
+    try:
+        return int(environment.get("OMPI_VERSION", "").split(".")[0]) >= 5
+    except ValueError:
+        return OMPI not in environment
 
 
 def _open_mpi_coordinator(environment: Mapping[str, str]) -> str:
@@ -215,7 +236,9 @@ def _of_pod(
     read: Callable[[Mapping[str, str]], Worker | NoWorker],
     environment: Mapping[str, str],
 ) -> Detected | None:
-    names = (*kubernetes.LISTS, "TPU_WORKER_ID", *metadata.MEGASCALE)
+    if not _jax_detects_more():
+        environment = {k: v for k, v in environment.items() if k != kubernetes.LIST_FILE}
+    names = (kubernetes.LIST_FILE, *kubernetes.LISTS, "TPU_WORKER_ID", *metadata.MEGASCALE)
     shown = {name: environment[name] for name in names if name in environment}
     try:
         worker = read(environment)
@@ -276,7 +299,11 @@ def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
         names = [name for name in SLURM if name not in environment]
         return f"{', '.join(names)} {'is' if len(names) == 1 else 'are'} not set (srun sets them)"
     if method == "ompi":
-        return f"{OMPI} is not set (mpirun of Open MPI before version 5 sets it)"
+        older = f"{OMPI} is not set (mpirun of Open MPI before version 5 sets it)"
+        if not _jax_detects_more():
+            return older
+        names = [name for name in OMPI_NUMBERS.values() if name not in environment]
+        return f"{older}, nor {' and '.join(names)} (version 5 sets all three)"
     if method == "mpi4py":
         return "mpi4py is not installed"
     if not _on_tpu_machine(environment, root):
@@ -290,3 +317,9 @@ def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
 
 def _installed(module: str) -> bool:
     return importlib.util.find_spec(module) is not None
+
+
+def _jax_detects_more() -> bool:
+    """Whether the JAX of this environment is one from `WIDER_SINCE` on."""
+    numbers = re.match(r"(\d+)\.(\d+)\.(\d+)", version("jax") or "")
+    return numbers is not None and tuple(map(int, numbers.groups())) >= WIDER_SINCE

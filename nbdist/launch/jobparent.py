@@ -10,6 +10,7 @@ from typing import Any
 from nbdist.engine.last_words import tail
 from nbdist.launch.channel import Channel
 from nbdist.launch.parent import Parent
+from nbdist.launch.told import SILENT_SECONDS
 from nbdist.launch.watch import Watch
 from nbdist.launch.way import Reach
 
@@ -34,6 +35,8 @@ class JobParent(Parent):
         super().__init__(reach, channel, log=log, on_event=on_event)
         self._heard_of: dict[int, float] = {}
         self._terminated: set[int] = set()
+        self._lost_one = False
+        self._cancelled = False
 
     @property
     def watch(self) -> Watch:
@@ -50,31 +53,42 @@ class JobParent(Parent):
         """What the job's command wrote to its standard error."""
         return tail(self.log, lines=JOB_LINES)
 
-    def silences(self) -> dict[str, float]:
-        """Seconds since anything was heard of each host of the job."""
-        now = time.monotonic()
+    def hosts_heard_at(self) -> dict[str, float]:
+        """When each host of the job was last heard (monotonic)."""
         found: dict[str, float] = {}
         for task, heard_at in list(self._heard_of.items()):
             host = self.facts[task].host
-            found[host] = min(found.get(host, now - heard_at), now - heard_at)
+            found[host] = max(found.get(host, heard_at), heard_at)
         return found
 
     def look_after_tasks(self, silence_s: float) -> None:
         """Notes those tasks that have ended, or been silent for so long, while others go on."""
         if self.ended_at is not None:
             return
-        now = time.monotonic()
         gone = {
             task: f"host {self.facts[task].host} does not answer"
             for task, heard_at in list(self._heard_of.items())
-            if now - heard_at > silence_s
+            if self._pauses.ran_since(heard_at) > silence_s
         }
+        self._lost_one |= bool(gone)
         gone |= self.watch.ended_tasks(self.job_words())
         for task, because in gone.items():
             if task in self.facts and task not in self.exits:
                 self._heard_of.pop(task, None)
                 self.exits[task] = self._end(because, None)
                 self._on_event({"event": "exited", "process_id": task, "time": time.time()})
+
+    def begin_to_stop(self) -> None:
+        """Has all tasks end, also on a host that was cut off.
+
+        The end of the orders comes late to that one, and the command kills what has not ended by then; the
+        scheduler reaches it by a connection of its own, and asks before it kills.
+        """
+        super().begin_to_stop()
+        silent = any(silence_s > SILENT_SECONDS for silence_s in self.silences().values())
+        if (self._lost_one or silent) and not self._cancelled:
+            self._cancelled = True
+            self.watch.cancel()
 
     def _must_be_told(self) -> bool:
         """A job that waits in a queue reads nothing."""

@@ -8,7 +8,9 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from nbdist.engine.host import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
+from nbdist.launch import coordination
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.connect import check_hosts
 from nbdist.launch.framework import framework_plan
@@ -40,6 +42,8 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
       HostError: As `LaunchError`, where it was a whole host.
     """
     plan = running.plan
+    if coordination.wanted(running):
+        coordination.until_it_serves(running, COORDINATOR)
     framework = framework_plan(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, running.meeting) for p in plan.processes}
     answers: dict[int, dict[str, Any]] = {}
@@ -69,9 +73,13 @@ def broadcast(
             framework=running.plan.framework,
             **arguments,
         )
-        if process_id == 0 and len(options) > 1 and running.plan.initialize:
+        if process_id == 0 and len(options) > 1 and _process_0_serves(running):
             until_it_listens(running.meeting)
     return _collect(running, asked, tell)
+
+
+def _process_0_serves(running: Running) -> bool:
+    return running.plan.initialize and not running.meeting.served
 
 
 def until_it_listens(meeting: Meeting) -> None:

@@ -19,13 +19,15 @@ LOOPBACK = "127.0.0.1"
 class Meeting:
     """Addresses, each `HOST:PORT`.
 
-    `coordinator` is where process 0 serves; `tasks` where each process serves, by process id, for frameworks
-    in which each does. `own` is the address, without a port, under which the others know the host of each
-    process; empty where a person has chosen the coordinator's address and all are on one machine.
+    `coordinator` is where JAX's coordination service is: `served` when it is ours, else process 0 serves; `tasks`
+    where each process serves, by process id, for frameworks in which each does. `own` is the address, without a
+    port, under which the others know the host of each process; empty where a person has chosen the coordinator's
+    address and all are on one machine.
     """
 
     coordinator: str
     tasks: Mapping[int, str]
+    served: bool = False
     own: Mapping[int, str] = field(default_factory=dict)
 
     @property

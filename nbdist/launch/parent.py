@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,18 +15,25 @@ from typing import Any, Self
 from nbdist.engine.events import Lines
 from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
+from nbdist.engine.pauses import Pauses
 from nbdist.launch.channel import Channel, Pipes
 from nbdist.launch.exits import Exit
 from nbdist.launch.handle import Found, found
 from nbdist.launch.kept_channel import FoundAgain, Kept, Spot
 from nbdist.launch.told import SILENT_SECONDS, HostFacts
 from nbdist.launch.way import Reach
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 3.0
 """What a parent may take to stop all it started; it needs about 0.6 s at most."""
 
 TAKES_SECONDS = 0.5
 """How long the end waits for an order that is being written."""
+
+AGAIN_SECONDS = 0.1
+"""After which a channel that could not be read is read again."""
 
 STOPPED = "the session was stopped"
 
@@ -60,9 +68,12 @@ class Parent:
         self.exits: dict[int, Exit] = {}
         self.failure: dict[str, Any] | None = None
         self.copying: list[dict[str, Any]] = []
+        self.services: dict[int, dict[str, Any]] = {}
         self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
         self.asked_s = time.time()
         self.heard_at = time.monotonic()
+        self._pauses = Pauses()
+        self._guard = MessageGuard(f"A message of host {reach.name}", logger, self._fault)
         self.ended_at: float | None = None
         self.given_up = False
         self.stopped = False
@@ -103,9 +114,10 @@ class Parent:
         """Holds one that another kernel has started; all it has said so far is known at once."""
         parent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
-            event = parent._lines.take(line)
-            if event is not None:
-                parent._take(event)
+            with parent._guard:
+                event = parent._lines.take(line)
+                if event is not None:
+                    parent._take(event)
         if not channel.running:
             parent.ended_at = time.time()  # known at once, not when its thread gets to it
         parent._reader.start()
@@ -152,12 +164,16 @@ class Parent:
 
     @property
     def silence_s(self) -> float:
-        """Seconds since anything was heard of it."""
-        return time.monotonic() - self.heard_at
+        """Seconds that this kernel has run since anything was heard of it."""
+        return self._pauses.ran_since(self.heard_at)
+
+    def hosts_heard_at(self) -> dict[str, float]:
+        """When each host this parent stands for was last heard (monotonic)."""
+        return {self.reach.name: self.heard_at}
 
     def silences(self) -> dict[str, float]:
-        """Seconds since anything was heard of each host this parent stands for."""
-        return {self.reach.name: self.silence_s}
+        """Seconds that this kernel has run since each host this parent stands for was last heard."""
+        return {host: self._pauses.ran_since(at) for host, at in self.hosts_heard_at().items()}
 
     def look_after_tasks(self, silence_s: float) -> None:
         """Notes tasks that have ended, or been silent for so long, while others go on; a parent has none."""
@@ -266,16 +282,30 @@ class Parent:
             self._lock.release()
 
     def _read(self) -> None:
-        for line in self._channel.lines():
-            self.heard_at = time.monotonic()
-            event = self._lines.take(line)
-            if event is not None:
-                self._take(event)
-                self._on_event(event)
+        while not self._read_all() and self._channel.running and not self._channel.left:
+            time.sleep(AGAIN_SECONDS)
         if not self._channel.left:
-            self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
+            with self._guard:
+                self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
             self.ended_at = time.time()
-            self._on_event({"event": "ended", "time": self.ended_at})
+            with self._guard:
+                self._on_event({"event": "ended", "time": self.ended_at})
+
+    def _read_all(self) -> bool:
+        """Reads to the end of what it says; answers whether that has come, and not a failure."""
+        with self._guard:
+            for line in self._channel.lines():
+                self.heard_at = time.monotonic()
+                with self._guard:
+                    event = self._lines.take(line)
+                    if event is not None:
+                        self._take(event)
+                        self._on_event(event)
+            return True
+        return False
+
+    def _fault(self, text: str) -> None:
+        self._on_event({"event": "fault", "text": text})
 
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
@@ -299,6 +329,8 @@ class Parent:
             self.failure = event
         elif kind == "sync":
             self.copying.append(event)
+        elif kind == "coordinating":
+            self.services[event["number"]] = event
         elif kind == "exited":
             self.exits[event["process_id"]] = Exit(
                 process_id=event["process_id"],

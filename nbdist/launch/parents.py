@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import defaultdict
@@ -9,15 +10,30 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from nbdist.engine.asides import Aside
 from nbdist.engine.host import CONTROLLER
 from nbdist.engine.pulse import PERIOD_SECONDS
 from nbdist.launch.exits import Exit
 from nbdist.launch.parent import Parent
 from nbdist.launch.sync import Files
 from nbdist.launch.told import SILENT_SECONDS, HostFacts
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
 
 LOST_SECONDS = 30.0
-"""A host that has been silent for so long is given up; a cable that was out for a moment costs nothing."""
+"""A host that has been silent for so long is given up; a cable that was out for a moment costs nothing.
+
+Only time in which this kernel ran counts (`nbdist.engine.pauses`).
+"""
+
+KERNEL_LOST_SECONDS = 900.0
+"""A kernel that has been silent for so long is given up by a host that is still connected to it.
+
+A kernel that is stopped, or whose machine sleeps, says nothing, and from afar that looks like a cut: what runs on
+the hosts waits. A kernel that ends closes the connection, which ends all at once. Linux gives up a connection on
+which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`: 924.6 s): more would gain nothing.
+"""
 
 
 class Parents:
@@ -30,7 +46,8 @@ class Parents:
 
     `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
     them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
-    times since when.
+    times since when. `faults` are sentences about messages that could not be handled; each comes as an event
+    `{"event": "fault", "text": …}` as well.
     """
 
     def __init__(
@@ -41,6 +58,8 @@ class Parents:
         self.others = dict(others)
         self.hears: Callable[[dict[str, Any]], None] | None = None
         self.silent: dict[str, float] = {}
+        self.faults: list[str] = []
+        self._guard = MessageGuard("A look after the hosts", logger, self._fault)
         self._of: dict[int, Parent] = {}
         self._stopped = threading.Event()
         self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
@@ -69,9 +88,8 @@ class Parents:
 
     def heard_since(self, host: str, moment: float) -> bool:
         """Whether a host on another machine has said something after a moment (monotonic)."""
-        now = time.monotonic()
-        silences = [parent.silences() for parent in self.others.values()]
-        return any(host in each and now - each[host] > moment for each in silences)
+        heard = [parent.hosts_heard_at() for parent in self.others.values()]
+        return any(host in each and each[host] > moment for each in heard)
 
     def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
         """Asks for engines, each of its parent."""
@@ -124,10 +142,10 @@ class Parents:
                 ends[process_id] = replace(end, process_id=process_id)
         return ends
 
-    def repeat(self, process_ids: Sequence[int]) -> None:
-        """Has engines say again what a kernel that has just come must know."""
+    def ask(self, what: Aside, process_ids: Sequence[int]) -> None:
+        """Asks processes for one thing past their main threads; returns at once."""
         for parent in {self._of[process_id]: None for process_id in process_ids}:
-            parent.order({"repeat": list(process_ids)})
+            parent.order({"ask": what, "process_ids": list(process_ids)})
 
     def keep(self) -> None:
         """Has kept parents go on without a kernel from now on, since another can find them."""
@@ -156,25 +174,38 @@ class Parents:
 
     def heard(self, event: dict[str, Any]) -> None:
         """Called with each event of a parent."""
+        if event["event"] == "fault":
+            self.faults.append(event["text"])
         if self.hears is not None:
             self.hears(event)
 
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
             for parent in self.others.values():
-                if parent.poll() is None and parent.facts:
-                    parent.beat()
-                    parent.look_after_tasks(LOST_SECONDS)
-                    if parent.silence_s > LOST_SECONDS and parent.facts:
-                        parent.give_up()
-            now = time.time()
-            silent = {
-                name: self.silent.get(name, now - silence_s)
-                for parent in self.others.values()
-                if parent.facts and parent.poll() is None
-                for name, silence_s in parent.silences().items()
-                if silence_s > SILENT_SECONDS
-            }
-            if silent != self.silent:
-                self.silent = silent
-                self.heard({"event": "silence", "since": silent})
+                with self._guard:
+                    self._look_after(parent)
+            with self._guard:
+                self._look_who_is_silent()
+
+    def _look_after(self, parent: Parent) -> None:
+        if parent.poll() is None and parent.facts:
+            parent.beat()
+            parent.look_after_tasks(LOST_SECONDS)
+            if parent.silence_s > LOST_SECONDS:
+                parent.give_up()
+
+    def _look_who_is_silent(self) -> None:
+        now = time.time()
+        silent = {
+            name: self.silent.get(name, now - silence_s)
+            for parent in self.others.values()
+            if parent.facts and parent.poll() is None
+            for name, silence_s in parent.silences().items()
+            if silence_s > SILENT_SECONDS
+        }
+        if silent != self.silent:
+            self.silent = silent
+            self.heard({"event": "silence", "since": silent})
+
+    def _fault(self, text: str) -> None:
+        self.heard({"event": "fault", "text": text})

@@ -10,11 +10,8 @@ import importlib.util
 from collections.abc import Mapping
 from pathlib import Path
 
+from nbdist.engine import checkup
 from nbdist.launch.plan import Platform
-
-GOOGLE_PCI_VENDOR = "0x1ae0"
-TPU_PCI_DEVICES = ("0x0027", "0x0056", "0x005e", "0x0062", "0x0063", "0x006f", "0x0076")
-"""Google's network cards and disks are PCI devices too. Source: jax/_src/hardware_utils.py of jax 0.10.2."""
 
 
 def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
@@ -39,9 +36,7 @@ def tpu_chips(*, root: Path = Path("/")) -> int:
     Args:
       root: The file system's root; tests give another.
     """
-    vendors = (root / "sys/bus/pci/devices").glob("*/vendor")
-    ours = [file for file in vendors if file.read_text().strip() == GOOGLE_PCI_VENDOR]
-    return sum((file.parent / "device").read_text().strip() in TPU_PCI_DEVICES for file in ours)
+    return int(checkup.accelerators(root)["tpus"])
 
 
 def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:

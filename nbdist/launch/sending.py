@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import logging
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
@@ -16,6 +17,8 @@ from typing import Any
 from nbdist.launch.files import FILE_BYTES, File
 from nbdist.launch.parent import Parent
 from nbdist.launch.tell import POLL_SECONDS
+
+logger = logging.getLogger(__name__)
 
 PIECE_BYTES = 96 << 10
 """Of a file in one order, which is a third longer; signals and pings go in between."""
@@ -97,6 +100,10 @@ class Sending:
             self._send()
         except _Stopped as stopped:
             self.error = str(stopped)
+        except Exception as error:
+            # Such as an answer of a wrong shape: whoever waits for this copying must learn of it.
+            logger.exception("files could not be brought to %s", self.parent.reach.name)
+            self.error = f"{type(error).__name__}: {error}"
 
     def _send(self) -> None:
         for first in range(0, len(self._listed), LISTED):

@@ -23,7 +23,7 @@ from nbdist.launch.framework import framework_plan
 from nbdist.launch.jobparent import JobParent
 from nbdist.launch.meeting import LOOPBACK, Meeting, meet
 from nbdist.launch.parent import Parent
-from nbdist.launch.parents import LOST_SECONDS, Parents
+from nbdist.launch.parents import KERNEL_LOST_SECONDS, Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.preflight import Preflight
 from nbdist.launch.reach import controller_address, forwarded, job_environment, job_reach, ssh_reach
@@ -183,7 +183,7 @@ def elsewhere(
         paths=files.there if files is not None else [],
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
-        silence_s=LOST_SECONDS,
+        silence_s=KERNEL_LOST_SECONDS,
         kept=plan.keep,
         checks=checks,
     )
@@ -200,8 +200,8 @@ def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) 
     return {**kept, **added}
 
 
-STARVED_SECONDS = 60
-"""A starved machine must not lose its engines for so long; a death is told by the nanny at once."""
+PAUSED_SECONDS = 3600
+"""Engines that are stopped or starved for so long are not lost to ipyparallel; the nanny reports deaths."""
 
 
 def controller_arguments(
@@ -220,7 +220,7 @@ def controller_arguments(
         f"--ip={address}",
         *([] if address == LOOPBACK else _encrypted(address)),
         f"--HeartMonitor.period={period}",
-        f"--HeartMonitor.max_heartmonitor_misses={STARVED_SECONDS * 1000 // period}",
+        f"--HeartMonitor.max_heartmonitor_misses={PAUSED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,
     ]
 

@@ -9,6 +9,8 @@ from typing import Any
 import ipyparallel
 
 from nbdist.engine.folder import engine_connection, read_whole
+from nbdist.launch import coordination
+from nbdist.launch.client import Client
 from nbdist.launch.connect import check, connect
 from nbdist.launch.gather import gather, told_by_host
 from nbdist.launch.launchers import Controller, Engines
@@ -75,6 +77,8 @@ def _engines(spawned: Spawned) -> Running:
     parents.hears = hears
     cluster.start_controller_sync(parents=parents)
     processes = running.planned(plan.processes)
+    if coordination.wanted(running):
+        coordination.ask_for_service(running)
     cluster.start_engines_sync(n=len(processes), parents=parents, processes=processes)
     return running
 
@@ -90,4 +94,4 @@ def _open_client(running: Running, tell: Tell) -> None:
         check(running, running.plan.hosts, deadline)
         time.sleep(POLL_SECONDS)
     running.parents.connect(connection)
-    running.client = ipyparallel.Client(str(client), cluster=running.cluster)
+    running.client = Client(str(client), cluster=running.cluster)

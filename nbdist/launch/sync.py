@@ -37,6 +37,7 @@ class Copied:
       changed: Files that are other than before on some host, by name in the copy.
       lost: Hosts that can no longer be reached.
       old: Process ids by the modules that they had imported before they changed.
+      busy: Processes in a cell, which did not say what they had imported.
     """
 
     hosts: Mapping[str, HostCopy]
@@ -46,6 +47,7 @@ class Copied:
     changed: frozenset[str] = frozenset()
     lost: tuple[str, ...] = ()
     old: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    busy: tuple[int, ...] = ()
 
     @property
     def any_news(self) -> bool:
@@ -72,6 +74,10 @@ class Copied:
             lines.append(
                 f"already imported: {modules}; importlib.reload({next(iter(self.old))}) in a cell takes the new "
                 "one, and so does autoreload"
+            )
+        if self.busy:
+            lines.append(
+                f"{processes_text(self.busy)} busy: what is already imported there is not known"
             )
         return "\n".join(lines)
 

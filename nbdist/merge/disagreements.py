@@ -1,13 +1,14 @@
 """What should be the same on all processes and is not.
 
 Processes report at different moments and run ahead of each other, so only processes that stand at
-the same place are compared: those that are idle, or those in the same line of the same cell.
+the same place are compared (`nbdist.merge.moments`): those that are idle, or those in the same line of the
+same cell.
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Hashable, Iterable, Mapping
 
 from nbdist.merge.arrays import Version, spans_processes
 from nbdist.notation import mesh_axes_text, spec_text
@@ -35,16 +36,14 @@ class Settling:
         return tuple(one for one in now if time_s - self._since[one.about] >= self._settle_seconds)
 
 
-def comparable(processes: Iterable[Process]) -> tuple[frozenset[int], ...]:
-    """Groups of two or more workers that stand at the same place, the largest first."""
-    places: dict[tuple[int | None, int | None] | None, set[int]] = {}
+def comparable(
+    processes: Iterable[Process], at: Mapping[int, Hashable]
+) -> tuple[frozenset[int], ...]:
+    """Groups of two or more workers that stand at the same place `at`, the largest first."""
+    places: dict[Hashable, set[int]] = {}
     for process in processes:
-        if process.role not in STEPPING:
-            continue
-        if process.state == "idle":
-            places.setdefault(None, set()).add(process.process_id)
-        elif process.state in ("running", "compiling"):
-            places.setdefault((process.cell, process.line), set()).add(process.process_id)
+        if process.role in STEPPING and process.process_id in at:
+            places.setdefault(at[process.process_id], set()).add(process.process_id)
     groups = (frozenset(ids) for ids in places.values() if len(ids) > 1)
     return tuple(sorted(groups, key=lambda ids: (-len(ids), min(ids))))
 
@@ -60,7 +59,7 @@ def context_meshes(
         held: dict[str | None, list[int]] = {}
         for process_id in sorted(group):
             held.setdefault(of[process_id], []).append(process_id)
-        texts = _told_apart([mesh_text(mesh, meshes) for mesh in held])
+        texts = distinct_texts([mesh_text(mesh, meshes) for mesh in held])
         return (disagreement("mesh in context", zip(held.values(), texts, strict=True)),)
     return ()
 
@@ -91,7 +90,7 @@ def array_difference(
             continue
         missing = sorted(group.difference(*(ids for _, ids in held)))
         if any(spans_processes(array, meshes) for array, _ in held):
-            versions = _version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
+            versions = version_texts(held, meshes) + [(missing, MISSING)] * bool(missing)
         else:
             # What lies within each process need not be laid out alike, nor be on each of them.
             versions = _by_type(held)
@@ -100,16 +99,17 @@ def array_difference(
     return None
 
 
-def _version_texts(
+def version_texts(
     held: list[tuple[Array, list[int]]], meshes: Mapping[str, Mesh]
 ) -> list[tuple[list[int], str]]:
+    """Processes and a text for each version of one array, such as `f32[512, 256] P('data', None)`."""
     texts = [f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}" for array, _ in held]
     repeated = Counter(texts)
     texts = [
         f"{text}{_place_text(array, meshes)}" if repeated[text] > 1 else text
         for text, (array, _) in zip(texts, held, strict=True)
     ]
-    return list(zip([ids for _, ids in held], _told_apart(texts), strict=True))
+    return list(zip([ids for _, ids in held], distinct_texts(texts), strict=True))
 
 
 def _by_type(held: list[tuple[Array, list[int]]]) -> list[tuple[list[int], str]]:
@@ -134,7 +134,7 @@ def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
     return mesh_axes_text(meshes[mesh]) if mesh in meshes else f"mesh {mesh}"
 
 
-def _told_apart(texts: list[str]) -> list[str]:
+def distinct_texts(texts: list[str]) -> list[str]:
     """The texts, told apart where two read alike: what they stand for differs all the same."""
     seen: Counter[str] = Counter()
     told = []

@@ -38,8 +38,9 @@ class Known:
     `failed` holds the processes whose part of the running cell has raised while others are still in
     it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
     (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
-    `way_on` says how to go on when out of step. The merger writes the
-    notices about these itself; `notices` are any others, shown first.
+    `why` says how the processes are known to be out of step, `way_on` how to go on then. `repairing`: they are
+    being brought in step; `repaired` says what was done the last time, until another cell has ended. The merger
+    writes the notices about these itself; `notices` are any others, shown first.
     """
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
@@ -47,6 +48,9 @@ class Known:
     lost: Mapping[int, str] = field(default_factory=dict)
     silent: Mapping[str, float] = field(default_factory=dict)
     out_of_step: bool = False
+    why: str | None = None
     way_on: str = ""
+    repairing: bool = False
+    repaired: str | None = None
     stopped: bool = False
     notices: tuple[Notice, ...] = ()

@@ -12,6 +12,11 @@ from nbdist.snapshot import Array, Mesh, Notice, Process
 LARGE_BYTES = 1 << 20
 """From this size on a whole copy on every device is worth a warning."""
 
+MAY_HANG = "Collectives may hang or mix up values."
+REPAIRING = (
+    "Not all processes have sent the same programs to their devices. Cells wait until it is done."
+)
+
 SHOWN = 3
 """Processes named one by one; a pod that loses a host loses many at once."""
 
@@ -34,15 +39,27 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         _silent(host, time_s - since, [one for one in everyone if one.host == host])
         for host, since in list(known.silent.items())[:SHOWN]
     ]
-    if known.out_of_step:
+    if known.repairing:
+        notices.append(Notice(level="warn", title="Getting in step again.", text=REPAIRING))
+    elif known.out_of_step:
+        why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(
             Notice(
                 level="bad",
                 title="The collectives are out of step.",
-                text=f"Collectives may hang or mix up values. {known.way_on}".rstrip(),
+                text=f"{why} {known.way_on}".rstrip(),
             )
         )
+    elif known.repaired is not None:
+        title, _, text = known.repaired.partition("; ")
+        said = " ".join(_sentence(line) for line in text.splitlines())
+        notices.append(Notice(level="warn", title=_sentence(title), text=said))
     return tuple(notices)
+
+
+def _sentence(text: str) -> str:
+    text = text.strip()
+    return f"{text[:1].upper()}{text[1:]}."
 
 
 def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[Notice, ...]:

@@ -10,6 +10,7 @@ from nbdist.merge import disagreements, framework_differences, framework_notices
 from nbdist.merge.arrays import ArrayIndex, Version, is_placed
 from nbdist.merge.facts import Known, Planned
 from nbdist.merge.frameworks import FrameworkIndex, Merged
+from nbdist.merge.moments import moments
 from nbdist.merge.states import Heard, at_rest, process, session_state
 from nbdist.snapshot import (
     VERSION,
@@ -70,6 +71,7 @@ class Merger:
         self._planned = {process.process_id: process for process in planned}
         self._settling = disagreements.Settling(settle_seconds)
         self._heard: dict[int, Heard] = {}
+        self._sent: dict[int, int] = {}
         self._index = ArrayIndex()
         self._frameworks = FrameworkIndex()
         self._meshes: dict[str, Mesh] | None = None
@@ -106,7 +108,13 @@ class Merger:
             return
         heard.sequence, heard.time_s, heard.host = report.sequence, time_s, report.host
         heard.activity = report.activity or heard.activity
+        heard.reported = report.activity or heard.reported
+        heard.content_run = report.content_run
         self._take_sections(heard, report)
+
+    def sent(self, process_ids: Iterable[int], run: int) -> None:
+        """A cell was sent to processes: what they have reported before is of before it."""
+        self._sent.update(dict.fromkeys(process_ids, run))
 
     def rest(self, process_ids: Iterable[int], cell: int) -> None:
         """Takes processes to be idle that have replied to a cell; their own reports come a little later."""
@@ -123,6 +131,7 @@ class Merger:
     def forget(self, process_id: int) -> None:
         """Drops all that a process has said, as before it is started again."""
         if self._heard.pop(process_id, None) is not None:
+            self._sent.pop(process_id, None)
             self._index.forget(process_id)
             self._frameworks.forget(process_id)
             self._meshes = None
@@ -140,7 +149,7 @@ class Merger:
             for process_id in sorted(self._planned)
         )
         computed = self._compute()
-        differing = self._disagreements(processes, computed, time_s)
+        differing = self._disagreements(processes, computed, known, time_s)
         self._sequence += 1
         return Snapshot(
             session=self._session,
@@ -226,12 +235,17 @@ class Merger:
         return self._meshes
 
     def _disagreements(
-        self, processes: tuple[Process, ...], computed: _Arrays, time_s: float
+        self, processes: tuple[Process, ...], computed: _Arrays, known: Known, time_s: float
     ) -> tuple[Disagreement, ...]:
-        groups = disagreements.comparable(processes)
+        standing, content = (
+            disagreements.comparable(
+                processes, moments(processes, self._heard, self._sent, known, content=content)
+            )
+            for content in (False, True)
+        )
         found = (
-            *disagreements.context_meshes(processes, groups, computed.meshes),
-            *self._content_differences(computed, groups),
+            *disagreements.context_meshes(processes, standing, computed.meshes),
+            *self._content_differences(computed, content),
         )
         return self._settling.settled(found, time_s=time_s)
 

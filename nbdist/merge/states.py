@@ -20,7 +20,8 @@ from nbdist.snapshot import (
 class Heard:
     """The newest of everything one process has said.
 
-    Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`.
+    Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`. `activity` may be
+    newer than `reported`, where a reply has said more than the process itself.
     """
 
     host: str
@@ -28,6 +29,8 @@ class Heard:
     sequence: int
     time_s: float
     activity: Activity | None = None
+    reported: Activity | None = None
+    content_run: int | None = None
     devices: tuple[Device, ...] = ()
     meshes: tuple[Mesh, ...] = ()
     arrays_omitted: int = 0
@@ -66,6 +69,8 @@ def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
     states = {process.state for process in processes}
     if known.stopped:
         return "stopped"
+    if known.repairing:
+        return "repairing"
     if states & {"lost", "stuck"} or ("failed" in states and states & {"running", "compiling"}):
         return "stuck"
     if known.out_of_step:

@@ -11,6 +11,7 @@ from nbdist.options.cells import (
     dist_shards,
     dist_shutdown,
     plain,
+    timeout_and_expression,
 )
 from nbdist.options.hosts import (
     dist_doctor,
@@ -53,4 +54,5 @@ __all__ = [
     "plain",
     "refuse_beside_restart",
     "start_arguments",
+    "timeout_and_expression",
 ]

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import argparse
+import re
+
 from nbdist.options.parser import Parser
 
 
@@ -18,7 +21,8 @@ def dist_recover() -> Parser:
     """`%dist_recover`."""
     return Parser(
         "%dist_recover",
-        "Start lost processes again and make TensorFlow's strategy anew; the others keep their variables.",
+        "Bring the processes in step again; they keep their variables. With TensorFlow: start lost processes "
+        "again, and make the strategy anew.",
     )
 
 
@@ -30,6 +34,11 @@ def dist() -> Parser:
     add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
     add("--grace", type=float, metavar="S", help="seconds others may stay after one failed")
     add("--no-wait", action="store_true", help="go on at once; the cell gives a handle to wait on")
+    add(
+        "--check",
+        action=argparse.BooleanOptionalAction,
+        help="refuse the cell where processes differ in what must be equal (default: as %%dist_init said)",
+    )
     return parser
 
 
@@ -41,6 +50,7 @@ def dist_pull() -> Parser:
     )
     parser.add_argument("--on", metavar="TARGETS", help="take it from these processes")
     parser.add_argument("--yes", action="store_true", help="do not ask before a large array")
+    _add_timeout(parser)
     return parser
 
 
@@ -62,6 +72,7 @@ def dist_mesh() -> Parser:
 def dist_shards() -> Parser:
     """`%dist_shards`."""
     parser = Parser("%dist_shards", "Show the shards of one array.")
+    _add_timeout(parser)
     parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
     return parser
 
@@ -69,8 +80,33 @@ def dist_shards() -> Parser:
 def dist_layout() -> Parser:
     """`%dist_layout`."""
     parser = Parser("%dist_layout", "Show where the variables of a Keras model lie, and why.")
+    _add_timeout(parser)
     parser.add_argument("model", metavar="MODEL", nargs="+", help="a model or layer")
     return parser
+
+
+def _add_timeout(parser: Parser) -> None:
+    parser.add_argument(
+        "--timeout", type=float, metavar="S", help="seconds the processes may take to answer"
+    )
+
+
+def timeout_and_expression(parser: Parser, line: str) -> tuple[dict[str, float], str]:
+    """Takes `--timeout S` off the front of a line; the rest may hold anything a shell would take apart.
+
+    Returns:
+      `timeout_s`, where it is given, and the expression.
+
+    Raises:
+      OptionError: The seconds are no number.
+      HelpShown: The line is empty, or asks for help.
+    """
+    if line.split()[-1:] in ([], ["--help"], ["-h"]):
+        parser.parse("--help")
+    found = re.match(r"\s*--timeout(?:\s+|=)(\S+)\s+(.+)", line)
+    if found is None:
+        return {}, line.strip()
+    return {"timeout_s": parser.parse(f"--timeout {found[1]} x").timeout}, found[2].strip()
 
 
 def dist_mode() -> Parser:

@@ -40,6 +40,18 @@ def dist_init() -> Parser:
         help="seconds others may stay in a failed cell",
     )
     add(
+        "--give-up",
+        type=float,
+        default=10.0,
+        metavar="S",
+        help="seconds after which a process that no interrupt reaches is given up",
+    )
+    add(
+        "--no-recover",
+        action="store_true",
+        help="leave it to %%dist_recover to bring processes in step again",
+    )
+    add(
         "--restart",
         action="store_true",
         help="stop the processes and start afresh on the same plan",
@@ -48,6 +60,11 @@ def dist_init() -> Parser:
         "--no-initialize",
         action="store_true",
         help="set the environment only; leave the framework's initialize to your cells",
+    )
+    add(
+        "--check",
+        action="store_true",
+        help="before each cell compare what must be equal on all processes; %%%%dist --no-check does not",
     )
     add("--keep", action="store_true", help="let the processes outlive this kernel")
     add(
@@ -138,7 +155,17 @@ def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
 
 ATTACH_ARGUMENTS = frozenset(
     (
-        *("grace_s", "framework", "backend", "platform", "environment", "initialize"),
+        *(
+            "check",
+            "grace_s",
+            "give_up_s",
+            "recover",
+            "framework",
+            "backend",
+            "platform",
+            "environment",
+            "initialize",
+        ),
         "devices_per_process",
         *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
     )
@@ -211,6 +238,9 @@ def start_arguments(options: argparse.Namespace) -> dict[str, Any]:
         "evaluators": options.evaluators,
         "environment": environment(options.env or ()),
         "grace_s": options.grace,
+        "give_up_s": options.give_up,
+        "check": options.check,
+        "recover": not options.no_recover,
         "keep": options.keep,
         "initialize": not options.no_initialize,
         "start_timeout_s": options.start_timeout,

@@ -55,11 +55,12 @@ class CellOutput:
         self._changed = self._clock()
         self._folded: tuple[float, tuple[Block, ...]] | None = None
 
-    def stream(self, process_id: int, name: Literal["stdout", "stderr"], text: str) -> None:
-        """Text that a process wrote to a stream."""
+    def stream(self, process_id: int, name: Literal["stdout", "stderr"], text: str) -> bool:
+        """Text that a process wrote to a stream; answers whether it was taken, which ends with `close`."""
         with self._lock:
             if not self._closed:
                 self._records[process_id].stream(name, _encodable(text), self._now())
+            return not self._closed
 
     def display(
         self,
@@ -74,10 +75,10 @@ class CellOutput:
 
         Returns:
           False for an update of a display that is not here: it is an earlier cell's, or was cut
-          from a flood.
+          from a flood. After `close` false for all else.
         """
         with self._lock:
-            if self._closed:
+            if self._closed and not update:
                 return False
             record = self._records[process_id]
             text = data.get("text/plain")
@@ -90,11 +91,12 @@ class CellOutput:
                 record.display(data, metadata, display_id, self._now())
             return True
 
-    def clear(self, process_id: int, *, wait: bool = False) -> None:
-        """A `clear_output` of a process; with `wait` it happens at its next output."""
+    def clear(self, process_id: int, *, wait: bool = False) -> bool:
+        """A `clear_output` of a process; with `wait` it happens at its next output. Not after `close`."""
         with self._lock:
             if not self._closed:
                 self._records[process_id].clear(self._now(), wait=wait)
+            return not self._closed
 
     def finish(self, process_id: int) -> None:
         """A process is done with the cell; its output is compared strictly from now on."""
@@ -146,8 +148,19 @@ class CellOutput:
                 for line in record.live()
             ]
 
+    @property
+    def changeable(self) -> bool:
+        """Whether it has displays that an `update_display_data` may change."""
+        with self._lock:
+            return any(record.changeable for record in self._records.values())
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called."""
+        return self._closed
+
     def close(self) -> None:
-        """Ends all processes' outputs and the files. What comes later is dropped."""
+        """Ends all processes' outputs and the files. Of what comes later only changes of displays are taken."""
         with self._lock:
             for record in self._records.values():
                 record.finish(self._now())

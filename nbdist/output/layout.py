@@ -8,6 +8,9 @@ from typing import NamedTuple
 from nbdist.output.blocks import Block, NoteBlock, TextBlock
 from nbdist.quantities import processes_text
 
+Name = Callable[[Sequence[int]], str]
+"""What the output of some processes stands under, such as `processes 0–3`."""
+
 _WIDEST = 40
 _SPACE = "   "
 
@@ -24,12 +27,13 @@ def lay_out(
     *,
     muted: Callable[[str], str],
     label: tuple[int, ...] | None = None,
+    name: Name = processes_text,
 ) -> Layout:
     """The lines of blocks, of a rich block its label only.
 
     A single line stands behind its label, several below it; the labels of neighboring single
     lines are padded to one width, up to 40 characters. `label` is what the lines before these
-    stand under: it is not repeated. `muted` paints a label.
+    stand under: it is not repeated. `muted` paints a label, `name` words it.
     """
     lines: list[str] = []
     for index, block in enumerate(blocks):
@@ -41,25 +45,25 @@ def lay_out(
         if block.continued or block.processes == label:
             lines += own
         elif len(own) == 1:
-            width = _width(blocks, index)
-            name = processes_text(block.processes)
-            lines.append(f"{muted(name)}{' ' * (width - len(name))}{_SPACE}{own[0]}")
+            width = _width(blocks, index, name)
+            text = name(block.processes)
+            lines.append(f"{muted(text)}{' ' * (width - len(text))}{_SPACE}{own[0]}")
             label = None
         else:
-            lines += [muted(processes_text(block.processes)), *own]
+            lines += [muted(name(block.processes)), *own]
             label = block.processes
     return Layout(lines, label)
 
 
-def _width(blocks: Sequence[Block], index: int) -> int:
+def _width(blocks: Sequence[Block], index: int, name: Name) -> int:
     """Width of the labels of all single lines next to this one."""
     first = last = index
     while first > 0 and _single(blocks[first - 1]):
         first -= 1
     while last + 1 < len(blocks) and _single(blocks[last + 1]):
         last += 1
-    own = len(_name(blocks[index]))
-    widths = [len(_name(block)) for block in blocks[first : last + 1]]
+    own = len(_label(blocks[index], name))
+    widths = [len(_label(block, name)) for block in blocks[first : last + 1]]
     return max(own, *(width for width in widths if width <= _WIDEST), 0)
 
 
@@ -67,5 +71,5 @@ def _single(block: Block) -> bool:
     return isinstance(block, TextBlock) and len(block.lines) == 1 and not block.continued
 
 
-def _name(block: Block) -> str:
-    return "" if isinstance(block, NoteBlock) else processes_text(block.processes)
+def _label(block: Block, name: Name) -> str:
+    return "" if isinstance(block, NoteBlock) else name(block.processes)

@@ -13,7 +13,8 @@ from IPython.display import publish_display_data
 from nbdist.output import sgr
 from nbdist.output.blocks import Block, RichBlock
 from nbdist.output.cell import CellOutput
-from nbdist.output.layout import lay_out
+from nbdist.output.layout import Name, lay_out
+from nbdist.quantities import processes_text
 
 _SHORTEST_S = 0.2
 _CHARACTERS_PER_S = 400_000
@@ -58,6 +59,11 @@ class NotebookRenderer:
     changes: a page of text, or a rich output. A slot no longer needed is emptied and used again.
     Text is `text/plain` with ANSI colors, which JupyterLab, nbconvert and VS Code draw, so that
     a saved notebook reads without any style sheet of ours.
+
+    Args:
+      publish: Shows a display, or changes one.
+      clock: Seconds that never go back.
+      name: What output stands under; None: the processes.
     """
 
     def __init__(
@@ -65,7 +71,9 @@ class NotebookRenderer:
         *,
         publish: Publish = publish_display_data,
         clock: Callable[[], float] = time.monotonic,
+        name: Name | None = None,
     ) -> None:
+        self._name = name or processes_text
         self._publish = publish
         self._clock = clock
         self._slots: list[tuple[str, _Content]] = []
@@ -76,7 +84,7 @@ class NotebookRenderer:
         now = self._clock()
         if now < self._not_before and not final:
             return
-        sent = self._show(_contents(output.blocks()))
+        sent = self._show(_contents(output.blocks(), self._name))
         self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
 
     def _show(self, contents: Sequence[_Content]) -> int:
@@ -101,23 +109,24 @@ class NotebookRenderer:
         return sent
 
 
-def _contents(blocks: Sequence[Block]) -> list[_Content]:
+def _contents(blocks: Sequence[Block], name: Name) -> list[_Content]:
     contents: list[_Content] = []
     run: list[Block] = []
     for block in blocks:
         run.append(block)
         if isinstance(block, RichBlock):
-            contents += _pages(run)
+            contents += _pages(run, name)
             contents.append(_Content(digest=block.digest, data=block.data, metadata=block.metadata))
             run = []
-    return contents + _pages(run)
+    return contents + _pages(run, name)
 
 
-def _pages(blocks: Sequence[Block]) -> list[_Content]:
+def _pages(blocks: Sequence[Block], name: Name) -> list[_Content]:
     """Text of blocks, cut between lines into outputs of about 16,000 characters."""
     pages: list[list[str]] = []
     room = 0
-    for line in lay_out(blocks, muted=lambda text: sgr.paint(text, _MUTED)).lines:
+    laid_out = lay_out(blocks, muted=lambda text: sgr.paint(text, _MUTED), name=name)
+    for line in laid_out.lines:
         if not pages or len(line) > room:
             pages.append([])
             room = _PAGE

@@ -127,6 +127,11 @@ class Record:
             pen.end()
         self._settle(time, keep=0)
 
+    @property
+    def changeable(self) -> bool:
+        """Whether a display has an id by which it may be changed."""
+        return bool(self._displays)
+
     def close(self) -> None:
         """Ends the file, if there is one."""
         self._spool.close()

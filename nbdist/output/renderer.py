@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from nbdist.output.cell import CellOutput
+from nbdist.output.layout import Name
 from nbdist.output.notebook import NotebookRenderer
 from nbdist.output.terminal import TerminalRenderer
 
@@ -16,13 +17,14 @@ class Renderer(Protocol):
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
 
 
-def renderer_for(shell: object | None) -> Renderer:
+def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
     """A renderer for one cell: that of notebooks where the shell is a Jupyter kernel's.
 
     Args:
       shell: What `IPython.get_ipython()` returns; None in a plain script.
+      name: What output stands under; None: the processes.
     """
     # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
     if getattr(shell, "kernel", None) is not None:
-        return NotebookRenderer()
-    return TerminalRenderer()
+        return NotebookRenderer(name=name)
+    return TerminalRenderer(name=name)

@@ -11,7 +11,7 @@ from typing import TextIO
 from nbdist.output import sgr
 from nbdist.output.blocks import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.output.cell import CellOutput
-from nbdist.output.layout import lay_out
+from nbdist.output.layout import Name, lay_out
 from nbdist.quantities import processes_text
 
 _SHORTEST_S = 0.2
@@ -27,13 +27,20 @@ class TerminalRenderer:
 
     Args:
       file: Where to; by default what `sys.stdout` is at the time.
+      name: What output stands under; None: the processes, said again only where others come. Other text may stand
+        between two outputs with a name of their own, so that it is said each time.
     """
 
     def __init__(
-        self, *, file: TextIO | None = None, clock: Callable[[], float] = time.monotonic
+        self,
+        *,
+        file: TextIO | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        name: Name | None = None,
     ) -> None:
         self._file = file
         self._clock = clock
+        self._name = name
         self._label: tuple[int, ...] | None = None
         self._bars: list[str] = []
         self._not_before = 0.0
@@ -49,9 +56,10 @@ class TerminalRenderer:
             _texts(output.take(final=final)),
             muted=(lambda text: sgr.paint(text, _DIM)) if file.isatty() else str,
             label=self._label,
+            name=self._name or processes_text,
         )
-        self._label = laid_out.label
-        bars = _bars(output) if file.isatty() and not final else []
+        self._label = laid_out.label if self._name is None else None
+        bars = _bars(output, self._name) if file.isatty() and not final else []
         if not laid_out.lines and bars == self._bars:
             return
         back = f"\x1b[{len(self._bars)}F\x1b[J" if self._bars else ""
@@ -83,17 +91,18 @@ def _lines(block: TextBlock | RichBlock) -> tuple[str, ...]:
     return tuple(text.split("\n")) if isinstance(text, str) else (f"[{', '.join(block.data)}]",)
 
 
-def _bars(output: CellOutput) -> list[str]:
+def _bars(output: CellOutput, name: Name | None) -> list[str]:
     """One line for each bar, of processes at the same one that of the slowest."""
     same: dict[str, list[tuple[float, int, str]]] = {}
     for process_id, line in output.live_bars():
-        name = line.bar.skeleton if line.bar else line.text
+        kind = line.bar.skeleton if line.bar else line.text
         progress = line.bar.progress if line.bar else 0.0
         plain = sgr.plain(line.text)
-        same.setdefault(name, []).append((progress, process_id, plain))
+        same.setdefault(kind, []).append((progress, process_id, plain))
     width = shutil.get_terminal_size().columns - 1
     lines = []
     for bars in list(same.values())[:_MOST_BARS]:
         _, _, text = min(bars)
-        lines.append(f"{processes_text(one for _, one, _ in bars)}   {text}"[:width])
+        label = (name or processes_text)([one for _, one, _ in bars])
+        lines.append(f"{label}   {text}"[:width])
     return lines

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +21,11 @@ from nbdist.run.execution import Cell, Execution, Heard, Link
 from nbdist.run.facts import Facts
 from nbdist.run.failure import failure
 from nbdist.run.history import OpenCell
+from nbdist.run.late import LateOutput, late_name
+from nbdist.run.refuse import computes
+from nbdist.run.remedies import Remedies
 from nbdist.run.standing import Standing
+from nbdist.run.submission import Message
 
 
 class CellHandle:
@@ -31,8 +37,7 @@ class CellHandle:
     @property
     def done(self) -> bool:
         """Whether every process has left the cell."""
-        standings = self._run.execution.standings()
-        return all(standing.outcome != "running" for standing in standings.values())
+        return self._run.done
 
     @property
     def standings(self) -> Mapping[int, Standing]:
@@ -61,6 +66,24 @@ class CellHandle:
         return f"<cell {self._run.cell.number}: {state}; .wait() shows its output>"
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The end of a cell.
+
+    `standings` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
+    finished it and found themselves in step; `looked`, whether they were out of step when it began, so that it
+    computed nothing. `say` shows a line below the cell's output.
+    """
+
+    cell: Cell
+    standings: dict[int, Standing]
+    started: float
+    number: int
+    clean: bool
+    looked: bool
+    say: Callable[[str], None]
+
+
 class CellRun:
     """Puts execution, output and conductor together for one cell.
 
@@ -73,13 +96,15 @@ class CellRun:
       interrupt: Sends the framework's interrupt.
       folder: Where floods of output are kept in whole.
       grace_s: How long others may stay when one has failed.
+      give_up_s: As `Conductor.give_up_s`.
       timeout_s: Limit of the cell, or None.
       out_of_step: Whether the session is so now.
       remarks: Lines to show before any output.
       told: Hears standings while the cell runs.
       began: Hears that the cell has been sent.
-      ended: Hears final standings, and the number of this sending; answers what is known afterwards.
+      ended: Takes the cell's end; answers what is known afterwards.
       renderer: Draws the output; None: the one that fits this shell.
+      remedies: For processes that do not leave the cell.
     """
 
     def __init__(
@@ -93,13 +118,15 @@ class CellRun:
         interrupt: Callable[[Sequence[int]], None],
         folder: Path,
         grace_s: float,
+        give_up_s: float,
         timeout_s: float | None,
         out_of_step: bool,
         remarks: Sequence[str],
         told: Callable[[dict[int, Standing]], None],
         began: Callable[[OpenCell], None],
-        ended: Callable[[Cell, dict[int, Standing], float, int], Facts],
+        ended: Callable[[Ended], Facts],
         renderer: Renderer | None,
+        remedies: Remedies,
     ) -> None:
         self.cell = cell
         self.output = CellOutput(processes=targets, folder=folder / f"cell-{cell.number}")
@@ -114,9 +141,16 @@ class CellRun:
         self._link = link
         self._began = began
         self._ended = ended
-        self._sending = 0
         self._timeout_s = timeout_s
         self._renderer = renderer or renderer_for(get_ipython())
+        self._late = LateOutput(
+            cell.number,
+            output=self.output,
+            folder=folder / f"cell-{cell.number}-later",
+            renderer=self._renderer,
+            late_renderer=renderer_for(get_ipython(), name=late_name(cell.number)),
+        )
+        self.execution.late = self._late
         self._remarks = remarks
         self._final: dict[int, Standing] | None = None
         self._conductor = Conductor(
@@ -124,10 +158,18 @@ class CellRun:
             interrupt=interrupt,
             refresh=self._refresh,
             grace_s=grace_s,
+            give_up_s=give_up_s,
             timeout_s=timeout_s,
             out_of_step=out_of_step,
             told=told,
+            remedies=remedies,
         )
+
+    @property
+    def done(self) -> bool:
+        """Whether every process has left the cell."""
+        standings = self.execution.standings()
+        return all(standing.outcome != "running" for standing in standings.values())
 
     def begin(self) -> CellHandle:
         """Sends the cell."""
@@ -135,9 +177,19 @@ class CellRun:
             self.output.note(remark)
         self._started = time.time()
         # The clock makes it rise from one cell to the next, in whichever kernel.
-        run = self._sending = time.time_ns()
+        run = self.execution.number = time.time_ns()
         cell, targets = self.cell, self.execution.targets
-        self.execution.send(label(cell=cell.number, offset=cell.offset, run=run, targets=targets))
+        self.execution.send(
+            label(
+                cell=cell.number,
+                offset=cell.offset,
+                run=run,
+                targets=targets,
+                computes=computes(cell.code),
+            )
+        )
+        # ipyparallel forgets a request that has failed before all its output is here.
+        self._listen(self.execution.hear)
         self._began(
             OpenCell(
                 kernel=os.getpid(),
@@ -175,13 +227,29 @@ class CellRun:
 
     def _finish(self, standings: dict[int, Standing]) -> Exception | None:
         self._final = standings
-        facts = self._ended(self.cell, standings, self._started, self._sending)
+        facts = self._ended(
+            Ended(
+                cell=self.cell,
+                standings=standings,
+                started=self._started,
+                number=self.execution.number,
+                clean=self.execution.clean,
+                looked=self._conductor.out_of_step,
+                say=self._say,
+            )
+        )
         self.output.close()
-        self._renderer.refresh(self.output, final=True)
+        self._draw()
+        self._late.open()
+        self._listen(self._late.take)
         if self._conductor.timed_out and self._timeout_s is not None:
-            return timeout_error(standings, self._timeout_s)
+            return timeout_error(standings, self._timeout_s, facts)
         ends = self._link.exits
         return self._failure(standings, ends, facts)
+
+    def _listen(self, take: Callable[[int, Message], None]) -> None:
+        for process_id, request in self.execution.requests.items():
+            self._link.client.listen(request, functools.partial(take, process_id))
 
     def _failure(
         self, standings: dict[int, Standing], ends: Mapping[int, Any], facts: Facts
@@ -190,8 +258,17 @@ class CellRun:
             standings,
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
-            way_on=facts.way_on if facts.out_of_step else None,
+            way_on=facts.why_and_way_on if facts.out_of_step else None,
+            diverged=facts.diverged,
         )
+
+    def _draw(self) -> None:
+        """Draws all output, once more and for good."""
+        self._renderer.refresh(self.output, final=True)
+
+    def _say(self, text: str) -> None:
+        self.output.note(text)
+        self._refresh()
 
     def _refresh(self) -> None:
         self._renderer.refresh(self.output)

@@ -4,7 +4,13 @@ The rules, in the order they are looked at:
 
 * one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
   interrupted after the grace period;
-* a process is not back `STUCK_SECONDS` after its interrupt: reported, and the cell ends without it;
+* a process is not back `CUT_SECONDS` after its interrupt: it waits where no signal is heard, and its collectives
+  are cut;
+* a process is not back `give_up_s` after its interrupt: reported, and the cell ends without it;
+* all that are still in the cell have finished its code and wait for a proof that all are in step: the others are
+  asked to take part, or the wait is ended where they have sent other programs;
+* those that are still in the code of the cell wait for programs that the others, which have finished it or were
+  never in it, have not sent: interrupted after the grace period;
 * nobody has failed, but processes wait in one line while others are elsewhere: said, nothing done;
 * the session is out of step, and processes wait for what cannot come: interrupted after the grace period.
 """
@@ -14,11 +20,13 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import wait
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from nbdist.errors import CellTimeout
 from nbdist.quantities import processes_text, seconds_text
-from nbdist.run.execution import Execution
+from nbdist.run.execution import Execution, place
+from nbdist.run.facts import Facts
+from nbdist.run.remedies import Remedies
 from nbdist.run.standing import (
     Standing,
     divergence,
@@ -37,7 +45,18 @@ SAY_SECONDS = 1.0
 DEATH_GRACE_SECONDS = 1.5
 """The grace period after a death: nobody can wait for that process with success."""
 
-STUCK_SECONDS = 10.0
+CUT_SECONDS = 0.4
+"""An interrupt that is heard at all is heard within 0.3 s (measured)."""
+
+BACK_SECONDS = 3.0
+"""A process whose collectives were cut is back within 0.05 to 0.23 s (measured); on a busy machine more than 1.4 s
+were seen. One that is not back by then computes by itself."""
+
+ASK_SECONDS = 1.0
+"""How often processes that wait are asked what they have sent."""
+
+PROOF_SECONDS = 5.0
+"""How long a proof may take when another process did not finish the cell."""
 
 
 @dataclass
@@ -49,24 +68,32 @@ class Conductor:
       interrupt: Sends the framework's interrupt to processes.
       refresh: Draws the output; called often.
       grace_s: How long others may stay in the cell after one has failed.
+      give_up_s: How long after its interrupt a process that does not come back is given up.
       timeout_s: After this the cell is interrupted and `CellTimeout` raised; None: never.
       out_of_step: Whether the session was so when the cell began.
       told: Called when standings have changed, for the live view.
+      remedies: For processes that do not leave the cell.
     """
 
     execution: Execution
     interrupt: Callable[[Sequence[int]], None]
     refresh: Callable[[], None]
     grace_s: float
+    give_up_s: float
     timeout_s: float | None = None
     out_of_step: bool = False
     told: Callable[[dict[int, Standing]], None] = lambda standings: None
+    remedies: Remedies = field(default_factory=Remedies)
     interrupted_at: float | None = None
     timed_out: bool = False
     _failed_at: float | None = None
     _said: bool = False
     _last_said: str | None = None
     _left: frozenset[int] = frozenset()
+    _was_cut: bool = False
+    _said_alone: bool = False
+    _joined_at: float | None = None
+    _asked_at: float = 0.0
 
     def until_end(self) -> dict[int, Standing]:
         """Returns the final standings; every process has left the cell, or is stuck.
@@ -117,8 +144,16 @@ class Conductor:
 
     def _watch(self, standings: dict[int, Standing], now: float, started: float) -> None:
         if self.interrupted_at is not None:
-            if now - self.interrupted_at >= STUCK_SECONDS:
-                self._give_up(standings)
+            if now - self.interrupted_at >= CUT_SECONDS:
+                self._cut_once(standings)
+            if now - self.interrupted_at >= max(self.give_up_s, CUT_SECONDS + BACK_SECONDS):
+                self._give_up(standings, now - self.interrupted_at)
+            else:
+                self._say_alone(standings, now)
+            return
+        still = running(standings.values())
+        if self.remedies.join is not None and all(standing.proving for standing in still):
+            self._prove(standings, now)
             return
         if self.timeout_s is not None and now - started >= self.timeout_s:
             self.timed_out = True
@@ -129,8 +164,32 @@ class Conductor:
             self._after_failure(cause, standings, now)
         elif self.out_of_step:
             self._out_of_step(standings)
-        else:
+        elif not self._stopped_in_vain(standings, now):
             self._say_once(silence(standings) or divergence(standings))
+
+    def _cut_once(self, standings: dict[int, Standing]) -> None:
+        if self.remedies.cut is not None and not self._was_cut:
+            self._was_cut = True
+            ids = [standing.process_id for standing in running(standings.values())]
+            self.execution.mark_cut(ids)
+            self.remedies.cut(ids)
+
+    def _prove(self, standings: dict[int, Standing], now: float) -> None:
+        """All code has ended, and those that finished it wait for a proof."""
+        assert self.remedies.join is not None
+        if self._joined_at is None:
+            self._joined_at = now
+            if not self.remedies.join(self.execution):
+                self._stop(standings, None)
+        elif now - self._joined_at >= PROOF_SECONDS and not self._all_finished(standings):
+            self._stop(standings, None)
+        else:
+            self._say_once(silence(standings))
+
+    def _all_finished(self, standings: dict[int, Standing]) -> bool:
+        """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
+        finished = all(s.proving or s.outcome == "finished" for s in standings.values())
+        return finished and len({place(step) for step in self.execution.steps.values()}) < 2
 
     def _after_failure(self, cause: Standing, standings: dict[int, Standing], now: float) -> None:
         self._failed_at = self._failed_at or now
@@ -151,6 +210,19 @@ class Conductor:
         if waiting:
             self._stop(standings, "waiting for what cannot come; the session is out of step")
 
+    def _stopped_in_vain(self, standings: dict[int, Standing], now: float) -> bool:
+        """Stops the cell if all that are in its code have waited for long, and what they wait for is not sent."""
+        in_code = {p: s for p, s in standings.items() if s.outcome == "running" and not s.proving}
+        waiting = nobody_can_join(in_code, longer_than_s=self.grace_s)
+        in_vain = self.remedies.in_vain
+        if in_vain is None or not waiting or now - self._asked_at < ASK_SECONDS:
+            return False
+        self._asked_at = now
+        why = in_vain(self.execution, waiting)
+        if why is not None:
+            self._stop(standings, why)
+        return why is not None
+
     def _say_once(self, text: str | None) -> None:
         # The seconds in it grow: say it once for each new arrangement of processes.
         key = None if text is None else "".join(c for c in text if not c.isdigit() and c != ".")
@@ -168,14 +240,35 @@ class Conductor:
             self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
-        self.interrupt(ids)
+        # Their code has ended; a signal might reach what comes after the cell.
+        proving = [standing.process_id for standing in still if standing.proving]
+        if proving:
+            self.remedies.abandon(proving)
+        if len(proving) < len(ids):
+            self.interrupt([p for p in ids if p not in proving])
 
-    def _give_up(self, standings: dict[int, Standing]) -> None:
+    def _say_alone(self, standings: dict[int, Standing], now: float) -> None:
+        """Says who goes on by itself although it was interrupted, and for how long it may."""
+        assert self.interrupted_at is not None
+        since = now - self.interrupted_at
+        if since < CUT_SECONDS + BACK_SECONDS or self._said_alone:
+            return
+        self._said_alone = True
+        self.remedies.rescue([standing.process_id for standing in running(standings.values())])
+        lines = say_where_all(running(standings.values()))
+        ids = [s.process_id for s in running(standings.values())]
+        what = f"{processes_text(ids)}   not back from the interrupt yet; given up in"
+        left = seconds_text(max(0.0, self.give_up_s - since))
+        self.execution.output.note("\n".join([f"{what} {left} (--give-up)", *lines]))
+
+    def _give_up(self, standings: dict[int, Standing], waited_s: float) -> None:
         """Ends the cell without those that did not come back."""
         still = running(standings.values())
         ids = [standing.process_id for standing in still]
         lines = [f"   {line}" for line in say_where_all(still)]
-        text = f"{processes_text(ids)}   stuck: not back {STUCK_SECONDS:g} s after the interrupt"
+        text = (
+            f"{processes_text(ids)}   stuck: not back {seconds_text(waited_s)} after the interrupt"
+        )
         self.execution.output.note("\n".join([text, *lines]))
         self.execution.mark(ids, "stuck")
 
@@ -193,10 +286,16 @@ class Conductor:
             )
 
 
-def timeout_error(standings: dict[int, Standing], timeout_s: float) -> CellTimeout:
-    """What a cell raises that was cut off by `--timeout`."""
+def timeout_error(standings: dict[int, Standing], timeout_s: float, facts: Facts) -> CellTimeout:
+    """What a cell raises that was cut off by `--timeout`; what it took to go on is said before it."""
     late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
-        f"(--timeout) and {'was' if len(late) == 1 else 'were'} interrupted; variables are kept."
+        f"(--timeout) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"
     )
+
+
+def _kept(facts: Facts) -> str:
+    if facts.out_of_step:
+        return f"; the session is out of step. {facts.way_on}"
+    return "." if facts.repaired is not None else "; variables are kept."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
@@ -12,10 +13,15 @@ from typing import Any, Protocol
 from ipyparallel.error import TaskAborted
 
 from nbdist.launch.exits import Exit
+from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
+from nbdist.quantities import bytes_text, count_text, names_text
+from nbdist.run.late import LateOutput, put
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
 from nbdist.snapshot import Activity
+
+logger = logging.getLogger(__name__)
 
 OUTPUT_SECONDS = 2.0
 """How long output may still come after a reply; it takes milliseconds."""
@@ -23,6 +29,9 @@ OUTPUT_SECONDS = 2.0
 LATE_SECONDS = 60.0
 """The same where nothing else has been heard of a process either: a cable that was out for 15 s holds back what
 was sent for as long again, until TCP tries once more."""
+
+CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
+"""What a collective raises whose connections are cut; ValueError in jax 0.10 where NumPy asks for the values."""
 
 _ANSI = re.compile(r"\x1b\[[0-9;]*m")
 
@@ -80,6 +89,9 @@ class Execution:
       hosts: Host names by process id.
       output: Gets all output.
       heard: What the processes have said of themselves.
+
+    What comes after the cell's output has been closed goes to `late`, where that is set. `number` is that of this
+    sending, in whichever kernel, and of the proof at its end.
     """
 
     def __init__(
@@ -103,7 +115,13 @@ class Execution:
         self._was: dict[int, Activity | None] = {}
         self._ended: dict[int, Standing] = {}
         self._replied_at: dict[int, float] = {}
+        self._cut: set[int] = set()
+        self.steps: dict[int, Mapping[str, Any]] = {}
+        self.sent: dict[int, Mapping[str, Any]] = {}
         self.tracebacks: dict[int, str] = {}
+        self.late: LateOutput | None = None
+        self.number = 0
+        self._guard = MessageGuard("A message of a process's output", logger, output.note)
 
     def send(self, label: str) -> None:
         """Sends the cell to all targets; returns at once."""
@@ -139,6 +157,18 @@ class Execution:
             self._marked[process_id] = outcome
             self._was.setdefault(process_id, self._running(process_id).activity)
 
+    def mark_cut(self, process_ids: Iterable[int]) -> None:
+        """Records that the collectives in which processes wait are ended; an error there is their interrupt."""
+        self._cut.update(process_ids)
+
+    @property
+    def clean(self) -> bool:
+        """Whether every target has finished the cell, and none has found that it is not in step."""
+        standings = self.standings().values()
+        return all(s.outcome == "finished" for s in standings) and all(
+            step.get("passed", True) and step.get("alike", True) for step in self.steps.values()
+        )
+
     def standings(self) -> dict[int, Standing]:
         """Where each target stands now."""
         for process_id in self.targets:
@@ -160,6 +190,7 @@ class Execution:
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
             silent_s=self._heard_of.silence(process_id),
+            proving=bool(self.steps.get(process_id, {}).get("proving")),
         )
 
     def _settle(self, process_id: int) -> Standing | None:
@@ -220,7 +251,10 @@ class Execution:
 
     def _raised(self, process_id: int, error: Any) -> Standing:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
-        if error.ename == "KeyboardInterrupt" and process_id in self._marked:
+        if process_id in self._marked and (
+            error.ename == "KeyboardInterrupt"
+            or (process_id in self._cut and error.ename in CUT_ERRORS)
+        ):
             activity = self._was.get(process_id)
             return self._standing(process_id, "interrupted", error=text, activity=activity)
         self.tracebacks[process_id] = error.traceback or text
@@ -235,21 +269,37 @@ class Execution:
         )
 
     def hear(self, process_id: int, message: Message) -> None:
-        """Takes a message of a process's output."""
-        kind, content = message["msg_type"], message["content"]
-        if kind == "stream":
-            self.output.stream(process_id, content["name"], content["text"])
-        elif kind in ("display_data", "execute_result", "update_display_data"):
-            display_id = (content.get("transient") or {}).get("display_id")
-            self.output.display(
-                process_id,
-                content["data"],
-                content.get("metadata") or {},
-                display_id=display_id,
-                update=kind == "update_display_data",
-            )
-        elif kind == "clear_output":
-            self.output.clear(process_id, wait=bool(content.get("wait")))
+        """Takes a message of a process's output; one of a wrong shape is left out, and that is said."""
+        with self._guard:
+            self._take(process_id, message)
+
+    def _rescued(self, process_id: int, saved: Mapping[str, Any]) -> str:
+        where = f"process {process_id} (host {self._hosts[process_id]})"
+        left = f", not {names_text(saved['left_out'])}" if saved["left_out"] else ""
+        count = count_text(saved["arrays"], "piece")
+        return (
+            f"{where}   has saved what it holds: {count} of arrays, {bytes_text(saved['nbytes'])}{left}, in "
+            f"{saved['path']} there; numpy.load reads it"
+        )
+
+    def _take(self, process_id: int, message: Message) -> None:
+        if message["msg_type"] == "nbdist_step":
+            self.steps[process_id] = message["content"]
+            return
+        if message["msg_type"] == "nbdist_sent":
+            self.sent[process_id] = message["content"]
+            return
+        if message["msg_type"] == "nbdist_rescue":
+            self.output.note(self._rescued(process_id, message["content"]))
+            return
+        taken = not self.output.closed and put(self.output, process_id, message)
+        if not taken and self.output.closed and self.late is not None:
+            self.late.take(process_id, message)
+
+
+def place(step: Mapping[str, Any]) -> tuple[int, int]:
+    """Which program a process has sent last: the back end's number, and how many programs it has sent to that."""
+    return int(step["generation"]), int(step["serial"])
 
 
 def without_leading_blank_lines(code: str) -> tuple[str, int]:

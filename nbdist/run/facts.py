@@ -17,7 +17,10 @@ class Facts:
     is the sentence that says how to go on when they no longer can. `lost` says how processes ended, `stuck`
     which did not come back from an interrupt, `silent` which hosts do not answer (and since when, Unix
     seconds), `since` the cell after which the session was out of step (None:
-    it is in step).
+    it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are in
+    step, so that nothing is concluded from who was interrupted. `repairing`: they are being brought in step.
+    `repaired` says what was done the last time, until another cell has ended.
+    `diverged` says how the cell that has just ended had left them out of step, whatever was done then.
     """
 
     workers: frozenset[int]
@@ -26,27 +29,35 @@ class Facts:
     stuck: frozenset[int] = frozenset()
     silent: Mapping[str, float] = field(default_factory=dict)
     since: int | None = None
+    why: str | None = None
+    proves: bool = False
+    repairing: bool = False
+    repaired: str | None = None
+    diverged: str | None = None
 
     @property
     def out_of_step(self) -> bool:
         """Whether collectives of different processes may no longer match."""
         return self.since is not None
 
+    @property
+    def why_and_way_on(self) -> str:
+        """The end of a sentence that says the session is out of step."""
+        return f"{f': {self.why}' if self.why else ''}. {self.way_on}"
+
     def after(self, standings: Mapping[int, Standing], cell: int) -> Facts:
         """These facts and what a cell has taught."""
         lost = {p: s.error or "gone" for p, s in standings.items() if s.outcome == "gone"}
         stuck = {p for p, s in standings.items() if s.outcome == "stuck"}
-        interrupted = any(
-            s.outcome in ("interrupted", "stuck", "gone")
-            for p, s in standings.items()
-            if p in self.workers
-        )
+        broken = ("stuck", "gone") if self.proves else ("interrupted", "stuck", "gone")
+        interrupted = any(s.outcome in broken for p, s in standings.items() if p in self.workers)
         back = {p for p, s in standings.items() if s.outcome in ("finished", "raised")}
         since = cell if interrupted and len(self.workers) > 1 and self.since is None else self.since
         return replace(
             self,
             lost={**self.lost, **lost},
             stuck=(self.stuck | stuck) - back,
+            repaired=None,
             since=since,
         )
 
@@ -54,9 +65,9 @@ class Facts:
         """These facts while these hosts do not answer."""
         return replace(self, silent=silent)
 
-    def recovered(self) -> Facts:
-        """These facts when all processes are there again and in step."""
-        return replace(self, lost={}, stuck=frozenset(), since=None)
+    def recovered(self, done: str | None = None) -> Facts:
+        """These facts when all processes are there again and in step; `done` says what it took."""
+        return replace(self, lost={}, stuck=frozenset(), since=None, why=None, repaired=done)
 
     def known(self, standings: Mapping[int, Standing] | None = None) -> Known:
         """For the live view; `standings` of a cell that runs."""
@@ -73,5 +84,8 @@ class Facts:
             lost={**self.lost, **gone},
             silent=self.silent,
             out_of_step=self.out_of_step,
+            why=self.why,
+            repairing=self.repairing,
+            repaired=self.repaired,
             way_on=self.way_on,
         )

@@ -16,6 +16,7 @@ def failure(
     last_lines: Mapping[int, tuple[str, ...]],
     *,
     way_on: str | None,
+    diverged: str | None = None,
 ) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
 
@@ -23,16 +24,18 @@ def failure(
       standings: Where each process ended.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: What processes that are gone wrote last.
-      way_on: How to go on, where collectives no longer match; else None.
+      way_on: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
+      diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
+        where all have raised the same.
     """
     failed = [s for s in standings.values() if s.outcome not in ("finished", "running")]
     if not failed:
-        return None
+        return None if diverged is None else _diverged(diverged, way_on)
     cause = first_cause(standings.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     summary = f"ProcessError: {_headline(cause, same, _hosts(standings, same))}"
     if way_on is not None:
-        summary += f"; the session is out of step. {way_on}"
+        summary += f"; the session is out of step{way_on}"
     body: list[str] = []
     if cause.process_id in tracebacks:
         body += [f"{processes_text(same)} {_hosts(standings, same)}", tracebacks[cause.process_id]]
@@ -43,9 +46,21 @@ def failure(
     if lines := last_lines.get(cause.process_id):
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(standings, set(same))
+    alike = cause.outcome == "raised" and len(same) == len(standings)
+    if alike and diverged is not None and way_on is None:
+        # Nothing else says why something was lost where all have ended alike.
+        body.append(f"The session was found out of step: {diverged}")
     return ProcessError(
         summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary])
     )
+
+
+def _diverged(diverged: str, way_on: str | None) -> ProcessError:
+    """All have finished, and not all have computed the same."""
+    text = f"all processes finished the cell, but {diverged}"
+    out = "" if way_on is None else f"; the session is out of step{way_on}"
+    advice = "All processes must call the same functions on global arrays, in the same order."
+    return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
 
 
 def _hosts(standings: Mapping[int, Standing], ids: list[int]) -> str:

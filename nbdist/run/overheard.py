@@ -5,6 +5,7 @@ A client of ipyparallel hears only what it has asked for; this listens to all, o
 
 from __future__ import annotations
 
+import logging
 import threading
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -12,7 +13,10 @@ from typing import Any
 import zmq
 
 from nbdist.launch.hearing import subscriber, wire
+from nbdist.message_guard import MessageGuard
 from nbdist.run.submission import Message
+
+logger = logging.getLogger(__name__)
 
 POLL_MILLISECONDS = 50
 
@@ -28,6 +32,7 @@ class Overheard:
       requests: Process ids by the number of the request whose output is wanted.
       take: Called from a thread of this object with the process and each message of its output, once and in
         order.
+      report: Called with a sentence about the first message of a kind that could not be handled.
     """
 
     def __init__(
@@ -35,11 +40,13 @@ class Overheard:
         connection: Mapping[str, Any],
         requests: Mapping[str, int],
         take: Callable[[int, Message], None],
+        report: Callable[[str], None] | None = None,
     ) -> None:
         self._connection = connection
         self._wire = wire(connection)
         self._requests = dict(requests)
         self._take = take
+        self._guard = MessageGuard("Output of a cell of before", logger, report)
         self._lock = threading.RLock()
         self._seen: set[str] = set()
         self._held: dict[int, list[Message]] = {p: [] for p in requests.values()}
@@ -71,17 +78,23 @@ class Overheard:
     def echo(self, process_id: int, content: Mapping[str, Any]) -> None:
         """Takes what a process has kept: the content of an echo, or of the answer to `recall`."""
         with self._lock:
-            for message in content["messages"]:
-                if self._requests.get(message["parent"]) == process_id:
-                    self._once(process_id, message["id"], message["kind"], message["content"])
-            for request, count in content["lost"].items():
-                if self._requests.get(request) == process_id:
-                    self.lost[process_id] = count
+            with self._guard:
+                for message in content["messages"]:
+                    with self._guard:
+                        self._take_kept(process_id, message)
+                for request, count in content["lost"].items():
+                    if self._requests.get(request) == process_id:
+                        self.lost[process_id] = count
             self._release(process_id)
+
+    def _take_kept(self, process_id: int, message: Mapping[str, Any]) -> None:
+        if self._requests.get(message["parent"]) == process_id:
+            self._once(process_id, message["id"], message["kind"], message["content"])
 
     def _release(self, process_id: int) -> None:
         for message in self._held.pop(process_id, ()):
-            self._once(process_id, message["id"], message["msg_type"], message["content"])
+            with self._guard:
+                self._once(process_id, message["id"], message["msg_type"], message["content"])
 
     def _once(self, process_id: int, name: str, kind: str, content: Any) -> None:
         if name not in self._seen:
@@ -93,17 +106,18 @@ class Overheard:
         socket = subscriber(context, self._connection, (b"engine.", b"echo."))
         try:
             while not self._stop.is_set():
-                if socket.poll(POLL_MILLISECONDS):
-                    self._hear(socket.recv_multipart())
+                with self._guard:
+                    if socket.poll(POLL_MILLISECONDS):
+                        self._hear(socket.recv_multipart())
         finally:
             socket.close()
             context.term()
 
     def _hear(self, frames: list[bytes]) -> None:
-        topics, parts = self._wire.feed_identities(frames)
         try:
+            topics, parts = self._wire.feed_identities(frames)
             message = self._wire.deserialize(parts)
-        except (ValueError, TypeError):
+        except (ValueError, TypeError, IndexError):
             return  # not signed with this session's key
         if topics and topics[0].startswith(b"echo."):
             self.echo(message["content"]["process_id"], message["content"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import contextvars
+import logging
 import threading
 import time
 from collections.abc import Callable
@@ -12,19 +12,19 @@ from typing import Any
 
 from ipyparallel.error import TaskAborted
 
-from nbdist.errors import NbdistError, ProcessError
+from nbdist.errors import NbdistError
 from nbdist.launch.calling import Asked
 from nbdist.quantities import count_text
-from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.cellrun import CellHandle
+from nbdist.run.followed import FollowedRun
 from nbdist.run.history import OpenCell
 from nbdist.run.overheard import Overheard
 from nbdist.run.submission import Submission
 
+logger = logging.getLogger(__name__)
+
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
-
-WAIT_SECONDS = 0.05
-STEP_SECONDS = 0.5
 
 Recall = Callable[[int, str], Asked]
 """Asks a process how the cell of a request has ended; the answer comes behind the cell."""
@@ -101,8 +101,8 @@ def raised(answer: dict[str, Any]) -> RecalledError | None:
     return RecalledError(name, value, "")
 
 
-class RegainedRun(CellRun):
-    """Follows a cell on a thread of its own and shows its output where the session was attached."""
+class RegainedRun(FollowedRun):
+    """A cell of another kernel, whose output is shown where the session was attached."""
 
     def rejoin(
         self, cell: OpenCell, connection: Any, *, recall: Recall, repeat: Callable[[], None] | None
@@ -116,22 +116,14 @@ class RegainedRun(CellRun):
           repeat: Has the processes send what they have kept; None where they cannot in the middle of a cell.
         """
         self._started = cell.started
-        self._sending = cell.run
-        self._error: Exception | None = None
-        self._over = threading.Event()
-        self._left = threading.Event()
+        self.execution.number = cell.run
         requests = {request: p for p, request in cell.requests.items()}
-        self._overheard = Overheard(connection, requests, self.execution.hear)
+        self._overheard = Overheard(connection, requests, self.execution.hear, self.output.note)
         self._overheard.start()
         self._catch_up(repeat)
         for process_id, request in cell.requests.items():
             self.execution.adopt(process_id, self._recalled(process_id, request, recall))
-        # Output goes where this cell of the notebook shows its own, also from another thread.
-        context = contextvars.copy_context()
-        threading.Thread(
-            target=context.run, args=(self._follow,), name="nbdist-regained", daemon=True
-        ).start()
-        return CellHandle(self)
+        return self.follow(shown=True)
 
     def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:
         return Recalled(
@@ -157,45 +149,5 @@ class RegainedRun(CellRun):
             )
         self._renderer.refresh(self.output)
 
-    def _follow(self) -> None:
-        try:
-            while (final := self._conductor.step_until(time.monotonic() + STEP_SECONDS)) is None:
-                if self._left.is_set():
-                    return
-            self._error = self._finish(final)
-            if isinstance(self._error, ProcessError):
-                print("\n".join(self._error._render_traceback_()))
-        except Exception as error:  # noqa: BLE001 - raised by whoever waits
-            self._error = error
-        finally:
-            self._overheard.stop()
-            self._over.set()
-
-    def leave(self) -> None:
-        """Follows no longer; the cell goes on."""
-        self._left.set()
+    def _stop_listening(self) -> None:
         self._overheard.stop()
-
-    def wait(self, timeout_s: float | None) -> None:
-        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell."""
-        deadline = None if timeout_s is None else time.monotonic() + timeout_s
-        interrupted: KeyboardInterrupt | None = None
-        while not self._over.is_set():
-            try:
-                self._over.wait(WAIT_SECONDS)
-            except KeyboardInterrupt as interrupt:
-                if interrupted is not None:
-                    raise
-                interrupted = interrupt
-                self.interrupt()
-            if deadline is not None and time.monotonic() > deadline:
-                raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
-        error, self._error = self._error, None
-        if interrupted is not None:
-            raise interrupted
-        if error is not None:
-            raise error
-
-    def interrupt(self) -> None:
-        """Interrupts the cell on all processes that are still in it."""
-        self._conductor.interrupt_all()

@@ -26,13 +26,18 @@ WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
 
 
+PROVING = ", waiting for what was sent to the devices"
+"""Said of a process whose code has ended, and whose computations, or those of others, have not."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Standing:
     """One process in one cell.
 
     `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
     of any kind. `error` is what it raised, `line`
-    and `source` where; `time` is when it ended, in Unix seconds.
+    and `source` where; `time` is when it ended, in Unix seconds. `proving`: its code has ended, and it waits for
+    the others to prove that all are in step.
     """
 
     process_id: int
@@ -44,6 +49,7 @@ class Standing:
     line: int | None = None
     source: str | None = None
     time: float | None = None
+    proving: bool = False
 
 
 def running(standings: Iterable[Standing]) -> list[Standing]:
@@ -75,13 +81,16 @@ def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[st
     for standing in running(standings):
         activity = standing.activity
         doing = "running"
+        if standing.proving:
+            groups["finished", PROVING].append(standing.process_id)
+            continue
         if activity is not None and activity.state == "compiling":
             doing = "compiling"
         elif activity is not None and activity.waiting:
             doing = "waiting"
         groups[doing, say_place(*place(activity))].append(standing.process_id)
     return [
-        f"{processes_text(ids)}   {doing} in {where}{ending}"
+        f"{processes_text(ids)}   {doing}{where if where == PROVING else f' in {where}'}{ending}"
         for (doing, where), ids in groups.items()
     ]
 
@@ -127,7 +136,7 @@ def divergence(standings: Mapping[int, Standing]) -> str | None:
     Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
     """
     still = running(standings.values())
-    if any(s.activity and s.activity.state == "compiling" for s in still):
+    if any(s.proving or (s.activity and s.activity.state == "compiling") for s in still):
         return None
     waiting = [s for s in still if s.activity and (s.activity.line_seconds or 0.0) >= WAIT_SECONDS]
     finished = [s for s in standings.values() if s.outcome == "finished"]
@@ -157,9 +166,10 @@ def _say_divergence(
 
 
 def nobody_can_join(standings: Mapping[int, Standing], *, longer_than_s: float) -> list[int]:
-    """Processes that wait inside the framework for what cannot come, in a session out of step.
+    """Those of these that are still in the cell, if all of them wait inside the framework and have for long.
 
-    That is when every other process has left the cell, or when all wait: their collectives do not match.
+    In a session out of step that is for what cannot come: every other process has left the cell, or their
+    collectives do not match.
     """
     still = running(standings.values())
     waiting = [

@@ -13,14 +13,19 @@ was pushed.
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 import uuid
+from collections.abc import Callable
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from nbdist.message_guard import MessageGuard
 from nbdist.snapshot import Snapshot
 from nbdist.wire import encode
+
+logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.1
 """Fewest seconds between two frames. Unthrottled, iopub runs tens of seconds behind: it has no back-pressure."""
@@ -30,6 +35,9 @@ BEAT_SECONDS = 1.0
 
 SHARE = 0.2
 """Largest part of its time that the feed may spend on changes; large sessions get fewer frames."""
+
+AFTER_FAILURE_SECONDS = 1.0
+"""How long a sink that has failed is left alone."""
 
 REPEAT_SHARE = 0.05
 """Largest part of its time that the feed may spend on repeating the full state."""
@@ -55,20 +63,28 @@ class _Reader:
     full_due: bool = True
     full_at: float = 0.0
     full_cost: float = 0.0
+    not_before: float = 0.0
 
     def is_due(self, now: float) -> bool:
         """Whether it must have every section: it is new, it asked, or it is time to repeat them."""
         if self.full_due:
-            return True
+            return now >= self.not_before
         if self.repeat_seconds is None:
             return False
         return now - self.full_at >= max(self.repeat_seconds, self.full_cost / REPEAT_SHARE)
+
+    def missed(self, now: float) -> None:
+        """A frame has not gone out: a change to it would be a change to nothing."""
+        self.full_due = True
+        self.not_before = now + AFTER_FAILURE_SECONDS
 
 
 class Feed:
     """Holds the newest snapshot and sends what changed, on a thread of its own.
 
-    The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded.
+    The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
+    cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
+    with a sentence about the first such failure.
     """
 
     def __init__(self) -> None:
@@ -83,6 +99,9 @@ class Feed:
         self._told: Snapshot | None = None
         self._sections: dict[str, Any] = {}
         self._number = 0
+        self.on_fault: Callable[[str], None] | None = None
+        self._encoding = MessageGuard("A snapshot for the view", logger, self._fault)
+        self._sending = MessageGuard("A frame of the view", logger, self._fault)
 
     @property
     def session(self) -> str | None:
@@ -145,10 +164,11 @@ class Feed:
                 readers = dict(self._readers)
             if pushed is not None and readers:
                 started = time.monotonic()
-                changed = self._update(pushed)
-                beat = pushed_at > beat_at and started - beat_at >= BEAT_SECONDS
-                if self._send(changed, readers, pushed_at=pushed_at, beat=beat):
-                    beat_at = started
+                with self._encoding:
+                    changed = self._update(pushed)
+                    beat = pushed_at > beat_at and started - beat_at >= BEAT_SECONDS
+                    if self._send(changed, readers, pushed_at=pushed_at, beat=beat):
+                        beat_at = started
                 next_at = started + max(PERIOD_SECONDS, (time.monotonic() - started) / SHARE)
             if closed:
                 return
@@ -170,14 +190,16 @@ class Feed:
     def _update(self, snapshot: Snapshot) -> dict[str, Any]:
         """Encodes the sections that differ from what was told last; answers those."""
         changed: dict[str, Any] = {}
-        told, self._told = self._told, snapshot
+        told = self._told
         if snapshot is told:
             return changed
         for field in fields(Snapshot):
             value = getattr(snapshot, field.name)
             if told is None or value != getattr(told, field.name):
-                self._sections[field.name] = encode(value)
-                changed[field.name] = self._sections[field.name]
+                changed[field.name] = encode(value)
+        # Only now: of a snapshot that cannot be encoded nothing is taken to have been sent.
+        self._told = snapshot
+        self._sections |= changed
         if changed.keys() <= _PASSING:
             return {}
         self._number += 1
@@ -195,16 +217,39 @@ class Feed:
         now = time.monotonic()
         age = round(now - pushed_at, 3)
         for sink, reader in readers.items():
-            if reader.is_due(now):
-                reader.full_due = False
-                sink.take(self._frame(None, dict(self._sections), age))
-                reader.full_at = time.monotonic()
-                reader.full_cost = reader.full_at - now
-            elif changed:
-                sink.take(self._frame(self._number - 1, changed, age))
-            elif beat:
-                sink.take(self._frame(self._number, {}, age))
+            sent = False
+            with self._sending:
+                self._send_to(sink, reader, changed, now=now, age=age, beat=beat)
+                sent = True
+            if not sent:
+                reader.missed(now)
         return bool(changed) or beat
+
+    def _send_to(
+        self,
+        sink: Sink,
+        reader: _Reader,
+        changed: dict[str, Any],
+        *,
+        now: float,
+        age: float,
+        beat: bool,
+    ) -> None:
+        if reader.is_due(now):
+            reader.full_due = False
+            sink.take(self._frame(None, dict(self._sections), age))
+            reader.full_at = time.monotonic()
+            reader.full_cost = reader.full_at - now
+        elif reader.full_due:
+            return  # it has missed a frame, and is left alone for a moment
+        elif changed:
+            sink.take(self._frame(self._number - 1, changed, age))
+        elif beat:
+            sink.take(self._frame(self._number, {}, age))
+
+    def _fault(self, text: str) -> None:
+        if self.on_fault is not None:
+            self.on_fault(text)
 
     def _frame(self, base: int | None, sections: dict[str, Any], age: float) -> Frame:
         return {

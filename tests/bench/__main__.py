@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import attach, hosts, keras_start, noop, probe, start
+from tests.bench import attach, check, hosts, in_step, keras_start, noop, probe, start
 
 
 def main() -> None:
@@ -15,6 +15,8 @@ def main() -> None:
     hosts.main()
     attach.main()
     noop.main()
+    check.main()
+    in_step.main()
     probe.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 

@@ -7,13 +7,13 @@ needs; rounds of both kinds alternate, since absolute times drift on a shared ma
 from __future__ import annotations
 
 import os
-import socket
 import statistics
 import subprocess
 import sys
 import time
-from contextlib import closing
 from pathlib import Path
+
+from nbdist.engine.ports import free_ports
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu"}
@@ -33,13 +33,12 @@ assert float(total) == n
 ''')
     print(time.time())
 """
+STOPS = "    began = time.time()\nprint(time.time() - began)\n"
 
 
 def plain_processes(count: int, script: str = "plain.py") -> float:
     """Seconds until the last of `count` plain processes has done its first collective."""
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
+    (port,) = free_ports(1)
     started = time.time()
     processes = [
         subprocess.Popen(
@@ -58,6 +57,15 @@ def plain_processes(count: int, script: str = "plain.py") -> float:
 def session(count: int, code: str = SESSION) -> float:
     """Seconds until a session's first collective is done, imports included."""
     started = time.time()
+    return _last_number(code, count) - started
+
+
+def stop(count: int) -> float:
+    """Seconds that the end of a session takes, until none of its processes is left."""
+    return _last_number(SESSION + STOPS, count)
+
+
+def _last_number(code: str, count: int) -> float:
     done = subprocess.run(
         [sys.executable, "-c", code, str(count)],
         env=ENVIRONMENT,
@@ -65,7 +73,7 @@ def session(count: int, code: str = SESSION) -> float:
         capture_output=True,
         text=True,
     )
-    return float(done.stdout.split()[-1]) - started
+    return float(done.stdout.split()[-1])
 
 
 def measure(count: int, *, rounds: int) -> dict[str, list[float]]:
@@ -78,7 +86,7 @@ def measure(count: int, *, rounds: int) -> dict[str, list[float]]:
 
 
 def main(rounds: int = 5) -> None:
-    """Prints one line for N=2 and one for N=4."""
+    """Prints a line for the start and one for the stop, for N=2 and for N=4."""
     for count in (2, 4):
         times = measure(count, rounds=rounds)
         plain, ours = (statistics.median(times[name]) for name in ("plain", "nbdist"))
@@ -88,6 +96,10 @@ def main(rounds: int = 5) -> None:
         print(
             f"start to first collective  N={count}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
             f"ratio {ours / plain:.2f} (rounds: {spread}; wanted at N=4: 2 at most)"
+        )
+        stops = [stop(count) for _ in range(rounds)]
+        print(
+            f"stop  N={count}: {statistics.median(stops):.2f} s (slowest {max(stops):.2f} s; wanted: 1 s at most)"
         )
 
 

@@ -4,25 +4,42 @@ from __future__ import annotations
 
 import json
 import os
-import socket
 import subprocess
 import sys
 import time
 import urllib.request
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import Any, Literal
 
 import pytest
 from labpage import Lab, LabPage
 from own_network import OwnNetwork
-from playwright.sync_api import Browser, Page, ViewportSize, sync_playwright
+from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 from viewpage import ORIGIN, WIDGET, answer, chromium
+
+from nbdist.engine.ports import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
 OpenView = Callable[..., Page]
+
+# Playwright's own five seconds are too few where other work takes the processor.
+expect.set_options(timeout=30_000)
+
+_FAILED = pytest.StashKey[bool]()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(
+    item: pytest.Item,
+) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+    """Notes whether a test failed, for what is taken down after it."""
+    report = yield
+    if report.when == "call":
+        item.stash[_FAILED] = report.failed
+    return report
 
 
 @pytest.fixture(scope="session")
@@ -111,13 +128,6 @@ def shots(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-def _free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        port: int = listener.getsockname()[1]
-        return port
-
-
 def _await(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
     """Waits until the server answers; fails with its log when it does not within 60 s."""
     deadline = time.monotonic() + 60
@@ -159,7 +169,7 @@ def start_lab(
         extensions.mkdir()
         (extensions / "nbdist-labextension").symlink_to(ROOT / "nbdist" / "labextension")
         with network.entered():
-            port = _free_port()
+            (port,) = free_ports(1)
         options = [
             "--no-browser",
             "--allow-root",
@@ -199,15 +209,21 @@ def lab(start_lab: Callable[..., Lab]) -> Lab:
 
 
 @pytest.fixture
-def lab_page(browser: Browser, lab: Lab) -> Iterator[Callable[..., LabPage]]:
-    pages: list[Page] = []
+def lab_page(
+    request: pytest.FixtureRequest, browser: Browser, lab: Lab
+) -> Iterator[Callable[..., LabPage]]:
+    """Opens pages of JupyterLab; those of a test that failed are described in its report."""
+    pages: list[LabPage] = []
 
     def open_(**options: Any) -> LabPage:
         page = browser.new_page(viewport={"width": 1500, "height": 950}, **options)
-        pages.append(page)
-        return LabPage(page, lab)
+        pages.append(LabPage(page, lab))
+        return pages[-1]
 
     yield open_
-    for page in pages:
-        page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
-        page.close()
+    for one in pages:
+        if request.node.stash.get(_FAILED, False):
+            print(one.account())
+            print((lab.root / ".log").read_text()[-2000:])
+        one.page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
+        one.page.close()

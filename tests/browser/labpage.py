@@ -10,6 +10,9 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
+MOVES_SECONDS = 20.0
+"""A view that stands still for so long has been given up by whoever watches it."""
+
 
 @dataclass(frozen=True, slots=True)
 class Lab:
@@ -50,6 +53,9 @@ class LabPage:
     def __init__(self, page: Page, lab: Lab) -> None:
         self.page = page
         self._lab = lab
+        self._said: list[str] = []
+        page.on("pageerror", lambda error: self._said.append(str(error)))
+        page.on("crash", lambda _: self._said.append("it crashed"))
 
     def open(self, name: str, *, reset: bool = True) -> None:
         query = f"token={self._lab.token}{'&reset' if reset else ''}"
@@ -80,6 +86,15 @@ class LabPage:
         for _ in range(count):
             self.command("notebook:run-cell-and-select-next")
 
+    def wait_for_saved_layout(self) -> None:
+        """JupyterLab saves which panels are open a moment after that has changed."""
+        self.page.wait_for_function(
+            "async () => JSON.stringify((await jupyterapp.serviceManager.workspaces.fetch('default'))"
+            ".data['layout-restorer:data'] ?? '').includes('nbdist-devices')",
+            timeout=60_000,
+            polling=300,
+        )
+
     @property
     def output(self) -> Locator:
         return self.page.locator(".jp-OutputArea .nbdist")
@@ -88,16 +103,36 @@ class LabPage:
     def panel(self) -> Locator:
         return self.page.locator("#nbdist-devices .nbdist")
 
+    @property
+    def errors(self) -> Locator:
+        """Tracebacks that cells ended with."""
+        kinds = "stderr", "error"
+        types = (f'[data-mime-type="application/vnd.jupyter.{kind}"]' for kind in kinds)
+        return self.page.locator(", ".join(types))
+
+    def account(self) -> str:
+        """What one looks at after a failed test: the kernel, all outputs, what the page complained of."""
+        kernel = "window.jupyterapp?.shell.currentWidget?.sessionContext?.session?.kernel?.status"
+        outputs = self.page.locator(".jp-Cell").all_inner_texts()
+        return "\n".join(
+            (
+                f"the kernel is {self.page.evaluate(kernel)}; the page is"
+                f" {self.page.evaluate('document.visibilityState')}",
+                *(f"cell: {text[-2000:]}" for text in outputs),
+                *(f"the page said: {text[:500]}" for text in self._said),
+            )
+        )
+
     def busy(self) -> bool:
         prompt = self.page.locator(".jp-InputArea-prompt", has_text="*")
         return prompt.count() > 0
 
 
 def moving(view: Locator) -> bool:
-    """Whether the line the processes are in moves on within two seconds."""
+    """Whether the line the processes are in moves on."""
     expect(view.locator(".nbdist-what").first).to_be_visible()
     first = view.locator(".nbdist-what").first.inner_text()
-    deadline = time.monotonic() + 2
+    deadline = time.monotonic() + MOVES_SECONDS
     while time.monotonic() < deadline:
         if view.locator(".nbdist-what").first.inner_text() != first:
             return True

@@ -110,4 +110,7 @@ def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
     (tmp_path / "model").touch()
     while lab_.busy():
         lab_.page.wait_for_timeout(200)
+    expect(lab_.errors).to_have_count(0)
+    # What is out of sight is not drawn.
+    progress.scroll_into_view_if_needed()
     expect(progress).to_contain_text(re.compile(r"fit, epoch 10 of 10"))

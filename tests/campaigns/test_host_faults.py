@@ -21,7 +21,8 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import HostError, LaunchError, ProcessError
+from nbdist.errors import HostError, LaunchError, ProcessError, RecoveryError
+from nbdist.launch import spawn
 from nbdist.launch.parents import LOST_SECONDS
 from tests.hosts.left import Left, processes_in
 from tests.integration.test_faults import COLLECTIVE
@@ -30,13 +31,13 @@ from tests.testbed.hosts import HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
-ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "16"))
+ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "8"))
 HOSTS = "h1:2,h2:2"
-SHOWN_SECONDS = 5.0
-"""A host that vanishes is shown as such within so long."""
+SHOWN_SECONDS = 20.0
+"""A host that vanishes is shown as such well before it is given up; `make bench` has the figure."""
 ENDED_SECONDS = 45.0
 """After which a cell has ended whose host is gone: the host is given up, and the others are interrupted."""
-GRACE_SECONDS = 10.0
+GRACE_SECONDS = 30.0
 """For what must end at once, on a machine with much else to do."""
 LOOP = "for i in range(1000):\n    total_now = float(total(x))\n    time.sleep(0.05)\n"
 
@@ -98,7 +99,7 @@ def test_a_host_that_takes_ssh_and_nothing_else_is_told_which_way_is_barred(
         hosts.delay(2, 0)
     assert caught.value.host == "h2"
     assert f"-s {hosts.address(2)} -p tcp -j ACCEPT" in str(caught.value)
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 def test_hosts_that_do_not_reach_each_other_are_both_named(hosts: TestBed, left: Left) -> None:
@@ -114,7 +115,7 @@ def test_hosts_that_do_not_reach_each_other_are_both_named(hosts: TestBed, left:
     finally:
         hosts.exec(2, "ip", "neigh", "delete", *way)
     assert any(f"at {hosts.address(i)}: no answer" in str(caught.value) for i in (1, 2))
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_told(
@@ -133,13 +134,36 @@ def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_told(
         assert "(host h2)   silent for" in capsys.readouterr().out
         assert sums(session) == [24.0] * 4
         assert session.snapshot().notices == ()
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
+
+
+def test_a_repair_while_a_host_is_cut_names_it_and_all_keep_what_they_have(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts) as session:
+        session.run(COLLECTIVE)
+        session.run("mine = [jax.process_index()] * 3")
+        hosts.cut(2)
+        try:
+            with pytest.raises(RecoveryError, match=r"[Hh]ost h2|processes 2, 3"):
+                session.recover()
+            assert [session.pull("mine", on=str(p)) for p in (0, 1)] == [[0] * 3, [1] * 3]
+        finally:
+            hosts.heal(2)
+        assert "in step" in session.recover()
+        assert [session.pull("mine", on=str(p)) for p in session.hosts] == [
+            [p] * 3 for p in range(4)
+        ]
+        assert sums(session) == [24.0] * 4
+    left.nothing()
 
 
 @pytest.mark.timeout(400)
 def test_a_host_that_is_cut_for_good_ends_the_cell_and_all_that_runs_there(
-    hosts: TestBed, left: Left
+    hosts: TestBed, left: Left, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A host waits for a silent kernel much longer than this test can.
+    monkeypatch.setattr(spawn, "KERNEL_LOST_SECONDS", LOST_SECONDS)
     with start(hosts) as session:
         session.run(COLLECTIVE)
         began = time.monotonic()
@@ -188,7 +212,7 @@ def test_far_away_hosts_start_and_compute(hosts: TestBed, left: Left, ms: int) -
     print(
         f"first collective after {near:.1f} s, {ms} ms away after {far:.1f} s: {far / near:.1f} times"
     )
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 @pytest.mark.parametrize("least", [None, 1], ids=["all", "min-hosts"])
@@ -221,7 +245,7 @@ def test_a_host_that_dies_during_a_start_is_told_or_left_out(
         if session is not None:
             session.shutdown()
         hosts.boot(2)
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 def told_by_a_cell(session: Session) -> str:
@@ -240,10 +264,10 @@ def test_a_full_disk_is_told_with_host_and_folder(temporary: Path) -> None:
             start(bed)
         assert caught.value.host == "h2"
         assert "h2 du -xh --max-depth=1 /tmp" in str(caught.value)
-        left.nothing(within_s=GRACE_SECONDS)
+        left.nothing()
         with start(bed, min_hosts=1) as session:
             assert session.hosts == {0: "h1", 1: "h1"}
-        left.nothing(within_s=GRACE_SECONDS)
+        left.nothing()
 
 
 def signal_all(bed: TestBed, i: int, number: int) -> None:
@@ -277,7 +301,7 @@ def test_a_host_that_stands_still_for_a_moment_is_told_and_goes_on(
         assert "Host h2 does not answer." in titles.seen
         assert sums(session) == [24.0] * 4
         assert session.snapshot().notices == ()
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, left: Left) -> None:
@@ -296,7 +320,7 @@ def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, l
             assert sums(session) == [24.0] * 4
     finally:
         go_on.join()
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()
 
 
 @pytest.mark.parametrize("what", ["ssh", "parent"])
@@ -324,4 +348,4 @@ def test_a_connection_that_ends_is_told_and_what_ran_there_ends(
             session.run(LOOP)
         assert titles.seen["Processes 2, 3 are lost."] - began - 1 < SHOWN_SECONDS
         wait_until(lambda: not hosts.processes(2), within_s=GRACE_SECONDS)
-    left.nothing(within_s=GRACE_SECONDS)
+    left.nothing()

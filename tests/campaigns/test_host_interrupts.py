@@ -81,10 +81,10 @@ def interrupt_and_end(kernel: Kernel, request: str) -> None:
     kernel.interrupt()
     output = kernel.collect(request, timeout_s=GRACE_SECONDS)
     if output.error is not None and output.error[0] == "KeyboardInterrupt":
-        kernel.left.nothing(within_s=GRACE_SECONDS)
+        kernel.left.nothing()
     # It may have been faster, or the interrupt may have come when the session was there.
     kernel.run("%dist_shutdown")
-    kernel.left.nothing(within_s=GRACE_SECONDS)
+    kernel.left.nothing()
 
 
 def test_an_interrupt_while_a_host_does_not_answer_ends_ssh_as_well(
@@ -95,7 +95,7 @@ def test_an_interrupt_while_a_host_does_not_answer_ends_ssh_as_well(
     kernel.interrupt()
     output = kernel.collect(request, timeout_s=GRACE_SECONDS)
     assert output.error is not None and output.error[0] == "KeyboardInterrupt"
-    kernel.left.nothing(within_s=GRACE_SECONDS)
+    kernel.left.nothing()
 
 
 def test_an_interrupt_in_a_cell_ends_it_on_all_hosts(kernel: Kernel) -> None:
@@ -110,7 +110,7 @@ def test_an_interrupt_in_a_cell_ends_it_on_all_hosts(kernel: Kernel) -> None:
         assert "4" in kernel.good("%%dist --on host=h2\nlen(jax.devices())").text
     finally:
         kernel.run("%dist_shutdown")
-    kernel.left.nothing(within_s=GRACE_SECONDS)
+    kernel.left.nothing()
 
 
 @pytest.mark.parametrize("turn", range(max(1, ROUNDS // 4)))
@@ -125,7 +125,7 @@ def test_nothing_outlives_a_kernel_that_is_killed_at_any_moment_of_a_start(
         time.sleep(moment)
         kernel.process.kill()
         # In the middle of an import a parent notices when that is done.
-        kernel.left.nothing(within_s=15)
+        kernel.left.nothing()
 
 
 def test_two_sessions_at_once_from_one_folder_do_not_meet(hosts: TestBed, tmp_path: Path) -> None:
@@ -144,4 +144,4 @@ def test_two_sessions_at_once_from_one_folder_do_not_meet(hosts: TestBed, tmp_pa
         other.good("%dist_shutdown")
         assert sorted(tmp_path.iterdir()) == before
         for kernel in (one, other):
-            kernel.left.nothing(within_s=GRACE_SECONDS)
+            kernel.left.nothing()

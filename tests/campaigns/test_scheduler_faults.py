@@ -21,9 +21,10 @@ from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
-ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "16")) // 4
+ROUNDS = max(1, int(os.environ.get("NBDIST_ROUNDS", "8")) // 4)
 LOST_SECONDS = 45.0
-END_SECONDS = 15.0
+END_SECONDS = 30.0
+SHOWN_SECONDS = 20.0
 
 
 def wait_for(condition: Callable[[], object], *, within_s: float) -> None:
@@ -41,7 +42,7 @@ def told(session: Session) -> str:
 def gone(left: Left) -> Iterator[None]:
     """After each test there is no process and no file of it on any host."""
     yield
-    left.nothing(within_s=END_SECONDS)
+    left.nothing()
 
 
 @pytest.fixture
@@ -81,9 +82,11 @@ def test_a_node_that_dies_takes_its_processes_and_no_others(
         i = int(host.removeprefix("h"))
         hosts.cut(i)
         try:
-            wait_for(lambda: f"Host {host} does not answer" in told(session), within_s=5.5)
+            wait_for(
+                lambda: f"Host {host} does not answer" in told(session), within_s=SHOWN_SECONDS
+            )
             wait_for(lambda: "Process 2 is lost" in told(session), within_s=LOST_SECONDS)
-            session.run("assert kept == 42", on="0:2")
+            assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [42, 42]
         finally:
             hosts.heal(i)
 
@@ -93,7 +96,7 @@ def test_a_cut_that_is_healed_costs_nothing(hosts: TestBed, cluster: Slurm) -> N
         session.run(COLLECTIVE)
         host = session.hosts[1]
         hosts.cut(int(host.removeprefix("h")))
-        wait_for(lambda: f"Host {host} does not answer" in told(session), within_s=5.5)
+        wait_for(lambda: f"Host {host} does not answer" in told(session), within_s=SHOWN_SECONDS)
         hosts.heal(int(host.removeprefix("h")))
         wait_for(lambda: "does not answer" not in told(session), within_s=END_SECONDS)
         session.run("assert float(total(x)) == 24")
@@ -171,7 +174,7 @@ def test_a_killed_rank_is_told_and_the_others_live(mpi_hosts: TestBed) -> None:
         session.run("import os\nrank, kept = os.getppid(), 42")
         mpi_hosts.exec(2, "kill", "-9", str(session.pull("rank", on="1")))
         wait_for(lambda: "Process 1 is lost" in told(session), within_s=LOST_SECONDS)
-        session.run("assert kept == 42", on="0")
+        assert session.pull("kept", on="0") == 42
 
 
 def test_a_host_that_mpirun_loses_ends_the_cell_with_its_words(mpi_hosts: TestBed) -> None:

@@ -23,6 +23,7 @@ class Recorded:
         self.reports: list[Report] = []
         self.times: list[float] = []
         self.cell = CurrentCell()
+        self._asked: dict[int, float] = {}
         self.probe = Probe(
             **{
                 "publish": self._take,
@@ -55,6 +56,19 @@ class Recorded:
         while not fulfilled():
             assert time.monotonic() < deadline, self.reports[-3:]
             time.sleep(0.02)
+
+    def line(self, number: int, *, for_s: float = 0.0) -> bool:
+        """Whether the cell that asks this, again and again, has been reported at a line, after so many seconds.
+
+        Raises:
+          AssertionError: It is not reported there within 60 s more.
+        """
+        running = [a for a in self.activities() if a.state == "running" and a.line == number]
+        if running and (running[-1].cell_seconds or 0.0) >= for_s:
+            return True
+        began = self._asked.setdefault(number, time.monotonic())
+        assert time.monotonic() < began + 60 + for_s, self.reports[-3:]
+        return False
 
     def wait_for_arrays(self, *paths: str) -> None:
         """Until the newest list of arrays is this one."""

@@ -86,6 +86,51 @@ def test_between_cells_it_is_idle():
     assert section["context_mesh"] == "a1b2"
 
 
+def test_waiting_for_the_lock_of_the_interpreter_is_no_wait_for_a_thread():
+    over = []
+
+    def compute():
+        while not over:
+            pass
+
+    worker = threading.Thread(target=compute)
+    worker.start()
+    watched = MainThread(worker.ident)
+    found = [watched.waits_for_a_thread() for _ in range(100)]
+    over.append(True)
+    worker.join()
+    assert not any(found)
+
+
+def test_a_thread_that_has_run_is_not_blocked_also_where_it_is_in_the_same_call_again(monkeypatch):
+    monkeypatch.setattr(main_thread_module.platform, "machine", lambda: "x86_64")
+    ask, done, over = threading.Event(), threading.Event(), []
+
+    def work():
+        while not over:
+            ask.wait()
+            ask.clear()
+            sum(range(10_000))
+            done.set()
+
+    class SystemCall:
+        def read_text(self):
+            done.clear()
+            ask.set()
+            done.wait()
+            return f"{main_thread_module.FUTEX['x86_64']} 0x1 0x2"
+
+    worker = threading.Thread(target=work)
+    worker.start()
+    watched = MainThread(worker.ident)
+    watched._system_call = SystemCall()
+    found = watched.waits_for_a_thread()
+    over.append(True)
+    ask.set()
+    worker.join()
+    assert found is False
+
+
 def test_the_processor_time_of_one_thread_is_told_from_that_of_others():
     here = MainThread(threading.get_ident())
     here.busy_share()
@@ -98,20 +143,21 @@ def test_the_processor_time_of_one_thread_is_told_from_that_of_others():
 
 
 def test_waiting_for_a_thread_is_told_from_sleeping():
-    thread, release = {}, threading.Event()
+    release, awake = threading.Event(), []
 
     def work():
-        thread["ident"] = threading.get_ident()
-        time.sleep(1)
+        while not awake:
+            time.sleep(0.05)
         release.wait()
 
     worker = threading.Thread(target=work)
     worker.start()
-    time.sleep(0.3)
-    watched = MainThread(thread["ident"])
-    assert watched.waits_for_a_thread() is False
-    time.sleep(1.2)
-    assert watched.waits_for_a_thread() is True
+    watched = MainThread(worker.ident)
+    assert not any(watched.waits_for_a_thread() for _ in range(50))
+    awake.append(True)
+    end = time.monotonic() + 60
+    while not watched.waits_for_a_thread():
+        assert time.monotonic() < end
     release.set()
     worker.join()
     # The system lists it a little longer than Python does.

@@ -1,5 +1,6 @@
 """Keras models in reports: the rule of each variable, what it asked for, what holds, and bytes."""
 
+import jax
 import keras
 import numpy as np
 import pytest
@@ -233,6 +234,15 @@ def test_what_is_unchanged_is_the_same_object_in_the_next_look(look, placed):
     assert look.now({"model": placed}).models[0] is first[0]
     keras.distribution.set_distribution(None)
     assert look.now({"model": placed}).models[0] is not first[0]
+
+
+def test_variables_are_never_compared_by_what_they_hold(look, placed):
+    kernel = placed.layers[0].kernel
+    assert by_path(seen(look, model=placed).models[0])[kernel.path]["device_bytes"] == 1024
+    # Of this one something else is to be said now; its `==` would compute on the devices.
+    kernel._value = jax.device_put(kernel._value, jax.devices()[0])
+    moved = look.now({"model": placed}).models[0]
+    assert by_path(moved)[kernel.path]["device_bytes"] == 2048
 
 
 def test_without_the_private_layout_the_rule_is_found_by_path(look, placed):

@@ -3,6 +3,8 @@
 import subprocess
 import sys
 
+from nbdist.engine.ports import free_ports
+
 BESIDE = """
 import sys, threading, time
 import jax, jax.extend.backend
@@ -33,16 +35,8 @@ print("as it should be")
 """
 
 
-def free_port() -> int:
-    import socket
-
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
-
-
 def run_beside(before: str) -> subprocess.CompletedProcess[str]:
-    code = BESIDE.format(before=before, port=free_port())
+    code = BESIDE.format(before=before, port=free_ports(1)[0])
     return subprocess.run(
         [sys.executable, "-c", code], capture_output=True, text=True, timeout=100, check=False
     )

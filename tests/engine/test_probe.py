@@ -41,28 +41,31 @@ def test_the_first_report_has_every_section(names):
 
 def test_a_busy_cell_is_reported_line_by_line_while_it_runs(names):
     source = (
-        "\nend = time.monotonic() + 1\nwhile time.monotonic() < end:\n    pass\ntime.sleep(0.5)\n"
+        "\nwhile not reported(2):\n    pass\nwhile not reported(4, for_s=1.0): time.sleep(0.2)\n"
     )
     with recorded(names) as seen:
+        seen.names["reported"] = seen.line
+        began = time.monotonic()
         seen.run(source, number=12)
+        lasted = time.monotonic() - began
         seen.wait(lambda: seen.activities()[-1].state == "idle")
     during = [a for a in seen.activities() if a.state == "running"]
     assert {a.cell for a in during} == {12}
-    assert {a.line for a in during} >= {3, 5} or {a.line for a in during} >= {4, 5}
-    slept = [a for a in during if a.line == 5]
-    assert slept[0].source == "time.sleep(0.5)"
+    assert {a.line for a in during} - {3} == {2, 4}
+    slept = [a for a in during if a.line == 4]
+    assert slept[0].source == "while not reported(4, for_s=1.0): time.sleep(0.2)"
     # Blocked, but in a sleep: not inside the framework.
     assert not any(a.waiting for a in during)
-    assert during[-1].cell_seconds > 0.9
+    seconds = [a.cell_seconds for a in during]
+    assert seconds == sorted(seconds)
+    assert 1.0 <= seconds[-1] <= lasted
     assert seen.activities()[-1].cell is None
 
 
 def test_arrays_made_in_the_middle_of_a_cell_are_reported_before_it_ends(names):
     with recorded(names) as seen:
-        source = "inner = {'b': [jnp.ones(5)]}\ntime.sleep(1.5)\nmade = list(paths())\n"
-        seen.names["paths"] = lambda: seen.paths()
-        seen.run(source)
-    assert "inner['b'][0]" in names["made"]
+        seen.names["reported"] = lambda path: seen.wait(lambda: path in (seen.paths() or ()))
+        seen.run("inner = {'b': [jnp.ones(5)]}\nreported(\"inner['b'][0]\")\n")
 
 
 def test_compiling_is_told_from_running(names):
@@ -80,8 +83,12 @@ def test_compiling_is_told_from_running(names):
 
 def test_the_mesh_set_in_the_middle_of_a_cell_is_reported_and_listed(names):
     names["other"] = jax.make_mesh((8,), ("x",))
-    source = "with jax.set_mesh(other):\n    time.sleep(0.6)\ntime.sleep(0.6)\n"
+    source = (
+        "with jax.set_mesh(other):\n    while not reported(2): time.sleep(0.05)\n"
+        "while not reported(3): time.sleep(0.05)\n"
+    )
     with recorded(names) as seen:
+        seen.names["reported"] = seen.line
         seen.run(source)
         seen.wait(lambda: seen.activities()[-1].state == "idle")
     named = [a.context_mesh for a in seen.activities() if a.line == 2]

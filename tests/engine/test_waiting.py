@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from tests.engine.test_never_starts import free_port
+from nbdist.engine.ports import free_ports
 
 PROCESS = """
 import json, sys, threading, time
@@ -61,7 +61,7 @@ def said(process: subprocess.Popen[str], start: str) -> str:
 @pytest.fixture(scope="module")
 def seen_while_waiting():
     """For each line: (waiting, line, source) of the reports of the process that is alone in it."""
-    port, found = str(free_port()), {}
+    port, found = str(free_ports(1)[0]), {}
     lines = json.dumps(list(LINES.values()))
     command = [sys.executable, "-c", PROCESS, port]
     options = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}

@@ -15,6 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
+from nbdist.engine.jax.describe import partitions
 from nbdist.snapshot import (
     Array,
     Axis,
@@ -93,7 +94,8 @@ class World:
             grid, spec, memory_kind=options.pop("memory_kind", None)
         )
         unreduced = tuple(name for name in grid.axis_names if name in spec.unreduced)
-        entries = [*spec.partitions, *[None] * (len(shape) - len(spec.partitions))]
+        parts = partitions(spec)
+        entries = [*parts, *[None] * (len(shape) - len(parts))]
         described = NamedSharding(
             mesh=self.mesh(grid).id,
             spec=tuple(
@@ -104,7 +106,7 @@ class World:
             memory_kind=sharding.memory_kind,
         )
         # `devices_indices_map` refuses unreduced axes; they do not change the slices.
-        plain = jax.sharding.NamedSharding(grid, PartitionSpec(*spec.partitions))
+        plain = jax.sharding.NamedSharding(grid, PartitionSpec(*parts))
         slices = self.slices(plain, tuple(shape))
         addends = self._addends(grid, unreduced) if unreduced else dict.fromkeys(slices)
         return self._held(path, shape, described, slices, addends, **options)

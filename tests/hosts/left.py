@@ -13,6 +13,10 @@ import psutil
 from tests.testbed.hosts import HostError, TestBed
 
 POLL_SECONDS = 0.05
+END_SECONDS = 30.0
+SAVED = "nbdist-rescued-"
+"""How the folders begin in which a process that does not come back saves its arrays; they are meant to stay."""
+
 OWN = ("tests.testbed", "tests/testbed")
 """In the command lines of what belongs to the bed."""
 
@@ -43,11 +47,11 @@ class Left:
                 continue  # Nothing outlives a crash.
         return found
 
-    def nothing(self, *, within_s: float, besides: Collection[str] = ()) -> None:
+    def nothing(self, *, within_s: float = END_SECONDS, besides: Collection[str] = ()) -> None:
         """Waits until nothing is left, `besides` what `now` has told before.
 
         Raises:
-          AssertionError: Something still is, after so many seconds.
+          AssertionError: Something still is, after `within_s` seconds.
         """
         until = time.monotonic() + within_s
         while (found := set(self.now()).difference(besides)) and time.monotonic() < until:
@@ -59,7 +63,8 @@ class Left:
             if pid != self._starter:
                 yield f"on this machine: {pid} {command}"
         for path in self.folder.iterdir():
-            yield f"on this machine: {path}"
+            if not path.name.startswith(SAVED):
+                yield f"on this machine: {path}"
 
     def _there(self, i: int) -> Iterator[str]:
         for process in self.bed.processes(i):
@@ -92,8 +97,10 @@ def processes_in(folder: Path) -> dict[int, str]:
 def files(bed: TestBed, i: int) -> set[Path]:
     """What there is on a host where a session could have written."""
     kept = bed.folder / f"h{i}" / "scratch" / "upper"
-    patterns = ("/tmp/*", "/var/tmp/*", "/dev/shm/*", "/run/*", f"{kept}/*", f"{kept}/.[!.]*")
-    return {path for pattern in patterns for path in bed.files_left(i, pattern)}
+    # At home each path by itself: what a library keeps in `.cache` hides nothing else there.
+    patterns = ("/tmp/*", "/var/tmp/*", "/dev/shm/*", "/run/*", f"{kept}/**/*")
+    found = {path for pattern in patterns for path in bed.files_left(i, pattern)}
+    return {path for path in found if not any(part.startswith(SAVED) for part in path.parts)}
 
 
 def connections(bed: TestBed, i: int, *, port: int = 22) -> list[str]:

@@ -49,7 +49,7 @@ def hosts(folder: Path) -> Iterator[TestBed]:
 def nothing_left(hosts: TestBed, left: Left) -> Iterator[None]:
     """Whatever was examined, nothing runs there or lies there afterwards."""
     yield
-    left.nothing(within_s=WAIT_SECONDS)
+    left.nothing()
 
 
 class Told:

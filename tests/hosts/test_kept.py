@@ -85,9 +85,9 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     assert [p.state for p in again.snapshot().processes] == ["idle", "lost"]
     again.shutdown()
     assert not registry.sessions()
-    assert not gone(connections, within_s=5)
+    assert not gone(connections)
     assert not list((tmp_path / "sessions").iterdir())
-    left.nothing(within_s=5)
+    left.nothing()
 
 
 def check_a_job(left: Left) -> None:
@@ -104,7 +104,7 @@ def check_a_job(left: Left) -> None:
     session.detach()
     assert cli.main(["stop", "last"]) == 0
     assert not registry.sessions()
-    left.nothing(within_s=10)
+    left.nothing()
 
 
 def test_a_kept_job_of_slurms_goes_on_and_is_cancelled_when_it_is_stopped(
@@ -136,4 +136,4 @@ def test_a_kept_job_that_waits_is_cancelled_when_its_kernel_is_killed(
         wait_for(slurm.jobs)
         kernel.send_signal(signal.SIGKILL)
     wait_for(lambda: not slurm.jobs())
-    left.nothing(within_s=10)
+    left.nothing()

@@ -10,7 +10,6 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.integration.notebook import ANSI, execute
 from tests.integration.test_tour import (
@@ -37,11 +36,9 @@ def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any
     folder: Path = tmp_path_factory.mktemp("hosts")
     with TestBed(2, shown=(folder,)) as bed:
         notebook = nbformat.read(NOTEBOOK, as_version=4)
-        client = NotebookClient(
-            notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
-        )
         where = f"--hosts h1:2,h2:2 --ssh-config {bed.ssh_config}"
-        execute(client, users_environment(IPYTHONDIR=str(folder / "ipython"), NBDIST_WHERE=where))
+        env = users_environment(IPYTHONDIR=str(folder / "ipython"), NBDIST_WHERE=where)
+        execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
         left = {i: (bed.processes(i), bed.files_left(i, "nbdist-*")) for i in (1, 2)}
         assert left == {1: ([], []), 2: ([], [])}
         yield {cell.id: cell for cell in notebook.cells}

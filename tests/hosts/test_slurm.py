@@ -19,7 +19,7 @@ from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
 
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -45,7 +45,7 @@ def gone(slurm: Slurm, left: Left) -> Iterator[None]:
     """After the test there is no job, no process and no file of it."""
     yield
     wait_for(lambda: slurm.jobs() == [])
-    left.nothing(within_s=5)
+    left.nothing()
 
 
 @pytest.fixture(scope="module")
@@ -60,6 +60,7 @@ def session(hosts: TestBed, left: Left) -> Iterator[Session]:
         patch.setenv("SLURM_CPU_BIND", "quiet,mask_cpu:0x80000000")
         with nbdist.start(slurm=True, nodes=2, ntasks_per_node=2) as found:
             found.run(COLLECTIVE)
+            found.run("import os\nparent = os.getppid()")
             yield found
 
 
@@ -90,13 +91,12 @@ def test_a_killed_process_ends_neither_the_job_nor_the_others(
 ) -> None:
     with pytest.raises(ProcessError, match=r"process 3 \(host h2\) killed by signal 9"):
         session.run("import signal\nif me == 3:\n    os.kill(os.getpid(), signal.SIGKILL)")
-    session.run("assert kept == 42", on="0:3")
+    assert [session.pull("kept", on=str(p)) for p in range(3)] == [42] * 3
     assert len(slurm.jobs()) == 1
 
 
 def test_a_task_that_is_killed_is_told(hosts: TestBed, session: Session) -> None:
-    session.run("import os\ntask = os.getppid()", on="2")
-    hosts.exec(2, "kill", "-9", str(session.pull("task", on="2")))
+    hosts.exec(2, "kill", "-9", str(session.pull("parent", on="2")))
     told = "Process 2 on h2: out of reach: Killed (host h2)"
     wait_for(lambda: told in str(session.snapshot().notices))
 
@@ -115,7 +115,7 @@ def test_when_the_session_has_ended_there_is_no_job_no_process_and_no_file(
     assert len(slurm.jobs()) == 1
     session.shutdown()
     wait_for(lambda: slurm.jobs() == [])
-    left.nothing(within_s=5)
+    left.nothing()
 
 
 def test_a_job_that_waits_is_shown_with_its_reason_and_an_interrupt_cancels_it(
@@ -129,7 +129,7 @@ def test_a_job_that_waits_is_shown_with_its_reason_and_an_interrupt_cancels_it(
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nbdist.start(2, slurm=True, partition="closed", start_timeout_s=0.5, tell=tell)
+        nbdist.start(2, slurm=True, partition="closed", tell=tell)
     assert stages[-1].startswith("job ") and stages[-1].endswith(" PENDING (PartitionDown)")
 
 

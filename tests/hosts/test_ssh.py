@@ -29,7 +29,7 @@ from tests.testbed.possible import why_no_hosts
 HOSTS = "h2:2,h1:2"
 """Not in the order of the alphabet."""
 ANYWHERE = ("0.0.0.0", "::")
-WAIT_SECONDS = 10.0
+WAIT_SECONDS = 30.0
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -185,7 +185,7 @@ def test_when_the_session_has_ended_nothing_is_left_on_any_host(
 ) -> None:
     assert any("on h1" in text for text in left.now())
     session.shutdown()
-    left.nothing(within_s=3)
+    left.nothing()
 
 
 KERNEL = """
@@ -205,7 +205,7 @@ def test_nothing_outlives_a_kernel_that_is_killed(hosts: TestBed, left: Left) ->
         assert kernel.stdout.readline() == b"up\n"
         assert any("on h3" in text for text in left.now())
         kernel.kill()
-    left.nothing(within_s=10, besides=before)
+    left.nothing(besides=before)
 
 
 @pytest.fixture
@@ -230,6 +230,11 @@ def sshd_of(pid: int) -> int:
 def test_a_file_names_hosts_with_users_and_ports_and_keras_runs_on_them(
     hosts: TestBed, left: Left, second_port: int, tmp_path: Path
 ) -> None:
+    # What Keras and matplotlib write at home the first time that somebody imports them there.
+    importing = ("env", "KERAS_BACKEND=jax", sys.executable, "-c", "import keras")
+    for i in (1, 3):
+        done = hosts.exec(i, *importing)
+        assert done.returncode == 0, done.stderr
     before = left.now()
     path = tmp_path / "hosts"
     path.write_text(
@@ -244,7 +249,7 @@ def test_a_file_names_hosts_with_users_and_ports_and_keras_runs_on_them(
         session.run("import keras\ndevices = len(keras.distribution.list_devices())")
         assert session.pull("devices") == 2
         assert "keras" in session.describe()
-    left.nothing(within_s=3, besides=before)
+    left.nothing(besides=before)
 
 
 def test_the_persons_ssh_configuration_says_where_a_name_leads(
@@ -261,7 +266,7 @@ def test_the_persons_ssh_configuration_says_where_a_name_leads(
         session.run("import socket\nwhere = socket.gethostname()")
         assert session.pull("where") == "h2"
         assert session.hosts == {0: "the-large-one"}
-    left.nothing(within_s=3, besides=before)
+    left.nothing(besides=before)
 
 
 @pytest.fixture(scope="module")

@@ -205,7 +205,7 @@ def test_an_interrupt_of_a_copying_leaves_the_session_as_good_as_before(
 def test_when_the_session_ends_no_copy_is_left(notebook: Notebook, left: Left) -> None:
     notebook.good("%dist_shutdown")
     notebook.manager.shutdown_kernel(now=True)
-    left.nothing(within_s=10)
+    left.nothing()
 
 
 # -- hosts that lack something ------------------------------------------------------------------
@@ -227,7 +227,7 @@ def test_a_working_folder_that_a_host_does_not_have_is_named_with_what_to_type(
         start(hosts)
     with pytest.raises(HostError, match=r"Host h[12] cannot use the working folder /nowhere: "):
         start(hosts, cwd="/nowhere", sync=".")
-    left.nothing(within_s=10)
+    left.nothing()
 
 
 def test_files_for_which_a_host_has_no_room_are_the_end_of_a_start(
@@ -239,7 +239,7 @@ def test_files_for_which_a_host_has_no_room_are_the_end_of_a_start(
         HostError, match=r"Host h2 could not take your files \(--sync\): No space left on device"
     ):
         start(hosts, sync=".")
-    left.nothing(within_s=10)
+    left.nothing()
 
 
 @pytest.fixture

@@ -13,7 +13,9 @@ from typing import Any, Self
 import psutil
 from jupyter_client.manager import KernelManager
 from nbclient import NotebookClient
+from nbformat import NotebookNode
 
+GONE_SECONDS = 30.0
 LOST_PORT = "Kernel died before replying"
 """A port is chosen for a kernel before the kernel has it, and may be given to another process in between; with
 many kernels beside each other that happens, and a second try is another port."""
@@ -45,8 +47,18 @@ class Output:
         return [data[kind] for _, data in self.shown if kind in data]
 
 
-def execute(client: NotebookClient, env: dict[str, str]) -> None:
-    """Runs a notebook from top to bottom."""
+def execute(
+    notebook: NotebookNode, *, folder: Path, env: dict[str, str], cell_timeout_s: int
+) -> None:
+    """Runs a notebook from top to bottom, in `folder`; its cells then have their outputs."""
+    # Times are not recorded: where ipyparallel's client has been imported, jupyter_client leaves the times of
+    # messages as text, which nbclient replaces by a call that is deprecated since Python 3.12.
+    client = NotebookClient(
+        notebook,
+        timeout=cell_timeout_s,
+        record_timing=False,
+        resources={"metadata": {"path": str(folder)}},
+    )
     try:
         client.execute(env=env)
     except RuntimeError as error:
@@ -184,7 +196,7 @@ class Notebook:
         self.manager.cleanup_resources()
 
 
-def gone(processes: list[psutil.Process], *, within_s: float) -> list[psutil.Process]:
-    """Those that still run after `within_s`; an empty list is what a test wants."""
-    _, alive = psutil.wait_procs(processes, timeout=within_s)
+def gone(processes: list[psutil.Process]) -> list[psutil.Process]:
+    """Those that do not end within half a minute; an empty list is what a test wants."""
+    _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
     return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]

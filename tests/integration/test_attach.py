@@ -19,7 +19,7 @@ import pytest
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook, gone
 
-WAIT_SECONDS = 30.0
+WAIT_SECONDS = 120.0
 
 MESH = """%%dist
 import jax, numpy as np
@@ -38,6 +38,12 @@ SLEEP = """%%dist
 import time
 print("asleep")
 time.sleep(600)"""
+
+
+UNTIL = """%%dist
+import os, time
+while not os.path.exists({path!r}):
+    time.sleep(0.05)"""
 
 
 def wait_for(condition: Callable[[], Any]) -> Any:
@@ -212,27 +218,34 @@ def test_variables_mesh_and_history_are_back(second: Notebook) -> None:
     assert "data=2" in second.good("%dist_mesh w").text
     history = second.good("print([(c.number, c.outcome) for c in s.history])").text
     assert history.startswith("[(3, 'finished'), (4, 'raised'), (5, 'interrupted')")
-    assert second.good("print(s.out_of_step)").text == "True"
+    assert (
+        second.good("print(s.out_of_step)").text == "False"
+    )  # nothing was computed, and it was proven
     assert second.good("print(s.history[0].code.splitlines()[0])").text.startswith("import jax")
 
 
 def test_two_kernels_at_once_are_told_and_a_kernel_that_ends_leaves_the_session(
-    kernels: Kernels, second: Notebook, kept: dict[str, Any]
+    kernels: Kernels, second: Notebook, kept: dict[str, Any], tmp_path: Path
 ) -> None:
+    pids = second.good("print(*[p.pid for p in s.snapshot().processes])").text.split()
     third = kernels.start()
     said = third.good("%dist_init --attach last").text
     assert f"Kernel {second.process.pid} is attached as well" in said
     assert "2 processes left running, as asked" in third.good("%dist_shutdown --leave").text
     third.good("%dist_init --attach last")
-    # An interrupt by another kernel has left it so.
-    assert third.good("%dist_status").text.startswith("out of step")
-    second.send(TICKS.replace("600", "20"))
+    # An interrupt by another kernel has left it in step.
+    assert not third.good("%dist_status").text.startswith("out of step")
+    over = tmp_path / "over"
+    second.send(UNTIL.format(path=str(over)))
     wait_for(lambda: " running " in third.good("%dist_status").text)
-    third.good("%%dist\nsecret += 1\nprint(secret)")
+    behind = third.send("%%dist\nsecret += 1\nprint(secret)")
+    over.touch()
+    assert (shown := third.collect(behind)).error is None, shown.traceback
     third.manager.shutdown_kernel(now=False)
     (listed,) = kernels.sessions()
     assert listed["kernels"] == [second.process.pid]
-    assert all(process.is_running() for process in kept["processes"])
+    # Not the coordination service, which a repair replaces.
+    assert pids and all(psutil.pid_exists(int(pid)) for pid in pids)
     shown = second.good("%%dist --on 1\nprint(secret)").text
     assert "42" in shown
 
@@ -245,7 +258,7 @@ def test_stop_ends_a_session_and_its_kernel_sees_it_go(
     second.collect(running, until="asleep")
     stopped = kernels.command("stop", listed["id"])
     assert stopped.stdout == f"session {listed['id']}: 2 processes stopped\n", stopped.stderr
-    assert not gone(kept["processes"], within_s=3)
+    assert not gone(kept["processes"])
     assert "the session was stopped" in second.collect(running).traceback
     assert kernels.sessions() == []
     second.good("%dist_shutdown")
@@ -260,7 +273,7 @@ def test_a_kernel_that_is_killed_before_others_can_find_its_session_leaves_nothi
     wait_for(lambda: [p for p in engines_of(notebook) if "nbdist.engine.host" in p.cmdline()])
     processes = engines_of(notebook)
     kernels.kill(notebook)
-    assert not gone(processes, within_s=WAIT_SECONDS)
+    assert not gone(processes)
     assert kernels.sessions() == []
 
 
@@ -281,7 +294,7 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     assert all(process.is_running() for process in processes)
     third.good("%dist_init --attach last")
     kernels.kill(second)
-    assert not gone(processes, within_s=10)
+    assert not gone(processes)
     wait_for(lambda: "ended with its kernel" in third.good("%dist_status").text)
     third.good("%dist_shutdown")
     assert kernels.sessions() == []
@@ -299,16 +312,27 @@ sys.meta_path.insert(0, Nothing())
 """
 
 
+ANSWER = """
+import ipyparallel as ipp
+for _ in range(20):
+    client = ipp.Client(profile='mine')
+    try:
+        client[:].apply_async(int).get(timeout=4)
+        break
+    except ipp.error.TimeoutError:
+        client.close()
+"""
+"""The first request to engines that have just been registered was once never answered, on a busy machine."""
+
+
 def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     kernels: Kernels, cluster: subprocess.Popen[bytes]
 ) -> None:
     log = kernels.folder / "ipcluster.log"
     wait_for(lambda: log.read_bytes().count(b"finished registering") == 2)
     notebook = kernels.any()
-    notebook.good(
-        "import ipyparallel as ipp\nclient = ipp.Client(profile='mine')\n"
-        f"client[1].execute({CANNOT_IMPORT!r}, block=True)"
-    )
+    notebook.good(ANSWER)
+    notebook.good(f"client[1].execute({CANNOT_IMPORT!r}, block=True)")
     refused = notebook.bad("%dist_init --attach mine").traceback
     assert re.search(
         r"Engine 1 \(host \S+\) has no nbdist. On \S+ run: \S+ -m pip install", refused
@@ -333,6 +357,8 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     assert "as a kernel before this one has numbered them" in again
     assert notebook.good("%%dist --on 1\nprint(secret)").text.endswith("41")
     assert kernels.folders != []
+    # By itself the manager ends a kernel by force that has not ended within 5 s.
+    notebook.manager.shutdown_wait_time = WAIT_SECONDS
     notebook.manager.shutdown_kernel(now=False)
     assert cluster.poll() is None
     assert kernels.folders == []

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.notebook import Notebook
+from tests.waiting import wait_for
 
 
 def test_equal_outputs_are_shown_once_and_differing_ones_by_process(notebook: Notebook) -> None:
@@ -159,7 +160,7 @@ def test_sync_waits_for_what_was_not_waited_for(notebook: Notebook) -> None:
 def test_timeout_interrupts_and_keeps_variables(notebook: Notebook) -> None:
     output = notebook.bad("%%dist --on 0 --timeout 1\nkept = 5\nimport time\ntime.sleep(60)")
     assert "CellTimeout" in output.traceback
-    assert output.seconds < 15
+    assert output.seconds < 30
     assert "5" in notebook.good("%%dist --on 0\nkept").text
     notebook.good("%dist_init --restart")
 
@@ -181,7 +182,8 @@ def test_completion_and_inspection_come_from_a_process(notebook: Notebook) -> No
     time.sleep(0.3)
     matches, _ = notebook.complete("%%dist\nonly_over_th")
     assert "only_over_there" in matches
-    assert "An answer." in notebook.inspect("%%dist\nasked")
+    # One that has no answer in time is none, and a busy machine takes longer.
+    wait_for(lambda: "An answer." in notebook.inspect("%%dist\nasked"))
     # In a plain cell the notebook's own names are meant; jedi takes seconds to read what it reads first.
     notebook.good("%config IPCompleter.use_jedi = False")
     assert "only_over_there" not in notebook.complete("only_over_th")[0]

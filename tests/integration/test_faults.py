@@ -11,7 +11,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.run.conduct import STUCK_SECONDS
 from nbdist.run.standing import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
@@ -28,8 +27,8 @@ float(total(x))
 """
 
 SOONER = """
-from nbdist.run import conduct, standing
-standing.WAIT_SECONDS, conduct.STUCK_SECONDS = {wait}, {stuck}
+from nbdist.run import standing
+standing.WAIT_SECONDS = {wait}
 """
 
 
@@ -42,16 +41,16 @@ def kernel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 
 @pytest.fixture
 def sooner(kernel: Notebook) -> Iterator[None]:
-    """For a test: after 3 s a wait is named and a process that does not come back is given up, not after 10."""
-    kernel.good(SOONER.format(wait=3.0, stuck=3.0))
+    """For a test: after 3 s a wait is named, not after 10."""
+    kernel.good(SOONER.format(wait=3.0))
     yield
-    kernel.good(SOONER.format(wait=WAIT_SECONDS, stuck=STUCK_SECONDS))
+    kernel.good(SOONER.format(wait=WAIT_SECONDS))
 
 
 @pytest.fixture
 def notebook(kernel: Notebook) -> Iterator[Notebook]:
     """A session in step, whose processes have one collective behind them."""
-    kernel.good(START)
+    kernel.good(f"{START} --give-up 3")
     kernel.good(f"%%dist\n{COLLECTIVE}")
     yield kernel
     kernel.run("%dist_shutdown")
@@ -70,42 +69,60 @@ def test_one_raises_the_other_waits_and_the_cell_ends_with_the_cause(notebook: N
         "%%dist --grace 4\nif me == 1:\n    raise ValueError('empty batch')\nfloat(total(x))"
     )
     said = notebook.collect(request, until="process 0 .* in line 4")
-    assert said.seconds < 3 + 0.5
     assert "process 1 (host" in said.text
     assert "ValueError: empty batch" in said.text
     assert "line 3   raise ValueError('empty batch')" in said.text
-    output = notebook.collect(request)
-    assert output.seconds < 14
+    output = notebook.collect(request, output=said)
     assert "ValueError: empty batch" in output.traceback
     assert "Cell In[" in output.traceback
     assert "process 0   interrupted while waiting" in output.traceback
-    assert "%dist_init --restart" in output.traceback
-    # Variables are there, later cells run, and each opens with one line.
-    later = notebook.good("%%dist\nkept")
-    assert "out of step since cell" in later.text
-    assert "42" in later.text
+    assert "out of step" not in output.traceback
+    # The processes have been brought in step: variables are there, and collectives bring the right number.
+    assert "in step again after" in output.text
+    later = notebook.good("%%dist\nprint(kept, float(total(x)))")
+    assert "out of step" not in later.text
+    assert "processes 0, 1   42 24.0" in later.text
 
 
 @pytest.mark.usefixtures("sooner")
-def test_out_of_step_waits_that_nobody_can_join_are_interrupted(notebook: Notebook) -> None:
-    notebook.bad("%%dist --grace 1\nif me == 1:\n    raise ValueError\nfloat(total(x))")
-    output = notebook.bad("%%dist --grace 2\nif me == 0:\n    float(total(x))")
-    assert output.seconds < 25
-    assert "waiting for what cannot come" in output.text
-    restarted = notebook.good("%dist_init --restart")
-    assert "ready in" in restarted.text
-    assert "out of step" not in notebook.good("%%dist\n1").text
-    assert "NameError" in notebook.bad("%%dist\nkept").traceback
+def test_a_process_is_freed_from_a_barrier_that_another_does_not_reach(notebook: Notebook) -> None:
+    failed = notebook.bad(
+        "%%dist --grace 1\nfrom jax.experimental import multihost_utils\n"
+        "if me == 1: raise ValueError('early')\nmultihost_utils.sync_global_devices('here')"
+    )
+    assert "ValueError: early" in failed.traceback
+    # On a busy machine the grace period can end before it is seen to wait.
+    assert re.search("process 0   interrupted (while waiting|in line)", failed.traceback)
+    assert "stuck" not in failed.text + failed.traceback
 
 
-def test_nobody_raised_but_one_finished_is_named_with_the_line(notebook: Notebook) -> None:
-    request = notebook.send("%%dist\nif me == 0:\n    float(total(x))")
-    said = notebook.collect(request, until="finished the cell", timeout_s=40)
-    assert 10 <= said.seconds < 20
+def test_a_session_that_is_not_to_be_repaired_refuses_what_computes_until_it_is_asked(
+    kernel: Notebook,
+) -> None:
+    kernel.good(f"{START} --no-recover")
+    try:
+        kernel.good(f"%%dist\n{COLLECTIVE}")
+        kernel.bad("%%dist --grace 1\nif me == 1:\n    raise ValueError\nfloat(total(x))")
+        assert "in step since cell" in kernel.bad("%%dist\nfloat(total(x))").traceback
+        assert "42" in kernel.good("%%dist\nprint(kept)").text
+        assert "in step again after" in kernel.good("%dist_recover").text
+        assert "42 24.0" in kernel.good("%%dist\nprint(kept, float(total(x)))").text
+        assert "ready in" in kernel.good("%dist_init --restart").text
+        assert "NameError" in kernel.bad("%%dist\nkept").traceback
+    finally:
+        kernel.run("%dist_shutdown")
+
+
+@pytest.mark.parametrize("targets", ["", " --on 0"], ids=["finished", "not in it"])
+def test_one_that_waits_for_what_another_will_not_send_is_named_with_its_line_and_freed(
+    notebook: Notebook, targets: str
+) -> None:
+    said = notebook.bad(f"%%dist --grace 1{targets}\nif me == 0:\n    float(total(x))")
+    assert "waiting for what does not come: process 0 sent 1 program" in said.text
+    assert "process 1 only none" in said.text
     assert re.search(r"process 0 .*line 3, float\(total\(x\)\)", said.text)
-    assert "process 1   finished the cell" in said.text
-    notebook.interrupt()
-    assert "KeyboardInterrupt" in notebook.collect(request).traceback
+    assert "in step again after" in said.text
+    assert "24.0" in notebook.good("%%dist\nprint(float(total(x)))").text
 
 
 @pytest.mark.usefixtures("sooner")
@@ -124,8 +141,8 @@ def test_interrupting_the_kernel_interrupts_the_processes(notebook: Notebook) ->
     notebook.interrupt()
     output = notebook.collect(request)
     assert output.error is not None
-    assert output.seconds < 15
-    assert "out of step" in notebook.good("%%dist\nkept").text
+    assert output.seconds < 30
+    assert "processes 0, 1   42 24.0" in notebook.good("%%dist\nprint(kept, float(total(x)))").text
 
 
 @pytest.mark.usefixtures("sooner")
@@ -165,13 +182,13 @@ def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: in
     assert "lost" in notebook.good("%dist_status").text
 
 
-def test_a_death_in_a_cell_ends_it_within_three_seconds(notebook: Notebook) -> None:
+def test_a_death_in_a_cell_ends_it_though_the_others_sleep(notebook: Notebook) -> None:
     pid = engine_pid(notebook, 1)
     request = notebook.send("%%dist\nprint('in it', flush=True)\ntime.sleep(50)")
     before = notebook.collect(request, until="in it").seconds
     psutil.Process(pid).kill()
     after = notebook.collect(request)
-    assert after.seconds < 3, f"{after.seconds:.1f} s after {before:.1f} s"
+    assert after.seconds < 25, f"{after.seconds:.1f} s after {before:.1f} s"
     assert "SIGKILL" in after.traceback
 
 
@@ -179,7 +196,7 @@ def test_an_engine_that_aborts_shows_its_last_words(notebook: Notebook) -> None:
     output = notebook.bad("%%dist --on 1\nimport os\nos.write(2, b'fatal: no luck\\n')\nos.abort()")
     assert "SIGABRT" in output.traceback
     assert "fatal: no luck" in output.traceback
-    assert output.seconds < 10
+    assert output.seconds < 30
 
 
 @pytest.mark.usefixtures("sooner")

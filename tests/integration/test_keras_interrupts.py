@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 import pytest
@@ -13,14 +14,30 @@ SETUP = """%%dist
 import jax, keras, numpy as np
 keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
 me = jax.process_index()
-model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
-model.compile("adam", "mse")
+
+
+def new_model():
+    keras.utils.set_random_seed(0)
+    model = keras.Sequential([keras.layers.Input((8,)), keras.layers.Dense(1)])
+    model.compile("adam", "mse")
+    return model
+
+def losses():
+    return new_model().fit(x, y, epochs=2, batch_size=8, shuffle=False, verbose=0).history["loss"]
+
+model = new_model()
 x, y = np.ones((64, 8), "float32"), np.ones((64, 1), "float32")
 kept = 41
+before = losses()
 
 class Leaves(keras.callbacks.Callback):
     def on_train_batch_end(self, batch, logs=None):
         if me == 1 and batch == 2:
+            raise RuntimeError("boom")
+
+class LeavesBetweenEpochs(keras.callbacks.Callback):
+    def on_epoch_end(self, epoch, logs=None):
+        if me == 1:
             raise RuntimeError("boom")
 """
 
@@ -40,14 +57,21 @@ def notebook(kernel: Notebook) -> Iterator[Notebook]:
     kernel.run("%dist_shutdown")
 
 
-def test_the_others_are_freed_when_one_raises_in_the_middle_of_fit(notebook: Notebook) -> None:
+@pytest.mark.parametrize("leaves", ["Leaves", "LeavesBetweenEpochs"])
+def test_the_others_are_freed_when_one_raises_in_the_middle_of_fit(
+    notebook: Notebook, leaves: str
+) -> None:
+    # Between two epochs Keras assigns its metrics, in which JAX compares the values of all processes.
     failed = notebook.bad(
-        "%%dist --grace 1\nmodel.fit(x, y, epochs=3, batch_size=8, verbose=0, callbacks=[Leaves()])"
+        f"%%dist --grace 1\nmodel.fit(x, y, epochs=3, batch_size=8, verbose=0, callbacks=[{leaves}()])"
     )
     assert "RuntimeError: boom" in failed.traceback
-    assert "process 0   interrupted while waiting" in failed.traceback
+    # On a busy machine the grace period can end before it is seen to wait.
+    assert re.search("process 0   interrupted (while waiting|in line)", failed.traceback)
     assert "stuck" not in failed.text + failed.traceback
-    assert "processes 0, 1   42" in notebook.good("%%dist\nprint(kept + 1)").text
+    # After the repair Keras trains anew, and the processes agree on it through the new coordinator.
+    again = notebook.good("%%dist\nprint(kept + 1, losses() == before)")
+    assert "processes 0, 1   42 True" in again.text
 
 
 def test_an_interrupt_ends_fit_on_all(notebook: Notebook) -> None:

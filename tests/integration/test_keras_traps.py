@@ -9,7 +9,6 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.run.conduct import STUCK_SECONDS
 from tests.integration.notebook import Notebook
 from tests.integration.test_faults import SOONER, engine_pid
 
@@ -177,7 +176,7 @@ def test_a_call_on_one_process_only_is_refused_when_the_other_has_finished(
     assert re.search(said, output.traceback), output.traceback
     assert NOTHING in output.traceback
     assert "process 1   finished the cell" in output.traceback
-    assert output.seconds < 10
+    assert output.seconds < 30
 
 
 def test_a_process_that_raises_before_fit_frees_the_one_that_waits(notebook: Notebook) -> None:
@@ -185,7 +184,7 @@ def test_a_process_that_raises_before_fit_frees_the_one_that_waits(notebook: Not
         "%%dist --grace 60\nif me == 1:\n    raise ValueError('empty batch')\n"
         "model.fit(x, y, batch_size=32, verbose=0)"
     )
-    assert output.seconds < 10
+    assert output.seconds < 30
     assert "processes" not in output.traceback.splitlines()[0]
     assert "process 1 (host" in output.traceback.splitlines()[0]
     said = r"process 0   AgreementError: process 1 \(host \S+\) raised ValueError: empty batch"
@@ -326,7 +325,7 @@ def test_of_four_processes_those_that_wait_all_hear_of_the_one_that_left(four: N
 
 def test_a_wait_is_reported_with_its_line_and_a_death_ends_it(four: Notebook) -> None:
     pid = engine_pid(four, 3)
-    four.good(SOONER.format(wait=3.0, stuck=STUCK_SECONDS))
+    four.good(SOONER.format(wait=3.0))
     request = four.send(
         "%%dist\nif me == 3:\n    time.sleep(100)\nmodel.fit(x, y, batch_size=32, verbose=0)"
     )

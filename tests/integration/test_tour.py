@@ -1,27 +1,23 @@
-"""The tour, from top to bottom: in a kernel as JupyterLab runs it, and in a terminal."""
+"""The tour, from top to bottom, in a kernel as JupyterLab runs it."""
 
 from __future__ import annotations
 
 import os
 import re
-import subprocess
-import sys
-import time
 from pathlib import Path
 from typing import Any
 
 import nbformat
-import psutil
 import pytest
-from nbclient import NotebookClient
 
-from tests.integration.notebook import ANSI, execute, gone
+from tests.integration.notebook import ANSI, execute
 
 ROOT = Path(__file__).parents[2]
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
-CELL_SECONDS = 120
-LEFT_SECONDS = 5.0
+CELL_SECONDS = 150
+"""More than a start may take, so that one which does not succeed says which process is missing."""
+
 CLOSING = r"4 processes on this machine, 8 cpu devices, jax \S+, ready in \d+\.\d s"
 SPLIT = """\
 params['hidden']['kernel']  f32[64, 256]  P(None, 'model') on mesh data=4 × model=2
@@ -33,7 +29,7 @@ FIRST_CAUSE = (
     r"   line 7   x, y = next_batch\(\)\n"
     r"(?P<others>process(?:es)? [^1].*(?:\nprocess(?:es)? [^1].*)*)"
 )
-LINES_THAT_WAIT = ("line 8, params, opt_state", "line 9, print(float(loss))")
+LINES_THAT_WAIT = ("line 8, new_params, new_opt_state", "line 9, print(float(loss))")
 
 
 def users_environment(**added: str) -> dict[str, str]:
@@ -56,7 +52,12 @@ def check_failure(shown: str) -> None:
     """The first cause with its line, and where the three others are."""
     found = re.search(FIRST_CAUSE, shown)
     assert found, shown
-    said = found["others"].splitlines()
+    lines = found["others"].splitlines()
+    # On a busy machine more is said meanwhile, of those that are not back yet.
+    late = next(
+        (i for i, line in enumerate(lines) if "not back from the interrupt" in line), len(lines)
+    )
+    said = lines[:late]
     named = re.findall(r"\d+", " ".join(line.partition("   ")[0] for line in said))
     assert sorted(named) == ["0", "2", "3"], said
     assert any(place in line for line in said for place in LINES_THAT_WAIT), said
@@ -67,10 +68,8 @@ def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
     folder = tmp_path_factory.mktemp("tour")
     notebook = nbformat.read(TOUR, as_version=4)
-    client = NotebookClient(
-        notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
-    )
-    execute(client, users_environment(IPYTHONDIR=str(folder / "ipython")))
+    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
+    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
     return {cell.id: cell for cell in notebook.cells}
 
 
@@ -131,59 +130,28 @@ def test_the_failing_cell_says_who_failed_and_where_the_others_wait(tour: dict[s
     check_failure(said)
     raised = ANSI.sub("", "\n".join(tour["fail"].outputs[-1].traceback))
     assert "----> 4         raise ValueError" in raised
-    assert raised.endswith("%dist_init --restart starts afresh on the same plan.")
+    assert raised.endswith("ProcessError: process 1 raised ValueError")
+
+
+def test_after_the_failure_only_what_was_being_computed_is_lost(tour: dict[str, Any]) -> None:
+    said = re.search(r"in step again after [\d.]+ s; (.+)", text_of(tour["fail"]))
+    assert said, text_of(tour["fail"])
+    names = said[1].removeprefix("lost: ").split(", ")
+    assert {re.split(r"[\[.]", name)[0] for name in names} <= {
+        "loss",
+        "new_params",
+        "new_opt_state",
+    }
+
+
+def test_training_goes_on_after_the_failure_where_it_was(tour: dict[str, Any]) -> None:
+    *_, before = re.findall(r"epoch 9: loss (\d\.\d+)", text_of(tour["tp-loop"]))
+    after = re.fullmatch(r"processes 0–3   step 61: loss (\d\.\d+)", text_of(tour["again"]).strip())
+    assert after, text_of(tour["again"])
+    assert 0.8 * float(before) < float(after[1]) <= float(before)
 
 
 def test_an_array_is_pulled_whole_and_plotted(tour: dict[str, Any]) -> None:
     assert text_of(tour["pull"]) == "(numpy.ndarray, (64, 256), dtype('float32'))"
     pictures = [output.data["image/png"] for output in tour["plot"].outputs]
     assert len(pictures) == 1 and len(pictures[0]) > 10_000
-
-
-def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:
-    out = tmp_path / "out"
-    environment = users_environment(TMPDIR=str(tmp_path), IPYTHONDIR=str(tmp_path / "ipython"))
-    with out.open("wb") as file:
-        demo = subprocess.Popen(
-            [sys.executable, "-m", "nbdist.cli", "demo"],
-            stdin=subprocess.DEVNULL,
-            stdout=file,
-            stderr=subprocess.STDOUT,
-            env=environment,
-        )
-        seen = descendants_until_the_end(demo)
-    shown = out.read_text(encoding="utf-8")
-    assert demo.returncode == 0, shown
-    assert not ANSI.search(shown), "no colors in a file"
-    assert re.search(CLOSING, shown)
-    # Asked for right after the cell that moved the parameters: what is there, not what was.
-    moved = (
-        r"^params\['hidden'\]\['kernel'\]  f32\[64, 256\]  P\(None, 'model'\)\n2 pieces of 64 × 128"
-    )
-    assert re.search(moved, shown, re.M), shown
-    assert SPLIT in shown
-    assert "mesh data=4 × model=2\n" in shown
-    assert re.search(r"^data 3   cpu:6144  p3  .*cpu:6145  p3  ", shown, re.M), shown
-    check_failure(shown)
-    assert len(seen) > 4, "the processes were not seen at all"
-    assert gone(list(seen), within_s=LEFT_SECONDS) == []
-    assert [path.name for path in tmp_path.glob("nbdist-*")] == []
-
-
-def descendants_until_the_end(demo: subprocess.Popen[bytes]) -> set[psutil.Process]:
-    """All processes ever seen below this one while it ran."""
-    root = psutil.Process(demo.pid)
-    seen: set[psutil.Process] = set()
-    deadline = time.monotonic() + 2 * CELL_SECONDS
-    while demo.poll() is None:
-        try:
-            assert time.monotonic() < deadline, "the demo does not end"
-            seen.update(root.children(recursive=True))
-        except psutil.NoSuchProcess:
-            break
-        except AssertionError:
-            demo.kill()
-            raise
-        time.sleep(0.1)
-    demo.wait()
-    return seen

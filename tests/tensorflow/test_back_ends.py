@@ -6,9 +6,8 @@ import os
 from pathlib import Path
 
 import nbformat
-from nbclient import NotebookClient
 
-from tests.integration.notebook import Notebook
+from tests.integration.notebook import Notebook, execute
 from tests.tensorflow.test_notebook import text_of
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "02_keras_distribution.ipynb"
@@ -57,7 +56,7 @@ def test_the_notebook_about_keras_runs_where_tensorflow_is_installed_too(tmp_pat
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     left_out = ("PYTEST_", "TF_CPP_", "KERAS_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    client = NotebookClient(notebook, timeout=120, resources={"metadata": {"path": str(tmp_path)}})
-    client.execute(env={**environment, "IPYTHONDIR": str(tmp_path / "ipython")})
+    env = {**environment, "IPYTHONDIR": str(tmp_path / "ipython")}
+    execute(notebook, folder=tmp_path, env=env, cell_timeout_s=120)
     (cell,) = [cell for cell in notebook.cells if cell.id == "tf"]
     assert "from one tf.data.Dataset" in text_of(cell)

@@ -9,12 +9,11 @@ from typing import Any
 
 import nbformat
 import pytest
-from nbclient import NotebookClient
 
 from tests.integration.notebook import ANSI, execute
 
 NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "03_tf_distribute.ipynb"
-CELL_SECONDS = 120
+CELL_SECONDS = 150
 
 
 def text_of(cell: Any) -> str:
@@ -34,10 +33,8 @@ def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     left_out = ("PYTEST_", "TF_CPP_")
     environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    client = NotebookClient(
-        notebook, timeout=CELL_SECONDS, resources={"metadata": {"path": str(folder)}}
-    )
-    execute(client, {**environment, "IPYTHONDIR": str(folder / "ipython")})
+    env = {**environment, "IPYTHONDIR": str(folder / "ipython")}
+    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
     return {cell.id: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
 
 

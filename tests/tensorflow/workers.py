@@ -6,13 +6,14 @@ import json
 import multiprocessing
 import os
 import signal
-import socket
 import time
 import traceback
 from multiprocessing.connection import Connection
 from typing import Any, Self
 
 import psutil
+
+from nbdist.engine.ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.tensorflow.tasks"])
@@ -90,14 +91,8 @@ def outcome(task: str, number: int, **options: Any) -> list[Any]:
 
 
 def free_addresses(number: int) -> list[str]:
-    """Ports that were free a moment ago."""
-    found = [socket.socket() for _ in range(number)]
-    for one in found:
-        one.bind(("127.0.0.1", 0))
-    addresses = [f"127.0.0.1:{one.getsockname()[1]}" for one in found]
-    for one in found:
-        one.close()
-    return addresses
+    """Ports of this machine that nobody is given while the processes import TensorFlow."""
+    return [f"127.0.0.1:{port}" for port in free_ports(number)]
 
 
 def tf_config(addresses: list[str], index: int) -> str:

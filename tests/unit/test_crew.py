@@ -5,6 +5,8 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from nbdist.crew import Crew
 from nbdist.errors import GoneError
 
@@ -31,6 +33,7 @@ def crew() -> Any:
     """A crew of two, of which the second dies when it is asked."""
     made: Any = Crew.__new__(Crew)
     made.heard = {}
+    made.asked_alone = []
     made.send = lambda process_id, name, **arguments: Well() if process_id == 0 else Ended()
     made.monitor = SimpleNamespace(
         wait_for=lambda sequences, timeout_s: made.heard.update(sequences),
@@ -49,3 +52,33 @@ def test_a_process_that_dies_while_it_is_asked_what_it_holds_is_no_error_of_the_
 
 def test_nor_is_it_where_any_idle_process_may_answer() -> None:
     assert crew().ask_idle("complete", timeout_s=1.0) is None
+
+
+class Busy(Well):
+    """One in a cell: it answers when that has ended."""
+
+    def ready(self) -> bool:
+        return False
+
+
+def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nbdist.crew.IMPORTED_SECONDS", 0.0)
+    asked: list[tuple[int, Any]] = []
+
+    def send(process_id: int, name: str, *, paths: list[str]) -> Any:
+        asked.append((process_id, paths))
+        if process_id == 3:
+            return Ended()
+        request = Busy() if process_id == 2 else Well()
+        request.get = lambda timeout_s=None: ({"modules": ["steps"]}, [])
+        return request
+
+    made = crew()
+    made.send = send
+    made.choice = SimpleNamespace(able=lambda: [0, 1, 2, 3])
+    made.link = SimpleNamespace(parents=SimpleNamespace(place=lambda process_id: None))
+    files: Any = SimpleNamespace(path=lambda name, folder: f"/here/{name}")
+    assert made._imported(files, ["steps.py"]) == ({"steps": (0, 1)}, (2,))
+    assert asked == [(p, ["/here/steps.py"]) for p in (0, 1, 2, 3)]

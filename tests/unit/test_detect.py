@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,8 @@ import pytest
 from nbdist.errors import OptionError
 from nbdist.launch import detect
 from nbdist.launch.detect import METHODS, Detected, asked, detected
+from nbdist.launch.platform import tpu_chips
+from nbdist.launch.tpu.kubernetes import LIST_FILE
 from tests.unit.jax_clusters import ask_jax
 from tests.unit.pod_stand_ins import (
     GCE,
@@ -34,6 +39,7 @@ OMPI = {
     "OMPI_COMM_WORLD_LOCAL_RANK": "1",
 }
 OMPI_6 = {"OMPI_MCA_orte_hnp_uri": "1314521088.0;tcp6://[fe80::b9b,2620::2]:43370"}
+OMPI_5 = {name: OMPI[name] for name in OMPI if "orte" not in name}
 ELSEWHERE: list[dict[str, str]] = [
     {},
     SLURM,
@@ -47,7 +53,13 @@ ELSEWHERE: list[dict[str, str]] = [
     {**OMPI, **OMPI_6},
     {**OMPI, "JAX_COORDINATOR_PORT": "5000"},
     {name: OMPI[name] for name in OMPI if "orte" in name},
-    {name: OMPI[name] for name in OMPI if "orte" not in name},
+    OMPI_5,
+    {**OMPI_5, "OMPI_VERSION": "5.0.3"},
+    {**OMPI_5, "OMPI_VERSION": "4.1.6"},
+    {**OMPI_5, "OMPI_VERSION": "unknown"},
+    {**OMPI, "OMPI_VERSION": "4.1.6"},
+    {**OMPI, "OMPI_VERSION": "5.0.3"},
+    {**OMPI, "OMPI_VERSION": "unknown"},
     {**OMPI, "OMPI_MCA_orte_hnp_uri": "1.0;udp://"},
     {**SLURM, **OMPI},
     {"TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2", "TPU_WORKER_ID": "1"},
@@ -96,8 +108,14 @@ def test_it_is_what_jax_detects_on_machines_without_tpus() -> None:
 def test_it_is_what_jax_detects_on_workers_of_pods(tmp_path: Path) -> None:
     chips = with_pci_devices(tmp_path, V4)
     with metadata_server(GCE) as single, metadata_server(MULTISLICE) as several:
+        addresses = tmp_path / "addresses"
+        addresses.write_text("10.0.0.5:8476,10.0.0.6:8476\n")
+        in_file = {**GKE, LIST_FILE: str(addresses)}
         told = [
             *ON_TPU,
+            in_file,
+            {**in_file, "TPU_PROCESS_ADDRESSES": "10.0.0.3:8476,10.0.0.4:8476,10.0.0.7:8476"},
+            {**GKE, "TPU_WORKER_HOSTNAMES": "10.0.0.1,10.0.0.2", LIST_FILE: ""},
             {"GCE_METADATA_IP": single},
             {"GCE_METADATA_IP": several},
             {"GCE_METADATA_IP": several, **SLICE, "JAX_COORDINATOR_PORT": "5000"},
@@ -156,6 +174,67 @@ def test_mpi4py_is_detected_on_request_only(monkeypatch: pytest.MonkeyPatch) -> 
     assert detected({}) is None
     assert asked("mpi4py", {}).method == "mpi4py"
     assert "mpi4py found. JAX takes local_device_ids from it" in asked("mpi4py", {}).used()
+
+
+@pytest.fixture
+def with_jax(monkeypatch: pytest.MonkeyPatch) -> Callable[[str | None], None]:
+    """Has another version of JAX installed, or none."""
+    return lambda version: monkeypatch.setattr(detect, "version", lambda package: version)
+
+
+def test_the_numbers_of_open_mpi_5_come_from_mpi4py(
+    with_jax: Callable[[str | None], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with_jax("0.12.0.1")
+    with pytest.raises(OptionError, match=r"Open MPI 5 needs mpi4py, which is not installed"):
+        asked("ompi", OMPI_5)
+    monkeypatch.setattr(detect, "_installed", lambda module: module == "mpi4py")
+    found = asked("ompi", OMPI_5)
+    assert (found.title, found.processes, found.local_process_id) == ("Open MPI 5", None, None)
+    assert found.used() == (
+        "--cluster-detection-method ompi: Open MPI 5 found (OMPI_COMM_WORLD_SIZE=8, OMPI_COMM_WORLD_RANK=5, "
+        "OMPI_COMM_WORLD_LOCAL_RANK=1). JAX takes local_device_ids from it; nbdist passes the other arguments "
+        "itself."
+    )
+
+
+@pytest.mark.parametrize(
+    ("version", "words"),
+    [
+        ("0.11.1", r"version 5 sets it\)\. Leave"),
+        ("0.11.2", r"version 5 sets it\), nor OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_RANK \("),
+        ("0.12.0.1", r"nor OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_RANK \("),
+        ("0.13.0.dev20261101", r"nor OMPI_COMM_WORLD_SIZE and OMPI_COMM_WORLD_RANK \("),
+        (None, r"version 5 sets it\)\. Leave"),
+    ],
+)
+def test_what_open_mpi_has_not_set_is_named_as_the_installed_jax_looks_for_it(
+    version: str | None, words: str, with_jax: Callable[[str | None], None]
+) -> None:
+    with_jax(version)
+    with pytest.raises(OptionError, match=words):
+        asked("ompi", {"OMPI_COMM_WORLD_LOCAL_RANK": "0"})
+
+
+@pytest.mark.parametrize(("version", "index"), [("0.11.1", None), ("0.11.2", 1)])
+def test_addresses_in_a_file_are_read_where_jax_reads_them(
+    version: str, index: int | None, with_jax: Callable[[str | None], None], tmp_path: Path
+) -> None:
+    with_jax(version)
+    addresses = tmp_path / "addresses"
+    addresses.write_text("a,b")
+    environment = {**GKE, "JAX_FORCE_TPU_INIT": "1", LIST_FILE: str(addresses)}
+    found = detected(environment, root=tmp_path)
+    assert (found and found.process_id) == index
+
+
+def test_the_chips_counted_are_those_jax_counts(tmp_path: Path) -> None:
+    # Private API: JAX's own table, which it shows nowhere else; an older JAX knows fewer chips.
+    table = "from jax._src.hardware_utils import _TPU_PCI_DEVICE_IDS as t; print(*t)"
+    done = subprocess.run([sys.executable, "-c", table], capture_output=True, text=True, check=True)
+    known = done.stdout.split()
+    assert len(known) >= 7
+    assert tpu_chips(root=with_pci_devices(tmp_path, *known)) == len(known)
 
 
 def test_kubernetes_is_detected_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:

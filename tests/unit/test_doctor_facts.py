@@ -34,6 +34,72 @@ def test_facts_of_this_machine_are_true_and_json_can_carry_them(tmp_path: Path) 
     assert abs(found["time"] - time.time()) < 60
 
 
+def install(
+    folder: Path, distribution: str, version: str, module: str, *, metadata: bool = True
+) -> None:
+    """Puts a module there as pip would."""
+    (folder / module).mkdir(exist_ok=True)
+    (folder / module / "__init__.py").touch()
+    if metadata:
+        info = folder / f"{distribution.replace('-', '_')}-{version}.dist-info"
+        info.mkdir()
+        (info / "METADATA").write_text(
+            f"Metadata-Version: 2.1\nName: {distribution}\nVersion: {version}\n"
+        )
+        (info / "RECORD").write_text(f"{module}/__init__.py,,\n{info.name}/METADATA,,\n")
+
+
+@pytest.fixture
+def site(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The one folder that modules are found in."""
+    monkeypatch.setattr(sys, "path", [str(tmp_path)])
+    for name in ("tensorflow", "keras", "jax"):
+        monkeypatch.delitem(sys.modules, name, raising=False)
+    return tmp_path
+
+
+@pytest.mark.parametrize("distribution", ["tensorflow", "tensorflow-cpu", "tf-nightly"])
+def test_a_module_has_the_version_of_what_it_came_with(site: Path, distribution: str) -> None:
+    install(site, distribution, "2.21.0", "tensorflow")
+    assert checkup.version("tensorflow") == "2.21.0"
+    renamed = {} if distribution == "tensorflow" else {"tensorflow": distribution}
+    found = checkup.packages(["tensorflow", "keras"])
+    assert found["packages"].items() >= {"tensorflow": "2.21.0", "keras": None}.items()
+    assert found["distributions"] == renamed
+
+
+def test_nightly_builds_of_keras_count_as_keras(site: Path) -> None:
+    install(site, "keras-nightly", "3.16.0.dev1", "keras")
+    assert checkup.version("keras") == "3.16.0.dev1"
+
+
+def test_a_module_without_metadata_is_there_in_an_unknown_version(site: Path) -> None:
+    install(site, "tensorflow", "2.21.0", "tensorflow", metadata=False)
+    assert checkup.version("tensorflow") == ""
+    assert checkup.packages(["tensorflow"])["distributions"] == {}
+
+
+def test_of_two_distributions_that_disagree_no_version_is_taken(site: Path) -> None:
+    install(site, "tensorflow-cpu", "2.21.0", "tensorflow")
+    install(site, "tf-nightly", "2.22.0.dev1", "tensorflow")
+    assert checkup.version("tensorflow") == ""
+
+
+def test_what_cannot_be_imported_has_no_version(site: Path) -> None:
+    install(site, "jax", "0.12.0", "other")
+    (site / "keras").mkdir()
+    assert [checkup.version(name) for name in ("tensorflow", "jax", "keras")] == [None] * 3
+
+
+def test_asking_for_versions_imports_nothing() -> None:
+    code = (
+        "import sys; from nbdist.engine import checkup; checkup.checkup({}); "
+        "print(sorted(set(checkup.PACKAGES) & set(sys.modules)))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
 def test_the_examiner_is_one_file_that_python_3_8_reads() -> None:
     tree = ast.parse(SOURCE, feature_version=(3, 8))
     imported = {
@@ -210,11 +276,12 @@ def test_a_folder_that_takes_no_file_says_why_and_where_files_go_instead(tmp_pat
 
 
 def test_accelerators_are_counted_as_the_system_shows_them(tmp_path: Path) -> None:
-    vendor = "sys__bus__pci__devices__{}__vendor"
-    device = "sys__bus__pci__devices__{}__device"
-    contents = {vendor.format(i): "0x1ae0\n" for i in range(5)}
-    contents |= {device.format(i): "0x0062\n" for i in range(4)}
-    contents[device.format(4)] = "0x0042\n"  # a network card
+    told = {f"0000:00:0{i}.0": "0x0062" for i in range(4)}
+    told["0000:00:04.0"] = "0x0042"  # a network card
+    told["0000:00:03.1"] = "0x0062"  # the second function of a chip
+    folder = "sys__bus__pci__devices__{}"
+    contents = {f"{folder.format(at)}__vendor": "0x1ae0\n" for at in told}
+    contents |= {f"{folder.format(at)}__device": f"{kind}\n" for at, kind in told.items()}
     root = files(tmp_path, **contents, dev__nvidia0="", dev__nvidia1="", dev__nvidiactl="")
     assert checkup.accelerators(root) == {"gpus": 2, "tpus": 4}
 

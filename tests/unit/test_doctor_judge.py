@@ -40,6 +40,31 @@ def test_all_packages_of_one_host_are_put_right_by_one_command() -> None:
     assert finding.do == ("ssh h1 /usr/bin/python3 -m pip install nbdist==0.2.0 ipyparallel==9.2.0")
 
 
+def test_a_host_keeps_the_distribution_that_it_has_a_module_from() -> None:
+    told = facts(packages={"tensorflow": "2.20.0"}, distributions={"tensorflow": "tensorflow-cpu"})
+    finding = only(found(examined(told=told), examined("h2"), framework="tensorflow"))
+    assert finding.what == "tensorflow is 2.20.0, not 2.21.0"
+    assert finding.do.endswith("-m pip install tensorflow-cpu==2.21.0")
+
+
+def test_a_host_without_a_module_gets_the_distribution_of_the_others() -> None:
+    nightly = {"tensorflow": "2.22.0.dev20261101"}
+    named = {"tensorflow": "tf-nightly"}
+    here = kernel(packages=nightly, distributions=named)
+    other = examined("h2", told=facts("h2", packages=nightly, distributions=named))
+    missing = examined(told=facts(packages={"tensorflow": None}))
+    finding = only(found(missing, other, here=here, framework="tensorflow"))
+    assert finding.what == "tensorflow 2.22.0.dev20261101 is missing"
+    assert finding.do.endswith("-m pip install tf-nightly==2.22.0.dev20261101")
+
+
+def test_a_version_that_cannot_be_known_is_neither_missing_nor_wanted() -> None:
+    unknown = facts("h2", packages={"tensorflow": ""})
+    assert found(examined(), examined("h2", told=unknown), framework="tensorflow") == []
+    here = kernel(packages={"tensorflow": ""})
+    assert found(examined(), examined("h2", told=unknown), here=here, framework="tensorflow") == []
+
+
 def test_hosts_that_agree_on_another_jax_than_the_kernel_are_left_alone() -> None:
     other = {"jax": "0.11.0", "jaxlib": "0.11.0"}
     everyone = [examined(name, told=facts(name, packages=other)) for name in ("h1", "h2")]

@@ -179,3 +179,51 @@ def test_without_a_sink_nothing_is_encoded(feed: Feed, monkeypatch: pytest.Monke
     feed.push(replace(FIRST, sequence=2, state="running"))
     time.sleep(3 * PERIOD_SECONDS)
     assert encoded == []
+
+
+class Failing(Sink):
+    """A sink that cannot send while `broken`."""
+
+    broken = False
+
+    def take(self, frame: Frame) -> None:
+        if self.broken:
+            raise OSError("the socket is closed")
+        super().take(frame)
+
+
+def test_a_sink_that_fails_keeps_no_other_from_its_frames_and_gets_all_when_it_is_back(
+    feed: Feed,
+) -> None:
+    said: list[str] = []
+    feed.on_fault = said.append
+    bad, good = Failing(), Sink()
+    feed.push(FIRST)
+    feed.attach(bad)
+    feed.attach(good)
+    bad.wait(lambda s: len(s.frames) == 1)
+    bad.broken = True
+    feed.push(replace(FIRST, sequence=2, state="running"))
+    good.wait(lambda s: s.known is not None and s.known["state"] == "running")
+    bad.broken = False
+    bad.wait(lambda s: s.known is not None and s.known["state"] == "running")
+    assert (bad.missed, good.missed) == (0, 0)
+    assert bad.frames[-1]["base"] is None or bad.frames[-1]["snapshot"] == {}
+    assert len(said) == 1
+    assert "OSError: the socket is closed" in said[0]
+
+
+def test_a_snapshot_that_cannot_be_encoded_is_left_out_and_the_next_is_whole(feed: Feed) -> None:
+    sink = Sink()
+    feed.push(FIRST)
+    feed.attach(sink)
+    sink.wait(lambda s: len(s.frames) == 1)
+    wrong = replace(FIRST, sequence=2, state="running", notices=(object(),))  # type: ignore[arg-type]
+    feed.push(wrong)
+    time.sleep(3 * PERIOD_SECONDS)
+    notice = Notice(level="warn", title="t", text="")
+    feed.push(replace(FIRST, sequence=3, state="running", notices=(notice,)))
+    sink.wait(lambda s: s.known is not None and s.known["state"] == "running")
+    assert sink.known is not None
+    assert sink.known["notices"] == json.loads(json.dumps([encode(notice)]))
+    assert sink.missed == 0

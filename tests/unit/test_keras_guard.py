@@ -37,7 +37,7 @@ class Process:
 
     def __init__(self, store: Store, number: int) -> None:
         self.cell = CurrentCell()
-        self.agreement = Agreement(Board(store, number), self.cell, number, f"h{number}")
+        self.agreement = Agreement(Board(lambda: store, number), self.cell, number, f"h{number}")
         self.cell.at_edges(self.agreement.edge)
 
     def begin(self, run: int, targets: tuple[int, ...] = BOTH) -> None:
@@ -152,7 +152,7 @@ def test_an_unreachable_coordinator_is_an_error_and_no_wait(two, monkeypatch):
 
     two[0].begin(10)
     monkeypatch.setattr(Store, "key_value_set", refuse)
-    assert "process 0, which coordinates, does not answer" in str(two[0].meet())
+    assert "JAX's coordinator does not answer" in str(two[0].meet())
     two[0].cell.finished()
 
 
@@ -174,10 +174,29 @@ def test_jax_keeps_its_store_where_it_is_looked_for():
 
 def test_the_board_holds_one_text_for_each_process():
     store = Store()
-    Board(store, 3).put("first")
-    Board(store, 3).put("second")
+    Board(lambda: store, 3).put("first")
+    Board(lambda: store, 3).put("second")
     assert store.entries == {f"{FOLDER}/3": "second"}
-    assert Board(store, 0).read() == {3: "second"}
+    assert Board(lambda: store, 0).read() == {3: "second"}
+
+
+def test_the_board_is_that_of_the_coordinator_that_there_is_now():
+    stores = [Store(), Store()]
+    now = [stores[0]]
+    board = Board(lambda: now[0], 3)
+    board.put("before")
+    now[0] = stores[1]
+    board.put("after a repair")
+    assert [store.entries for store in stores] == [
+        {f"{FOLDER}/3": "before"},
+        {f"{FOLDER}/3": "after a repair"},
+    ]
+    assert board.read() == {3: "after a repair"}
+
+
+def test_without_a_coordinator_the_board_says_so():
+    with pytest.raises(RuntimeError, match="not connected to a coordinator"):
+        Board(lambda: None, 3).put("text")
 
 
 def call(**options) -> Call:

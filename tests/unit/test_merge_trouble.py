@@ -86,6 +86,8 @@ def test_a_difference_counts_only_after_it_has_lasted():
     assert session.merger.snapshot(known, time_s=NOW + 2.5).disagreements == ()
     session.take(report(3, sequence=3))
     assert session.merger.snapshot(known, time_s=NOW + 3).disagreements == ()
+    # They say the same again: what is old is not compared.
+    session.take(*(report(n, *[named()] * (n < 3), sequence=4) for n in range(4)), at=NOW + 4)
     assert len(session.merger.snapshot(known, time_s=NOW + 5).disagreements) == 1
 
 

@@ -5,7 +5,15 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.options import dist_init, dist_mesh, start_arguments
+from nbdist.options import (
+    HelpShown,
+    dist_init,
+    dist_layout,
+    dist_mesh,
+    dist_shards,
+    start_arguments,
+    timeout_and_expression,
+)
 
 
 def test_a_comment_behind_the_options_is_none_of_them() -> None:
@@ -27,3 +35,23 @@ def test_an_unknown_option_is_told_with_the_nearest_and_few_of_many() -> None:
     )
     with pytest.raises(OptionError, match=r"has no option '--colour'\. It has --\w+"):
         dist_mesh().parse("--colour")
+
+
+@pytest.mark.parametrize("line", ["--timeout 5 w['a b'][:4]", " --timeout=5  w['a b'][:4] "])
+def test_a_time_limit_before_an_expression_is_no_part_of_it(line: str) -> None:
+    assert timeout_and_expression(dist_shards(), line) == ({"timeout_s": 5.0}, "w['a b'][:4]")
+
+
+def test_an_expression_alone_is_left_as_it_is() -> None:
+    assert timeout_and_expression(dist_layout(), " f(--timeout, 'x') ") == ({}, "f(--timeout, 'x')")
+
+
+def test_a_time_limit_that_is_no_number_is_refused() -> None:
+    with pytest.raises(OptionError, match="--timeout"):
+        timeout_and_expression(dist_shards(), "--timeout soon w")
+
+
+@pytest.mark.parametrize("line", ["", "  ", "--help"])
+def test_without_an_expression_the_help_is_shown(line: str) -> None:
+    with pytest.raises(HelpShown):
+        timeout_and_expression(dist_shards(), line)

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
+
+import zmq
 
 from nbdist.launch.hearing import wire
 from nbdist.run.overheard import Overheard
@@ -74,3 +77,58 @@ def test_other_requests_and_messages_of_strangers_are_not_heard() -> None:
     engine.publish("c", "of another cell")
     engine.publish("a", "forged", key="wrong")
     assert engine.heard == []
+
+
+def test_messages_of_a_wrong_shape_are_named_once_and_the_next_are_taken() -> None:
+    engine = Engine()
+    said: list[str] = []
+    engine.overheard = Overheard(
+        CONNECTION,
+        {"a": 0, "b": 1},
+        lambda p, m: engine.heard.append((p, m["content"]["text"])),
+        said.append,
+    )
+    engine.overheard.go_on()
+    for content in ({"process_id": 0}, {}, {"process_id": 0, "messages": 3, "lost": []}):
+        message = engine.wire.msg("nbdist_echo", content)
+        with engine.overheard._guard:
+            engine.overheard._hear([b"echo.0", *engine.wire.serialize(message)])
+    engine.kept["a"].append({"parent": "a", "kind": "stream"})
+    engine.kept["a"].append({"parent": "a", "id": "1", "kind": "stream", "content": {}})
+    engine.publish("a", "one", live=False)
+    engine.echo("a")
+    assert engine.heard == [(0, "one")]
+    assert said
+    assert all(text.startswith("Output of a cell of before could not be handled") for text in said)
+    assert engine.overheard.waiting == ()
+
+
+def test_the_thread_reads_on_after_a_message_it_could_not_take() -> None:
+    context: zmq.Context[zmq.Socket[bytes]] = zmq.Context()
+    socket = context.socket(zmq.PUB)
+    port = socket.bind_to_random_port("tcp://127.0.0.1")
+    engine = Engine()
+    connection = {**CONNECTION, "interface": "tcp://127.0.0.1", "iopub": port}
+    taken: list[str] = []
+
+    def take(process_id: int, message: dict[str, Any]) -> None:
+        taken.append(message["content"]["text"])
+        if taken[-1] == "bad":
+            raise RuntimeError("a fault of whoever shows it")
+
+    overheard = Overheard(connection, {"a": 0}, take)
+    overheard.go_on()
+    overheard.start()
+    try:
+        until = time.monotonic() + 10
+        while taken[-1:] != ["good"] and time.monotonic() < until:
+            for text in ("bad", "good"):
+                message = engine.wire.msg("stream", {"text": text}, parent={"msg_id": "a"})
+                socket.send_multipart([b"engine.0.stdout", *engine.wire.serialize(message)])
+            time.sleep(0.05)
+        assert "bad" in taken
+        assert "good" in taken
+    finally:
+        overheard.stop()
+        socket.close(0)
+        context.term()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import sys
 import threading
@@ -13,9 +14,15 @@ from typing import Any
 
 import pytest
 
+from nbdist.engine import pauses
+from nbdist.engine.asides import Aside
 from nbdist.engine.host import Assignment
+from nbdist.engine.pauses import Pauses
 from nbdist.launch import parent as one_parent
 from nbdist.launch import parents as all_parents
+from nbdist.launch.attach.strangers import Strangers
+from nbdist.launch.channel import Pipes
+from nbdist.launch.kept_channel import Kept
 from nbdist.launch.parent import Parent
 from nbdist.launch.parents import Parents
 from nbdist.launch.way import Reach
@@ -188,3 +195,146 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
     }
     assert parents.home.poll() == 0
     assert "nbdist-pulse" not in [thread.name for thread in threading.enumerate()]
+
+
+SAYS = """
+for line in sys.stdin:
+    order = json.loads(line)
+    if "alive" in order:
+        tell(event="alive")
+    if "say" in order:
+        print(order["say"], flush=True)
+"""
+
+
+@pytest.mark.parametrize(
+    "said",
+    [
+        '{"event": "exited", "process_id": 1}',
+        '{"event": "host", "host": "h1"}',
+        '{"event": "started", "pid": 3}',
+        '{"event": ["no", "text"], "process_id": {}}',
+        '{"event": "exited", "process_id": [1], "pid": 0, "code": 0, "oom": 0, "time": 0, "last_lines": 3}',
+        '{"event": "reached"}',
+        '{"event": "alive"',
+        '{"no": "event"}',
+        "[1,2]<stdout>",
+        "[1,2]<stdout>:nbdist 1 1 {",
+        "nbdist 99999999999999999999 1 {}",
+        "\ud7ff\x00garbage",
+        "null",
+    ],
+)
+def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., Parents], said: str) -> None:
+    parents = make(h1=SAYS)
+    heard: list[dict[str, Any]] = []
+    parents.hears = heard.append
+    parents.others["h1"].order({"say": said})
+    parents.others["h1"].order({"say": '{"event": "started", "process_id": 0, "pid": 7}'})
+    wait_for(lambda: parents.others["h1"].pids.get(0) == 7)
+    assert parents.exits == {}
+    assert len(parents.faults) == len([e for e in heard if e["event"] == "fault"])
+
+
+def test_a_message_that_lacks_something_is_named_with_its_host_once(
+    make: Callable[..., Parents],
+) -> None:
+    parents = make(h1=SAYS)
+    for _ in range(3):
+        parents.others["h1"].order({"say": '{"event": "exited", "process_id": 1}'})
+    parents.others["h1"].order({"say": '{"event": "started", "process_id": 0, "pid": 7}'})
+    wait_for(lambda: parents.others["h1"].pids)
+    (said,) = parents.faults
+    assert "A message of host h1 could not be handled" in said
+    assert "KeyError: 'pid'" in said
+
+
+def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., Parents]) -> None:
+    parents = make(h1=ANSWERS, h2=SILENT)
+    heard: list[str] = []
+
+    def hears(event: dict[str, Any]) -> None:
+        heard.append(event["event"])
+        raise RuntimeError("a fault of whoever listens")
+
+    parents.hears = hears
+    parents.signal(15, [0])
+    wait_for(lambda: parents.exits.get(0))
+    wait_for(lambda: "silence" in heard)
+    wait_for(lambda: parents.others["h2"].given_up)
+    assert parents.faults
+
+
+def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
+    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines, failures = Pipes.lines, iter([OSError("stale file handle"), ValueError("no")])
+
+    def failing(channel: Pipes) -> Iterator[bytes]:
+        for error in failures:
+            raise error
+        yield from lines(channel)
+
+    monkeypatch.setattr(Pipes, "lines", failing)
+    parents = make(h1=ANSWERS)
+    parents.start([{"process_id": 0}])
+    wait_for(lambda: parents.others["h1"].pids)
+    assert parents.exits == {}
+
+
+def test_one_parent_that_fails_does_not_keep_the_others_from_being_looked_after(
+    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parents = make(h1=ANSWERS, h2=SILENT)
+
+    def beat() -> None:
+        raise RuntimeError("a fault")
+
+    monkeypatch.setattr(parents.others["h1"], "beat", beat)
+    wait_for(lambda: parents.others["h2"].given_up)
+    assert "A look after the hosts" in parents.faults[0]
+
+
+def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
+    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    jump = 0.0
+    real = time.monotonic
+    monkeypatch.setattr(time, "monotonic", lambda: real() + jump)
+    monkeypatch.setattr(pauses, "PAUSE_SECONDS", 1.2)
+    parents = make(h1=ANSWERS, h2=SILENT)
+    for parent in parents.others.values():
+        parent._pauses = Pauses(clock=time.monotonic)
+    heard: list[dict[str, Any]] = []
+    parents.hears = heard.append
+    jump = 40.0
+    began = real()
+    wait_for(lambda: parents.others["h2"].given_up)
+    # Not at once: only after a whole limit in which this kernel ran.
+    assert real() - began >= 1.5
+    assert parents.others["h1"].poll() is None
+    assert not [e for e in heard if e["event"] == "silence" and "h1" in e["since"]]
+
+
+def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(
+    make: Callable[..., Parents], tmp_path: Path
+) -> None:
+    parents = make(h1=ANSWERS)
+    kept = Kept((sys.executable, "-c", "input()"), None, tmp_path / "kept.log")
+    try:
+        for pid in (*(parent.pid for parent in parents.all), kept.pid):
+            # The terminal stops the group in its foreground, which is the kernel's.
+            assert os.getpgid(pid) == os.getsid(pid) == pid
+    finally:
+        kept.kill()
+        kept.wait(WAIT_SECONDS)
+        kept.close()
+
+
+def test_engines_of_others_are_interrupted_out_of_a_proof_and_asked_nothing_else() -> None:
+    made: Any = Strangers.__new__(Strangers)
+    signals: list[tuple[int, list[int]]] = []
+    made.signal = lambda number, process_ids: signals.append((number, list(process_ids)))
+    for what in Aside:
+        made.ask(what, [0, 1])
+    assert signals == [(signal.SIGINT, [0, 1])]

@@ -7,6 +7,7 @@ from nbdist.quantities import (
     bytes_text,
     count_text,
     dtype_text,
+    names_text,
     processes_text,
     seconds_text,
 )
@@ -95,3 +96,18 @@ def test_array_types_read_as_in_jax():
 )
 def test_counts_have_their_plural(count, noun, text):
     assert count_text(count, noun) == text
+
+
+@pytest.mark.parametrize(
+    ("names", "text"),
+    [
+        ([], ""),
+        (["w"], "w"),
+        (["w", "b"], "w, b"),
+        (list("abcdefgh"), "a, b, c, d, e, f, g, h"),
+        (list("abcdefghi"), "a, b, c, d, e, f, g and 2 more"),
+        ((str(n) for n in range(1000)), "0, 1, 2, 3, 4, 5, 6 and 993 more"),
+    ],
+)
+def test_of_many_names_the_first_are_listed_and_the_rest_counted(names, text):
+    assert names_text(names) == text

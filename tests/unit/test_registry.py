@@ -28,6 +28,7 @@ from nbdist.launch.placement import Placement
 from nbdist.launch.plain import from_plain, to_plain
 from nbdist.launch.registry import Kernel, ParentMark, Record
 from nbdist.launch.ssh import SshOptions
+from nbdist.rules import Rules
 from nbdist.run.history import History, OpenCell, PastCell, read
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
@@ -215,7 +216,7 @@ def test_a_plan_is_the_same_after_json() -> None:
         pids={0: 7},
         answers={0: {"version": "1"}},
         of={0: "h1"},
-        grace_s=3.0,
+        rules=Rules(grace_s=2.0),
     )
     assert from_plain(State, json.loads(json.dumps(to_plain(state)))) == state
     with pytest.raises(ValueError, match="This is no State"):

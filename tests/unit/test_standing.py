@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import pytest
+
 from nbdist.run.execution import without_leading_blank_lines
 from nbdist.run.failure import failure
 from nbdist.run.standing import (
@@ -124,6 +126,21 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
     assert "last word" in error.shown
+
+
+@pytest.mark.parametrize(
+    ("ends", "said"), [(("raised", "raised"), True), (("raised", "finished"), False)]
+)
+def test_where_all_raise_alike_it_is_said_why_they_were_repaired(ends, said) -> None:
+    error = failure(
+        by_id(*(standing(i, end, error="ValueError: no", time=1.0) for i, end in enumerate(ends))),
+        {},
+        {},
+        way_on=None,
+        diverged="process 1 sent 2, process 0 sent 3",
+    )
+    assert error is not None
+    assert ("found out of step: process 1 sent 2, process 0 sent 3" in error.shown) is said
 
 
 def test_of_an_error_that_goes_on_for_pages_the_first_line_is_shown() -> None:

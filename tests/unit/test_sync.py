@@ -404,6 +404,7 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
         seconds=0.1,
         left_out=("p/big (60 MB)",),
         old={"model": (0, 1, 2, 3), "pkg.layers": (2,)},
+        busy=(4,),
     )
     assert done.text().splitlines() == [
         "h1, h2   2 files sent, 41 unchanged, 0.1 s",
@@ -411,6 +412,7 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
         "not copied: p/big (60 MB)",
         "already imported: model (processes 0–3), pkg.layers (process 2); importlib.reload(model) in a cell takes "
         "the new one, and so does autoreload",
+        "process 4 busy: what is already imported there is not known",
     ]
 
 

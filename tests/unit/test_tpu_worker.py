@@ -10,6 +10,7 @@ from nbdist.errors import LaunchError, OptionError
 from nbdist.launch import platform
 from nbdist.launch.hostlist import AskedHost
 from nbdist.launch.tpu.discover import find_pod, from_metadata, read_worker
+from nbdist.launch.tpu.kubernetes import LIST_FILE
 from nbdist.launch.tpu.metadata import endpoints
 from nbdist.launch.tpu.pod import is_this_machine, pod_hosts
 from nbdist.launch.tpu.worker import Worker
@@ -125,6 +126,34 @@ def test_a_worker_on_kubernetes_finds_its_pod_in_its_environment(name: str) -> N
         ("job-0.svc", "job-0.svc", True),
         ("job-1.svc", "job-1.svc", False),
     ]
+
+
+def test_addresses_in_a_file_decide_before_those_in_variables(tmp_path: Path) -> None:
+    file = tmp_path / "addresses"
+    file.write_text("job-0.svc:8476,job-1.svc:8476\n")
+    environment = {
+        **SILENT,
+        LIST_FILE: str(file),
+        "TPU_WORKER_HOSTNAMES": "x",
+        "TPU_WORKER_ID": "1",
+    }
+    pod = find_pod(None, None, None, environment)
+    assert [(w.address, w.local) for w in pod.workers] == [
+        ("job-0.svc", False),
+        ("job-1.svc", True),
+    ]
+
+
+def test_a_file_of_addresses_that_cannot_be_used_is_named(tmp_path: Path) -> None:
+    file = tmp_path / "addresses"
+    environment = {**SILENT, LIST_FILE: str(file), "TPU_WORKER_ID": "0"}
+    with pytest.raises(LaunchError, match=rf"{LIST_FILE} names the file {file}, which cannot be"):
+        find_pod(None, None, None, environment)
+    file.write_text("\n")
+    with pytest.raises(
+        LaunchError, match=rf"the file {file}, which holds '': an address is missing"
+    ):
+        find_pod(None, None, None, environment)
 
 
 def test_workers_on_kubernetes_get_the_variables_of_this_one_and_their_own_number() -> None:

@@ -14,7 +14,7 @@ export interface Snapshot {
   session: string;
   sequence: number;
   time: number;
-  state: 'starting' | 'idle' | 'running' | 'stuck' | 'out of step' | 'stopped';
+  state: 'starting' | 'idle' | 'running' | 'stuck' | 'repairing' | 'out of step' | 'stopped';
   version: number;
   processes: Process[];
   devices: Device[];

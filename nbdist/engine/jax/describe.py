@@ -11,7 +11,7 @@ from typing import Any
 from nbdist.engine.jax.meshes import Meshes, device_key
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     """What is remembered of one path.
 
@@ -122,6 +122,14 @@ class Descriptions:
         return self._dtypes[dtype]
 
 
+def partitions(spec: Any) -> tuple[Any, ...]:
+    """The entries of a `jax.sharding.PartitionSpec`: an axis, a tuple of axes, or None.
+
+    Since jax 0.10.2 they have a name, and a spec with unreduced axes refuses to be iterated itself.
+    """
+    return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
+
+
 def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> dict[str, Any]:
     """A sharding in the form of `nbdist.snapshot.Sharding`.
 
@@ -133,8 +141,7 @@ def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> 
     kinds = sys.modules["jax.sharding"]
     memory_kind = sharding.memory_kind
     if isinstance(sharding, kinds.NamedSharding):
-        # A spec with unreduced axes refuses to be iterated itself.
-        spec = [_axes(part) for part in sharding.spec.partitions]
+        spec = [_axes(part) for part in partitions(sharding.spec)]
         return {
             "kind": "named",
             "mesh": meshes.describe(sharding.mesh)["id"],

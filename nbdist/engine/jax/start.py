@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import functools
 import signal
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.engine.jax import waiting
 from nbdist.engine.jax.arrays import check_array, offer_array
 from nbdist.engine.jax.observe import describe
+from nbdist.engine.jax.repair.repair import Repair
+from nbdist.engine.jax.step.sockets import listening_ports
+from nbdist.engine.jax.step.step import Step
+from nbdist.engine.jax.versions import forget, versions
 from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.once import explain_second_call
 from nbdist.errors import ArrayError
@@ -47,14 +52,17 @@ def initialize(
     """
     import jax
 
+    waiting.place()
     if gloo is not None:
         keep_gloo_on(gloo)
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
     if arguments is None:
         return {"version": jax.__version__}
+    allow_going_on()
     jax.distributed.initialize(**arguments)
     explain_second_call(jax.distributed)
+    before = listening_ports()
     devices_now = jax.devices()
     return {
         "process_id": jax.process_index(),
@@ -62,7 +70,55 @@ def initialize(
         "local": jax.local_device_count(),
         "global": len(devices_now),
         "platform": devices_now[0].platform,
+        **stay_in_step(resident, before, processes=arguments["num_processes"]),
     }
+
+
+def allow_going_on() -> None:
+    """Has JAX let the processes that live go on when one has left, and join another cluster."""
+    import jax
+
+    if hasattr(jax.config, "jax_enable_recoverability"):
+        jax.config.update("jax_enable_recoverability", True)
+
+
+def stay_in_step(resident: Resident, before: Collection[int], *, processes: int) -> dict[str, Any]:
+    """Has this process count and prove what it sends to others, once its back end is up.
+
+    Args:
+      resident: This engine.
+      before: The ports on which this process listened before.
+      processes: How many there are; one alone has nobody to be in step with.
+
+    Returns:
+      `ports`, on which the others connect to it for collectives.
+    """
+    if processes == 1:
+        return {}
+    step = Step(resident.publish_step, before=before)
+    step.begin()
+    resident.step = step
+    return {"ports": sorted(step.ports)}
+
+
+def repair(resident: Resident) -> Repair:
+    """A repair of this process that has just begun."""
+    assert isinstance(resident.step, Step)
+    return Repair(resident.shell.user_ns, folder=resident.folder, step=resident.step)
+
+
+def versions_of(resident: Resident) -> dict[str, Any]:
+    """The origin of each array on several processes; see `nbdist.engine.jax.versions`."""
+    assert isinstance(resident.step, Step)
+    return versions(resident.shell.user_ns, resident.step)
+
+
+def forget_mixed(
+    resident: Resident, paths: Collection[str], unnamed: Collection[Sequence[Any]]
+) -> list[str]:
+    """Takes arrays whose pieces do not belong together; see `nbdist.engine.jax.versions.forget`."""
+    assert isinstance(resident.step, Step)
+    return forget(resident.shell.user_ns, resident.step, paths=paths, unnamed=unnamed)
 
 
 def keep_gloo_on(address: str) -> bool:

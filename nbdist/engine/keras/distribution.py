@@ -24,7 +24,7 @@ NAME = "distribution"
 """Under which Keras keeps it."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Noted:
     """A distribution and the state it was set in; keeps neither alive."""
 

@@ -69,7 +69,7 @@ def matches(pattern: str, path: str) -> bool:
         return False
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Said:
     """What was last said of a variable, and what it was said from."""
 
@@ -79,7 +79,7 @@ class _Said:
     described: dict[str, Any]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Known:
     """What was last said of a model, and what it was said from."""
 

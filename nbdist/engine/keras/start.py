@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.jax.start import INTERRUPT, explain, keep_gloo_on, offer_array
+from nbdist.engine.jax import waiting
+from nbdist.engine.jax.start import (
+    INTERRUPT,
+    allow_going_on,
+    explain,
+    keep_gloo_on,
+    offer_array,
+    stay_in_step,
+)
+from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.keras.guards import install
 from nbdist.engine.once import after_users_call, explain_second_call
 from nbdist.errors import SessionError
@@ -62,6 +71,7 @@ def initialize(
             f"{arguments['num_processes']} processes would each train alone. Use --backend jax, "
             "--framework tensorflow for tf.distribute, or --no-initialize for processes that are not joined."
         )
+    before = listening_ports()
     with added_to_jax(jax if backend == "jax" else {}):
         keras.distribution.initialize(**arguments)
     explain_second_call(keras.distribution)
@@ -73,6 +83,7 @@ def initialize(
         "process_id": arguments["process_id"],
         "global": len(names),
         "platform": names[0].partition(":")[0],
+        **stay_in_step(resident, before, processes=arguments["num_processes"]),
     }
 
 
@@ -132,10 +143,12 @@ def version_text(keras: ModuleType) -> str:
 def _prepare_jax(devices: int | None, gloo: str | None) -> None:
     import jax
 
+    waiting.place()
     if gloo is not None:
         keep_gloo_on(gloo)
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
+    allow_going_on()
 
 
 @contextlib.contextmanager

@@ -46,7 +46,7 @@ class Lent:
         self.shape = shape
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Place:
     """A variable of a layer or model, and the rest of the expression that reaches it, if one does."""
 

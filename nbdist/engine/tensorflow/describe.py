@@ -10,7 +10,7 @@ from typing import Any
 from nbdist.engine.tensorflow.strategies import AXIS, Replicas, key_of
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class _Entry:
     array: weakref.ref[Any]
     mesh: str

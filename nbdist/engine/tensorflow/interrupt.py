@@ -10,6 +10,7 @@ on threads of a pool, and the next collective of the peers would meet the one le
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import signal
 import sys
@@ -21,6 +22,9 @@ from typing import Any
 from nbdist.engine.main_thread import stack_reader
 from nbdist.engine.stack import Stack, framework_folders
 from nbdist.engine.tensorflow.context import abort_collectives
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
 
 MESSAGE = "interrupted by nbdist; run %dist_recover before the next collective"
 
@@ -71,6 +75,7 @@ class Interrupts:
             signal.set_wakeup_fd(-1)
 
     def _listen(self) -> None:
+        guard = MessageGuard("An interrupt", logger)
         while True:
             numbers = os.read(self._heard, 64)
             if not numbers:
@@ -80,7 +85,8 @@ class Interrupts:
                 with contextlib.suppress(OSError):
                     os.write(self._before, numbers)
             if signal.SIGINT in numbers:
-                self._free()
+                with guard:
+                    self._free()
 
     def _free(self) -> None:
         """Looks until nothing of the main thread is in TensorFlow any more, or was freed."""

@@ -22,7 +22,7 @@ DEVICE = re.compile(r"(?:/job:(\w+))?(?:/replica:\d+)?(?:/task:(\d+))?/device:(\
 """TensorFlow's own names, such as `/job:worker/replica:0/task:1/device:CPU:0`."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Replicas:
     """What is told of one strategy; does not keep it alive.
 

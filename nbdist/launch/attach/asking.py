@@ -12,6 +12,7 @@ from nbdist.engine.calls import PROTOCOL
 from nbdist.errors import NbdistError, SessionError, VersionError
 from nbdist.launch.attach.resolve import Cluster
 from nbdist.launch.calling import Asked, ask
+from nbdist.launch.client import Client
 from nbdist.version import __version__
 
 CONNECT_SECONDS = 10
@@ -29,7 +30,7 @@ def client_of(cluster: Cluster) -> Any:
       SessionError: Its controller does not answer.
     """
     try:
-        return ipyparallel.Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
+        return Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError, KeyError) as error:
         raise SessionError(
             f"The controller of {cluster.name} does not answer at {cluster.connection['interface']} ({error}). It "

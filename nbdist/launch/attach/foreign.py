@@ -28,12 +28,12 @@ from nbdist.launch.plan import Plan
 from nbdist.launch.running import Running
 from nbdist.launch.tell import Tell
 from nbdist.quantities import count_text
+from nbdist.rules import Rules
 
 
 def take_part(
     cluster: Cluster,
     *,
-    grace_s: float,
     tell: Tell,
     platform: str | None = None,
     devices_per_process: int | None = None,
@@ -43,7 +43,6 @@ def take_part(
 
     Args:
       cluster: How it is reached.
-      grace_s: As for `nbdist.starting.start_session`.
       tell: Hears how many have joined.
       platform: What they are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each; default: as they are set up.
@@ -85,7 +84,7 @@ def take_part(
         answers=answers,
         ours=False,
         began=began,
-        grace_s=grace_s,
+        rules=Rules(),
         remarks=(
             f"{count_text(len(ids), 'engine')} of {cluster.name}, numbered {how}; this kernel has not started "
             "them, and %dist_shutdown only leaves them.",

@@ -10,12 +10,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import ipyparallel
-
 from nbdist.errors import SessionError, VersionError
 from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
 from nbdist.launch.attach.strangers import Strangers
+from nbdist.launch.client import Client
 from nbdist.launch.handle import Found
 from nbdist.launch.jobparent import JobParent
 from nbdist.launch.kept_channel import FoundAgain
@@ -30,6 +29,7 @@ from nbdist.launch.spawn import reaches
 from nbdist.launch.sync import files_again
 from nbdist.launch.way import Reach
 from nbdist.quantities import seconds_text
+from nbdist.rules import Rules
 from nbdist.version import __version__
 
 CONNECT_SECONDS = 5
@@ -48,7 +48,7 @@ class State:
     pids: Mapping[int, int]
     answers: Mapping[int, Any]
     of: Mapping[int, str]
-    grace_s: float
+    rules: Rules
 
 
 def write_down(
@@ -57,7 +57,7 @@ def write_down(
     session: str,
     asked: Plan,
     answers: Mapping[int, Any],
-    grace_s: float,
+    rules: Rules,
 ) -> None:
     """Writes a session's file, or writes it anew when its processes have changed.
 
@@ -75,7 +75,7 @@ def write_down(
         pids=running.pids,
         answers=answers,
         of={p: names.get(id(parents.of(p)), "") for p in plan.hosts},
-        grace_s=grace_s,
+        rules=rules,
     )
     before = registry.read(registry.folder() / f"{session}.json")
     marks = [_mark("", parents.home), *(_mark(n, p) for n, p in parents.others.items())]
@@ -158,7 +158,7 @@ def regain(record: Record) -> Regained:
         answers=state.answers,
         ours=record.kept,
         began=began,
-        grace_s=state.grace_s,
+        rules=state.rules,
         others=others,
         remarks=_remarks(record, others),
     )
@@ -201,7 +201,7 @@ def _refuse(record: Record) -> None:
 
 def _client(record: Record) -> Any:
     try:
-        return ipyparallel.Client(record.connection, timeout=CONNECT_SECONDS)
+        return Client(record.connection, timeout=CONNECT_SECONDS)
     except (OSError, TimeoutError, ValueError) as error:
         raise SessionError(
             f"The controller of session {record.id} does not answer ({error}). nbdist stop {record.id} ends what "

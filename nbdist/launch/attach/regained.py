@@ -8,6 +8,7 @@ from typing import Any
 
 from nbdist.launch.plan import Plan
 from nbdist.launch.running import Running
+from nbdist.rules import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -17,7 +18,8 @@ class Regained:
     `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
     process id, empty where the frameworks are still to be initialized. `ours` says whether this kernel may stop
     it: what it has not started it only leaves. `others` are the numbers of other kernels that are attached.
-    `began` is when this began (monotonic), `remarks` what a person should read.
+    `rules` are those that the session was started with. `began` is when this began (monotonic),
+    `remarks` what a person should read.
     """
 
     session: str
@@ -26,6 +28,6 @@ class Regained:
     answers: Mapping[int, dict[str, Any]]
     ours: bool
     began: float
-    grace_s: float
+    rules: Rules
     remarks: tuple[str, ...] = ()
     others: tuple[int, ...] = field(default=())

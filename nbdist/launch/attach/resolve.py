@@ -105,5 +105,5 @@ def _profile_file(name: str) -> Path | None:
 
 def option_name(argument: str) -> str:
     """The option of `%dist_init` that an argument of `nbdist.start` comes from, such as `--no-initialize`."""
-    own = {"initialize": "no-initialize", "environment": "env"}
+    own = {"initialize": "no-initialize", "environment": "env", "recover": "no-recover"}
     return "--" + own.get(argument, argument.removesuffix("_s")).replace("_", "-")

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import contextlib
+import logging
+import signal
 import threading
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.engine import folder as folders
+from nbdist.engine.asides import Aside
 from nbdist.errors import SessionError
 from nbdist.launch.exits import Exit
 from nbdist.launch.handle import Found
 from nbdist.launch.parents import Parents
 from nbdist.launch.told import HostFacts
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
 
 LOOK_SECONDS = 0.2
 
@@ -41,6 +47,8 @@ class Strangers(Parents):
         self.others = {}
         self.files = None
         self.silent = {}
+        self.faults = []
+        self._guard = MessageGuard("A look after the engines", logger, self._fault)
         self.hears: Callable[[dict[str, Any]], None] | None = None
         self._client = client
         self._engines = dict(engines)
@@ -75,8 +83,10 @@ class Strangers(Parents):
         if engines:
             self._client.send_signal(int(number), targets=engines, block=False)
 
-    def repeat(self, process_ids: Sequence[int]) -> None:
-        """They say everything again every two seconds by themselves."""
+    def ask(self, what: Aside, process_ids: Sequence[int]) -> None:
+        """Only a parent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
+        if what is Aside.ABANDON:
+            self.signal(signal.SIGINT, process_ids)
 
     def forget(self, process_ids: Collection[int]) -> None:
         """Nothing: they are not started again."""
@@ -105,7 +115,8 @@ class Strangers(Parents):
 
     def _look(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
-            with contextlib.suppress(RuntimeError):  # the list changes while it is read
+            # The list changes while it is read.
+            with self._guard, contextlib.suppress(RuntimeError):
                 there = set(self._client.ids)
                 gone = {p for p, e in self._engines.items() if e not in there}
                 because = "ipyparallel's hub has lost its engine"

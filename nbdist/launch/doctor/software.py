@@ -36,13 +36,14 @@ def packages(case: Case) -> Iterator[Finding]:
     wrong, install = [], []
     for name in (*SAME_AS_KERNEL, *_of_framework(case)):
         found, wanted = case.facts["packages"].get(name), _wanted(case, name)
-        if found is not None and (wanted is None or _fits(name, found, wanted)):
+        # A version that cannot be known is not called wrong; the processes compare what they have imported.
+        if found is not None and (not found or wanted is None or _fits(name, found, wanted)):
             continue
         agreed = f"{name} {wanted}" if wanted else name
         wrong.append(
             f"{agreed} is missing" if found is None else f"{name} is {found}, not {wanted}"
         )
-        install.append(f"{name}=={wanted}" if wanted else name)
+        install.append(_requirement(case, name, wanted))
     if wrong:
         pip = [case.facts["executable"], "-m", "pip", "install", *install]
         yield case.error("; ".join(wrong), where=_python(case), do=case.there(shlex.join(pip)))
@@ -55,6 +56,21 @@ def _fits(name: str, found: str, wanted: str) -> bool:
     return found == wanted
 
 
+def _requirement(case: Case, name: str, wanted: str | None) -> str:
+    """What pip is asked for there.
+
+    The module comes from the distribution that the host has it from (a second one would overwrite its files),
+    else from the one that others have it from.
+    """
+    source = case.facts if case.facts["packages"].get(name) else {}
+    if not source and wanted:
+        others = (case.kernel, *(one.facts for one in case.everyone if one.facts))
+        same = (facts for facts in others if facts.get("packages", {}).get(name) == wanted)
+        source = next(same, {})
+    distribution = source.get("distributions", {}).get(name, name)
+    return f"{distribution}=={wanted}" if wanted else distribution
+
+
 def _of_framework(case: Case) -> tuple[str, ...]:
     framework = case.needs.framework
     names = SAME_ON_ALL[framework]
@@ -65,7 +81,7 @@ def _of_framework(case: Case) -> tuple[str, ...]:
 
 def _wanted(case: Case, name: str) -> str | None:
     """The version all should have: the kernel's where it must be that, else one on which most agree."""
-    here: str | None = case.kernel["packages"].get(name)
+    here: str | None = case.kernel["packages"].get(name) or None
     if name in SAME_AS_KERNEL:
         return here
     versions = Counter(

@@ -6,6 +6,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from nbdist.engine.coordinator import HEARTBEAT_SECONDS
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.detect import METHODS
 from nbdist.launch.framework import Answers
@@ -14,6 +15,7 @@ from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.quantities import count_text
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
+UNUSED = "127.0.0.1:0"
 DETECTION_METHODS = ("deactivate", *METHODS)
 
 _ARGUMENTS = {
@@ -93,11 +95,18 @@ def arguments(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str
         "cluster_detection_method": "deactivate",
         "coordinator_bind_address": meeting.coordinator,
     }
+    if meeting.served:
+        # A death is seen by nbdist; a pause of all processes must not end them.
+        found["heartbeat_timeout_seconds"] = HEARTBEAT_SECONDS
     if process.local_device_ids is not None:
         found["local_device_ids"] = list(process.local_device_ids)
     if process.partition_index is not None:
         found["partition_index"] = process.partition_index
-    return {**found, **plan.jax}
+    found |= plan.jax
+    if meeting.served:
+        # JAX has process 0 serve in any case; at this one nobody will ask.
+        found["coordinator_bind_address"] = UNUSED
+    return found
 
 
 def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:

@@ -35,7 +35,7 @@ def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[s
         COUNT: str(len(plan.processes)),
         PROCESS: str(process.process_id),
         "JAX_COORDINATOR_BIND_ADDRESS": str(
-            plan.jax.get("coordinator_bind_address", meeting.coordinator)
+            jax.arguments(plan, process, meeting)["coordinator_bind_address"]
         ),
     }
 

@@ -6,6 +6,7 @@ Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and jax/_src
 from __future__ import annotations
 
 from collections.abc import Mapping
+from pathlib import Path
 
 from nbdist.errors import LaunchError
 from nbdist.launch.tpu import metadata
@@ -13,6 +14,8 @@ from nbdist.launch.tpu.worker import NoWorker, Worker, check_index, slices, whol
 
 LISTS = ("TPU_PROCESS_ADDRESSES", "TPU_WORKER_HOSTNAMES")
 """Where the workers of a slice are named; the first that is set decides."""
+LIST_FILE = "TPU_PROCESS_ADDRESSES_PATH"
+"""A file that names them, and decides before those; JAX reads it since 0.11.2."""
 
 
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
@@ -21,9 +24,10 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     Raises:
       LaunchError: The variables contradict each other, or one is missing.
     """
-    name = next((name for name in LISTS if name in environment), None)
-    if name is None:
+    listed = _listed(environment)
+    if listed is None:
         return NoWorker(reason=f"neither {LISTS[0]} nor {LISTS[1]} is set")
+    name, text = listed
     if "TPU_WORKER_ID" not in environment:
         raise LaunchError(
             f"{name} is set ({environment[name]}), but TPU_WORKER_ID is not: which of them this machine is "
@@ -31,11 +35,10 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
         )
     index = whole_number(environment["TPU_WORKER_ID"], "TPU_WORKER_ID")
     # Ports are those of libtpu's own connections.
-    addresses = tuple(part.strip().split(":")[0] for part in environment[name].split(","))
+    addresses = tuple(part.strip().split(":")[0] for part in text.split(","))
     if not all(addresses):
-        raise LaunchError(
-            f"{name} is {environment[name]!r}: an address is missing. Expected HOST,HOST,…"
-        )
+        inside = f"names the file {environment[name]}, which holds" if name == LIST_FILE else "is"
+        raise LaunchError(f"{name} {inside} {text!r}: an address is missing. Expected HOST,HOST,…")
     check_index(index, addresses, index_name="TPU_WORKER_ID", list_name=name)
     of_slices = slices(metadata.megascale(environment, _tpu_environment(environment)))
     return Worker(
@@ -54,6 +57,20 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
             if name.startswith(("TPU_", "MEGASCALE_")) and name != "TPU_WORKER_ID"
         },
     )
+
+
+def _listed(environment: Mapping[str, str]) -> tuple[str, str] | None:
+    """The variable that decides where the workers are, and their list `HOST:PORT,HOST:PORT,…`."""
+    path = environment.get(LIST_FILE)
+    if path:
+        try:
+            return LIST_FILE, Path(path).read_text(encoding="utf-8").strip()
+        except (OSError, UnicodeDecodeError) as error:
+            raise LaunchError(
+                f"{LIST_FILE} names the file {path}, which cannot be read: {error}. Put the addresses of the "
+                f"workers there, or take {LIST_FILE} away."
+            ) from None
+    return next(((name, environment[name]) for name in LISTS if name in environment), None)
 
 
 def _tpu_environment(environment: Mapping[str, str]) -> dict[str, str]:

@@ -104,7 +104,7 @@ class Agreement:
             return self._wait(running.run, key, number, call)
         except RuntimeError as error:
             return AgreementError(
-                f"{call.method} could not be agreed on: process 0, which coordinates, does not answer ({error})."
+                f"{call.method} could not be agreed on: JAX's coordinator does not answer ({error})."
             )
         except KeyboardInterrupt:
             # Who has not yet read that this process comes must not start without it.

@@ -59,11 +59,10 @@ def _agreement() -> Agreement | None:
     """The way to the other processes; None where JAX's coordinator cannot be used for it."""
     from nbdist.engine.resident import Resident
 
-    client = coordinator_client()
-    if client is None:
+    if coordinator_client() is None:
         return None
     resident = Resident.of()
-    board = Board(client, resident.process_id)
+    board = Board(coordinator_client, resident.process_id)
     agreement = Agreement(board, resident.cell, resident.process_id, resident.host)
     resident.cell.at_edges(agreement.edge)
     return agreement

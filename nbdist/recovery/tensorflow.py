@@ -32,8 +32,8 @@ def recover(crew: Crew, *, tell: Tell) -> str:
     framework = crew.plan.framework
     if framework != "tensorflow":
         raise SessionError(
-            f"%dist_recover makes TensorFlow's strategy anew, and this session has {framework}. "
-            "%dist_init --restart starts it afresh."
+            f"The processes of this session ({framework}) cannot be brought in step without a restart: one alone "
+            "needs it, and others were not joined by %dist_init. %dist_init --restart starts it afresh."
         )
     if not crew.plan.initialize:
         raise SessionError(
@@ -41,7 +41,7 @@ def recover(crew: Crew, *, tell: Tell) -> str:
         )
     started = time.monotonic()
     hopeless = _not_back(crew)
-    _refuse_busy(crew, hopeless)
+    refuse_busy(crew, hopeless)
     if hopeless:
         end(crew.link, hopeless)
     gone = hopeless | set(crew.facts.lost)
@@ -74,7 +74,12 @@ def _not_back(crew: Crew) -> set[int]:
     return _busy(crew, stuck, within_s=BACK_SECONDS)
 
 
-def _refuse_busy(crew: Crew, hopeless: set[int]) -> None:
+def refuse_busy(crew: Crew, hopeless: set[int]) -> None:
+    """Lets pass when no worker is in a cell, those in `hopeless` aside.
+
+    Raises:
+      SessionError: One is; says in which cell.
+    """
     others = crew.facts.workers - set(crew.facts.lost) - hopeless
     # A report from before the end of a cell may come after it.
     busy = _busy(crew, set(others), within_s=REPORT_SECONDS)

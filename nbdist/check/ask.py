@@ -1,0 +1,68 @@
+"""Asking the processes of a cell, all at once: for digests first, for facts only where those differ."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from nbdist.check.compare import differences
+from nbdist.check.words import busy_text, differences_text
+from nbdist.errors import AgreementError
+from nbdist.snapshot import Activity
+
+ANSWER_SECONDS = 5.0
+"""How long all processes together may take to answer; an idle one takes milliseconds."""
+
+
+class Asks(Protocol):
+    """Sends a request to one process; see `nbdist.launch.calling.ask`."""
+
+    def __call__(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Any:
+        """Does not wait; `.wait(timeout_s)` and `.get(timeout_s)` of what it returns do."""
+
+
+def refuse_disagreement(
+    ask: Asks,
+    targets: Sequence[int],
+    code: str,
+    *,
+    hosts: Mapping[int, str],
+    activity: Callable[[int], Activity | None],
+    timeout_s: float = ANSWER_SECONDS,
+) -> None:
+    """Compares what must be equal on all targets before they run a cell; uses no collective.
+
+    Args:
+      ask: Sends a request to a process.
+      targets: Those that are to run the cell in step; one alone has nobody to differ from.
+      code: The cell.
+      hosts: Host names by process id.
+      activity: The newest activity of a process, for one that does not answer.
+      timeout_s: For all answers together.
+
+    Raises:
+      AgreementError: Something differs, or a process is busy; nothing of the cell has run.
+      GoneError: A process has ended.
+    """
+    if len(targets) < 2:
+        return
+    deadline = time.monotonic() + timeout_s
+
+    def answers(part: str, topics: list[str] | None) -> dict[int, dict[str, Any]]:
+        asked = {p: ask(p, "agreement", code=code, topics=topics) for p in targets}
+        for request in asked.values():
+            request.wait(max(0.0, deadline - time.monotonic()))
+        busy = [p for p, request in asked.items() if not request.ready()]
+        if busy:
+            doing = {p: activity(p) for p in busy}
+            raise AgreementError(busy_text(doing, hosts, timeout_s))
+        return {p: request.get()[0][part] for p, request in asked.items()}
+
+    digests = answers("digests", None)
+    first = digests[targets[0]]
+    differing = [topic for topic in first if len({one[topic] for one in digests.values()}) > 1]
+    if differing:
+        found = differences(answers("facts", differing))
+        if found:
+            raise AgreementError(differences_text(found, hosts))

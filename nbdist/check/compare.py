@@ -1,0 +1,135 @@
+"""The facts of several processes compared; pure functions on what `nbdist.engine.agreement` answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from nbdist.check.names import names
+from nbdist.check.versions import Difference, difference, grouped, ordered
+from nbdist.merge.disagreements import distinct_texts
+from nbdist.notation import mesh_axes_text
+from nbdist.snapshot import Mesh
+from nbdist.wire import decode
+
+Facts = Mapping[int, Mapping[str, Any]]
+"""By process id, then by topic; all processes have the same topics."""
+
+
+def differences(facts: Facts) -> list[Difference]:
+    """What differs, causes before what follows from them; empty where nothing that matters does."""
+    topics = next(iter(facts.values()), {})
+    found: list[Difference] = []
+    for topic, compare in COMPARE.items():
+        if topic in topics:
+            found += compare({p: one[topic] for p, one in facts.items()})
+    if "names" in topics:
+        # Another Python compiles the same text to other code.
+        python = {one["software"]["Python"] for one in facts.values() if "software" in one}
+        found += names({p: one["names"] for p, one in facts.items()}, code=len(python) < 2)
+    return found
+
+
+def _cell(digests: Mapping[int, str]) -> list[Difference]:
+    do = "The processes' IPython rewrites it in different manners: compare aliases, macros and input transformers."
+    return difference("the cell's text", digests, do, lambda digest: f"digest {digest}")
+
+
+def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    do = "Install the same version on all hosts (%dist_doctor says what to type), then %dist_init --restart."
+    found = []
+    for name in _every_key(versions):
+        # A package that only some have imported need not be used by the others.
+        of = {p: one[name] for p, one in versions.items() if name in one}
+        found += difference(f"the version of {name}", of, do)
+    return found
+
+
+def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
+    do = "Give all the same with %dist_init --env when they are started."
+    found = []
+    for name in _every_key(flags):
+        found += difference(name, {p: one.get(name, "not set") for p, one in flags.items()}, do)
+    return found
+
+
+def _settings(values: Mapping[int, Mapping[str, str] | None]) -> list[Difference]:
+    known = {p: one for p, one in values.items() if one is not None}
+    found = []
+    for name in _every_key(known):
+        of = {p: one[name] for p, one in known.items() if name in one}
+        found += difference(name, of, f"Set {name} alike on all of them, in one %%dist cell.")
+    return found
+
+
+def _mesh(meshes: Mapping[int, Any]) -> list[Difference]:
+    do = "Set the same on all of them with jax.set_mesh in one %%dist cell."
+    return _described("the mesh in context", meshes, do, _mesh_texts)
+
+
+def _distribution(distributions: Mapping[int, Any]) -> list[Difference]:
+    do = "Set the same on all of them with keras.distribution.set_distribution in one %%dist cell."
+    return _described("Keras' distribution", distributions, do, _distribution_texts)
+
+
+def _described(
+    about: str, values: Mapping[int, Any], do: str, texts: Callable[[list[Any]], list[str]]
+) -> list[Difference]:
+    groups = grouped(values)
+    if len(groups) < 2:
+        return []
+    said = texts([value for _, value in groups])
+    versions = ordered((ids, text) for (ids, _), text in zip(groups, said, strict=True))
+    return [Difference(about, versions, do)]
+
+
+def _mesh_texts(meshes: list[Any]) -> list[str]:
+    """`data=4 × model=2`; with types of axes where only these differ."""
+    read = [decode(Mesh, mesh) if mesh is not None else None for mesh in meshes]
+    texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in read]
+    if len(set(texts)) < len(texts):
+        texts = [
+            f"{text} ({', '.join(axis.type for axis in mesh.axes)})" if mesh else text
+            for text, mesh in zip(texts, read, strict=True)
+        ]
+    return distinct_texts(texts)
+
+
+def _distribution_texts(distributions: list[Any]) -> list[str]:
+    """`DataParallel over batch=4`; with what else differs."""
+    there = [one for one in distributions if one is not None]
+    more = [
+        name
+        for name in ("batch_axis", "auto_shard", "rules")
+        if any(one[name] != there[0][name] for one in there)
+    ]
+    texts = []
+    for one in distributions:
+        if one is None:
+            texts.append("none")
+            continue
+        (mesh,) = _mesh_texts([one["mesh"]])
+        extra = "".join(f", {name.replace('_', ' ')} {_plain(one[name])}" for name in more)
+        texts.append(f"{one['kind']} over {mesh}{extra}")
+    return distinct_texts(texts)
+
+
+def _plain(value: Any) -> str:
+    if not isinstance(value, list):
+        return str(value)
+    rules = [f"{rule['pattern']!r}: {tuple(rule['axes'])}" for rule in value]
+    return f"{{{', '.join(rules[:3])}{', …' if len(rules) > 3 else ''}}}"
+
+
+def _every_key(by_process: Mapping[int, Mapping[str, Any]]) -> list[str]:
+    return list(dict.fromkeys(key for one in by_process.values() for key in one))
+
+
+COMPARE: Mapping[str, Callable[[Mapping[int, Any]], list[Difference]]] = {
+    "cell": _cell,
+    "software": _software,
+    "variables": _variables,
+    "settings": _settings,
+    "mesh": _mesh,
+    "distribution": _distribution,
+}

@@ -1,0 +1,44 @@
+"""One thing that differs, and which processes have which version of it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+Versions = tuple[tuple[tuple[int, ...], str], ...]
+"""Process ids and what they have, as text; the version of the most processes first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """What differs, such as `w` or `jax_enable_x64`; `do` is a sentence that says how to go on."""
+
+    about: str
+    versions: Versions
+    do: str
+
+
+def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
+    """Process ids by equal plain values, in the order of the ids."""
+    groups: dict[str, tuple[list[int], Any]] = {}
+    for process_id, value in sorted(values.items()):
+        groups.setdefault(json.dumps(value, sort_keys=True), ([], value))[0].append(process_id)
+    return list(groups.values())
+
+
+def ordered(versions: Iterable[tuple[Collection[int], str]]) -> Versions:
+    """The version of the most processes first, then by the lowest process id."""
+    found = [(tuple(sorted(ids)), text) for ids, text in versions if ids]
+    return tuple(sorted(found, key=lambda version: (-len(version[0]), version[0][0])))
+
+
+def difference(
+    about: str, values: Mapping[int, Any], do: str, text: Callable[[Any], str] = str
+) -> list[Difference]:
+    """One entry where the values of processes are not all equal, else none."""
+    groups = grouped(values)
+    if len(groups) < 2:
+        return []
+    return [Difference(about, ordered((ids, text(value)) for ids, value in groups), do)]

@@ -1,0 +1,56 @@
+"""What a person reads when a cell is refused."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+
+from nbdist.check.versions import Difference
+from nbdist.quantities import count_text, hosts_text, processes_text
+from nbdist.snapshot import Activity
+
+MOST_LISTED = 5
+"""So many differences are written out; the first is most often the cause of the others."""
+
+MOST_HOSTS = 4
+"""So many hosts of one version are named; of more, their number."""
+
+ANYHOW = "%%dist --no-check runs it all the same."
+
+
+def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
+    """The error's text: a sentence for each difference, what has run, and what to do."""
+    listed = [_sentence(one, hosts) for one in found[:MOST_LISTED]]
+    if len(found) > MOST_LISTED:
+        listed.append(f"{count_text(len(found) - MOST_LISTED, 'other')} as well")
+    return f"{'; '.join(listed)}. Nothing was run. {found[0].do} {ANYHOW}"
+
+
+def _sentence(one: Difference, hosts: Mapping[int, str]) -> str:
+    versions = (f"{text} on {where_text(ids, hosts)}" for ids, text in one.versions)
+    return f"{one.about} differs: {', '.join(versions)}"
+
+
+def busy_text(
+    doing: Mapping[int, Activity | None], hosts: Mapping[int, str], waited_s: float
+) -> str:
+    """The error's text where processes do not answer."""
+    said = []
+    for process_id, activity in doing.items():
+        at = ""
+        if activity is not None and activity.state != "idle" and activity.cell is not None:
+            line = f", line {activity.line}" if activity.line else ""
+            source = f", {activity.source}" if activity.source else ""
+            at = f" in cell {activity.cell}{line}{source}"
+        said.append(f"{where_text([process_id], hosts)} is busy{at}")
+    return (
+        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. %sync waits until all are idle; "
+        "%%dist --no-check sends the cell behind what runs."
+    )
+
+
+def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
+    """`processes 0, 2, 3 (host h1)`; of many hosts only how many they are."""
+    ids = sorted(process_ids)
+    names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
+    of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
+    return f"{processes_text(ids)} ({of})"

@@ -1,0 +1,100 @@
+"""What a function or class of the notebook does, as a digest that is the same wherever it was defined alike."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import types
+from typing import Any
+
+NOTEBOOK = "__main__"
+WRAPPERS = frozenset({"equinox", "flax", "functools", "jax", "jaxlib"})
+"""Packages whose wrappers, such as `jax.jit`, have the function in `__wrapped__` and run nothing to say so."""
+
+DEEPEST = 8
+
+
+def code_digest(value: Any) -> str | None:
+    """A digest of the code of a function, a class or an instance that cells have defined; None for others.
+
+    Byte code, names and constants count, and those of functions inside; line numbers, files, default values
+    and what a closure has captured do not.
+    """
+    found = _parts(value, DEEPEST)
+    return hashlib.sha256(repr(found).encode()).hexdigest()[:12] if found else None
+
+
+def _parts(value: Any, depth: int) -> tuple[Any, ...]:
+    cls = type(value)
+    if depth == 0:
+        return ()
+    if cls is types.FunctionType:
+        return _function(value, depth)
+    if cls is types.MethodType:
+        return _parts(value.__func__, depth - 1)
+    if cls is functools.partial:
+        return _parts(value.func, depth - 1)
+    if cls in (staticmethod, classmethod):
+        return _parts(value.__func__, depth - 1)
+    if cls is property:
+        return tuple(_parts(one, depth - 1) for one in (value.fget, value.fset, value.fdel))
+    if isinstance(value, type):
+        return _class(value, depth)
+    if _module(cls).partition(".")[0] in WRAPPERS:
+        return _parts(getattr(value, "__wrapped__", None), depth - 1)
+    return _class(cls, depth)
+
+
+def _function(function: types.FunctionType, depth: int) -> tuple[Any, ...]:
+    inner = function.__dict__.get("__wrapped__")
+    wrapped = _parts(inner, depth - 1) if inner is not None else ()
+    if function.__globals__.get("__name__") != NOTEBOOK:
+        return wrapped
+    return (_code(function.__code__), wrapped)
+
+
+def _code(code: types.CodeType) -> tuple[Any, ...]:
+    return (
+        code.co_name,
+        code.co_code.hex(),
+        code.co_names,
+        code.co_varnames,
+        code.co_freevars,
+        code.co_argcount,
+        code.co_posonlyargcount,
+        code.co_kwonlyargcount,
+        code.co_flags,
+        tuple(map(_constant, code.co_consts)),
+    )
+
+
+def _constant(constant: Any) -> Any:
+    if isinstance(constant, types.CodeType):
+        return _code(constant)
+    if isinstance(constant, tuple):
+        return tuple(map(_constant, constant))
+    if isinstance(constant, frozenset):  # in an order that each process has for itself
+        return ("frozenset", *sorted(repr(_constant(one)) for one in constant))
+    return repr(constant)
+
+
+def _class(cls: type, depth: int) -> tuple[Any, ...]:
+    if _module(cls) != NOTEBOOK:
+        return ()
+    members = sorted(_class_dict(cls).items(), key=lambda member: str(member[0]))
+    own = [(name, _parts(one, depth - 1)) for name, one in members if _is_code(one)]
+    bases = [_class(base, depth - 1) for base in _bases(cls)[1:] if depth > 1]
+    return (cls.__name__, tuple(own), tuple(bases))
+
+
+def _is_code(member: Any) -> bool:
+    return type(member) in (types.FunctionType, staticmethod, classmethod, property)
+
+
+def _module(cls: type) -> str:
+    found = _class_dict(cls).get("__module__")
+    return found if isinstance(found, str) else ""
+
+
+_class_dict = type.__dict__["__dict__"].__get__
+_bases = type.__dict__["__mro__"].__get__

@@ -1,0 +1,24 @@
+"""What a process is asked through a pipe of its own, past its main thread."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+
+class Aside(StrEnum):
+    """One letter each: a pipe carries single bytes whole, however many come at once."""
+
+    REPEAT = "r"
+    """Say again what a kernel that has just come must know."""
+
+    CUT = "c"
+    """End the collectives that wait, also where no signal reaches the main thread."""
+
+    RESCUE = "s"
+    """Save what is in memory to a file: this process is about to be given up."""
+
+    COUNT = "n"
+    """Say what was sent to the devices of several processes."""
+
+    ABANDON = "a"
+    """End the wait for a proof."""

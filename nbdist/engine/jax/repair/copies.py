@@ -1,0 +1,236 @@
+"""Host copies of every live array of this process, each piece once, and the arrays made of them again."""
+
+from __future__ import annotations
+
+import errno
+import os
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.errors import RecoveryError
+from nbdist.quantities import bytes_text
+
+MARGIN = 0.8
+"""Of the memory that is free, as much is filled with copies; the rest goes to disk, array by array."""
+
+
+@dataclass
+class Saved:
+    """What was copied.
+
+    `pieces` holds, for each array of `arrays`, its copies: the ids of the devices that have a piece, and the
+    piece. `lost` are arrays whose values could not be read, with the reason; `on_disk` counts bytes that found
+    no room in memory.
+    """
+
+    arrays: list[Any] = field(default_factory=list)
+    pieces: list[list[tuple[list[int], Any]]] = field(default_factory=list)
+    lost: list[Any] = field(default_factory=list)
+    reasons: list[str] = field(default_factory=list)
+    nbytes: int = 0
+    on_disk: int = 0
+
+    def clear(self) -> None:
+        """Lets go of everything."""
+        for values in (self.arrays, self.pieces, self.lost, self.reasons):
+            values.clear()
+
+
+def save(
+    arrays: Iterable[Any],
+    *,
+    folder: Path,
+    room_bytes: int | None = None,
+    hopeless: Callable[[Any], bool] = lambda array: False,
+) -> Saved:
+    """Copies all pieces of these arrays that this process holds; waits for those that are being computed.
+
+    Args:
+      arrays: Of any sharding; deleted ones are left out.
+      folder: Where what finds no room in memory goes.
+      room_bytes: Of memory for copies; default: most of what is free now.
+      hopeless: Whether an array that is not there yet waits for what will not come; asked again and again, and
+        such an array is lost.
+
+    Raises:
+      RecoveryError: Neither memory nor disk has room.
+    """
+    saved = Saved()
+    room = int(free_bytes() * MARGIN) if room_bytes is None else room_bytes
+    for array in arrays:
+        if array.is_deleted():
+            continue
+        try:
+            _wait(array, hopeless)
+            pieces = _unique(array)
+        except (RuntimeError, ValueError) as error:
+            saved.lost.append(array)
+            saved.reasons.append(str(error))
+            continue
+        saved.arrays.append(array)
+        saved.pieces.append(
+            [(devices, _copy(piece, saved, room, folder)) for devices, piece in pieces]
+        )
+    return saved
+
+
+def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
+    """Waits until an array has its values.
+
+    Raises:
+      RuntimeError: It gets none.
+    """
+    pause = 0.001
+    while not array.is_ready():
+        if hopeless(array):
+            raise RuntimeError("it waits for what other processes have not sent")
+        time.sleep(pause)
+        pause = min(2 * pause, 0.05)
+    array.block_until_ready()
+
+
+def _copy(piece: Any, saved: Saved, room: int, folder: Path) -> Any:
+    """A copy in memory, or on disk where `room` bytes would be too few; counted."""
+    if saved.nbytes + piece.nbytes <= room:
+        saved.nbytes += piece.nbytes
+        return piece.copy()
+    saved.on_disk += piece.nbytes
+    return _on_disk(piece, folder)
+
+
+def _unique(array: Any) -> list[tuple[list[int], Any]]:
+    """Each piece once, with the ids of all devices of this process that hold it.
+
+    Of pieces that should be copies of each other and are not, as `shard_map` makes them with `check_vma=False`,
+    each is one.
+    """
+    import numpy
+
+    found: dict[tuple[tuple[int | None, int | None], ...], list[tuple[list[int], Any]]] = {}
+    for shard in array.addressable_shards:
+        key = tuple((part.start, part.stop) for part in shard.index)
+        piece, known = numpy.asarray(shard.data), found.setdefault(key, [])
+        for devices, other in known:
+            if numpy.array_equal(_bytes(piece), _bytes(other)):
+                devices.append(shard.device.id)
+                break
+        else:
+            known.append(([shard.device.id], piece))
+    return [pair for known in found.values() for pair in known]
+
+
+def _bytes(piece: Any) -> Any:
+    import numpy
+
+    return numpy.ascontiguousarray(piece).reshape(-1).view(numpy.uint8)
+
+
+def _on_disk(piece: Any, folder: Path) -> Any:
+    """A copy that lies in a file without a name, so that nothing of it is left."""
+    import numpy
+
+    with tempfile.TemporaryFile(dir=folder) as file:
+        _reserve(file.fileno(), piece.nbytes, folder)
+        mapped = numpy.memmap(file, dtype=numpy.uint8, mode="w+", shape=(max(1, piece.nbytes),))
+        mapped[: piece.nbytes] = _bytes(piece)
+        return mapped[: piece.nbytes].view(piece.dtype).reshape(piece.shape)
+
+
+def _reserve(descriptor: int, count: int, folder: Path) -> None:
+    """Takes room in a file; writing to a mapped one that finds none later would end the process (SIGBUS).
+
+    Raises:
+      RecoveryError: There is none.
+    """
+    if not count or not hasattr(os, "posix_fallocate"):
+        return
+    try:
+        os.posix_fallocate(descriptor, 0, count)
+    except OSError as error:
+        if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
+            raise RecoveryError(
+                f"a copy of {bytes_text(count)} finds no room in memory, nor on disk in {folder}: "
+                f"{error.strerror}. Nothing was changed; delete what is not needed (del NAME), or free room there"
+            ) from None
+
+
+def free_bytes() -> int:
+    """Memory that can be taken without harm, in bytes; without a limit where the system does not say.
+
+    Source: `MemAvailable` of /proc/meminfo, and the group's limit (cgroup v2) where it is lower.
+    """
+    found = [sys.maxsize]
+    try:
+        for line in Path("/proc/meminfo").read_text().splitlines():
+            if line.startswith("MemAvailable:"):
+                found.append(int(line.split()[1]) * 1024)
+        group = Path("/sys/fs/cgroup")
+        limit = (group / "memory.max").read_text().strip()
+        if limit != "max":
+            found.append(int(limit) - int((group / "memory.current").read_text()))
+    except (OSError, ValueError):
+        pass
+    return max(0, min(found))
+
+
+def remade(
+    old: Any, pieces: list[tuple[list[int], Any]], sharding: Any, local: dict[int, Any]
+) -> Any:
+    """The array that stands for an old one.
+
+    Args:
+      old: Gives shape, dtype and whether it is committed to its devices.
+      pieces: Its copies, as `Saved` has them.
+      sharding: The new one.
+      local: This process's new devices by id.
+    """
+    import jax
+
+    kind = sharding.memory_kind
+    # Else what was made under `jax.enable_x64` would come back with half its bits.
+    with jax.enable_x64(True):
+        buffers = [
+            jax.device_put(
+                piece, jax.sharding.SingleDeviceSharding(local[device], memory_kind=kind)
+            )
+            for devices, piece in pieces
+            for device in devices
+        ]
+        return array_like(old, sharding, buffers)
+
+
+def deleted(old: Any, sharding: Any, local: dict[int, Any]) -> Any:
+    """An array that says, when it is used, that it has no values any more."""
+    import numpy
+
+    devices = sorted(device.id for device in sharding.device_set if device.id in local)
+    zeros = numpy.zeros(sharding.shard_shape(old.shape), old.dtype)
+    found = remade(old, [(devices, zeros)], sharding, local)
+    found.delete()
+    return found
+
+
+def array_like(old: Any, sharding: Any, buffers: list[Any]) -> Any:
+    """An array of these buffers that differs from the old one in its devices only.
+
+    Private API: `jax._src.array.ArrayImpl` and `_committed`. The public function makes every array committed to
+    its devices and of a strong type; a scalar that went along with arrays anywhere no longer would. Where they
+    have changed, it stays so.
+    """
+    import jax
+
+    # The dtype cannot be seen where none of the devices is this process's.
+    made = jax.make_array_from_single_device_arrays(old.shape, sharding, buffers, dtype=old.dtype)
+    committed, weak = getattr(old, "_committed", True), bool(getattr(old, "weak_type", False))
+    make: Callable[..., Any] | None = getattr(sys.modules.get("jax._src.array"), "ArrayImpl", None)
+    if make is None or (committed and not weak):
+        return made
+    try:
+        return make(made.aval.update(weak_type=weak), sharding, buffers, committed=committed)
+    except (TypeError, AttributeError):
+        return made

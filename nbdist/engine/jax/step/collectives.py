@@ -1,0 +1,66 @@
+"""The collectives in a compiled program: they must be the same on all processes, or values are mixed up."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable
+from typing import Any
+
+_OPERATION = re.compile(
+    r" = (?P<shape>\([^=]*?\)|\S+) (?P<kind>all-reduce|all-gather|all-to-all|reduce-scatter|ragged-all-to-all"
+    r"|collective-permute|collective-broadcast)(?:-start)?\((?P<rest>.*)"
+)
+_COMPUTATION = re.compile(r"^\s*%?(?P<name>[\w.-]+) \(.*\{$")
+_ROOT = re.compile(r"^\s*ROOT %?[\w.-]+ = \S+ (?P<operation>[\w-]+)\(")
+_APPLIED = re.compile(r"to_apply=%?([\w.-]+)")
+_AMONG = re.compile(
+    r"(?:replica_groups|source_target_pairs|dimensions)=.*?(?=, [a-z_]+=|, metadata|$)"
+)
+_COMMENT = re.compile(r"/\*.*?\*/")
+_LAYOUT = re.compile(r"(?<=\])\{[^}]*\}")
+
+
+def collectives(text: str) -> str:
+    """Each collective of an optimized HLO module on a line, as `all-reduce(add) f32[] replica_groups=[1,4]<=[4]`.
+
+    Nothing in it depends on the process, on file names or on numbers that XLA gives. Source of the format:
+    `HloModule::ToString` (jaxlib 0.10.0 to 0.12.0.1).
+    """
+    text = _COMMENT.sub("", text)
+    combines: dict[str, str] = {}
+    computation = ""
+    for line in text.splitlines():
+        if header := _COMPUTATION.match(line):
+            computation = header["name"]
+        elif root := _ROOT.match(line):
+            combines[computation] = root["operation"]
+    found = []
+    for one in _OPERATION.finditer(text):
+        applied = _APPLIED.search(one["rest"])
+        with_what = f"({combines.get(applied[1], '?')})" if applied else ""
+        among = " ".join(_AMONG.findall(one["rest"]))
+        shape = _LAYOUT.sub("", one["shape"])
+        found.append(f"{one['kind']}{with_what} {shape} {among}".rstrip())
+    return "\n".join(found)
+
+
+class Collectives:
+    """Reads each program once, and keeps none alive."""
+
+    def __init__(self) -> None:
+        self._known: weakref.WeakKeyDictionary[Any, str | None] = weakref.WeakKeyDictionary()
+
+    def of(self, program: Any, modules: Callable[[], Any]) -> str | None:
+        """As `collectives`; None where the back end does not give its programs as text.
+
+        Args:
+          program: Tells it from others.
+          modules: Gives its HLO modules.
+        """
+        if program not in self._known:
+            try:
+                self._known[program] = "\n".join(collectives(m.to_string()) for m in modules())
+            except Exception:  # noqa: BLE001 - what a back end cannot do
+                self._known[program] = None
+        return self._known[program]

@@ -1,0 +1,73 @@
+"""What a framework offers where its processes can be kept in step, and repaired in place."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any, Protocol
+
+
+class Steps(Protocol):
+    """One process's part in staying in step.
+
+    `unsettled`: a cell has failed here since the processes were last known to be in step.
+    """
+
+    unsettled: bool
+
+    @property
+    def ports(self) -> frozenset[int]:
+        """The ports on which this process takes the connections of collectives."""
+
+    def meet(self, others: Collection[int]) -> None:
+        """Learns the ports of the other processes."""
+
+    def state(self) -> dict[str, Any]:
+        """What was sent to devices of other processes since all were last in step."""
+
+    def labels(self) -> dict[str, Any]:
+        """What these programs are called, and which collectives they have."""
+
+    def trail(self) -> dict[str, Any]:
+        """`state`, and which programs these were."""
+
+    def under_way(self, common: int) -> dict[str, Any]:
+        """What is computed of the programs up to the serial `common`, and how far that is."""
+
+    def begin_cell(self, run: int, targets: Collection[int], namespace: dict[str, Any]) -> None:
+        """Called on the main thread when a cell begins."""
+
+    def end_cell(self, number: int | None, *, failed: bool) -> None:
+        """Called on the main thread when the code of a cell has ended."""
+
+    def prove(self, number: int, *, timeout_s: float, compared: bool) -> dict[str, Any]:
+        """Takes part in a proof."""
+
+    def abandon(self) -> None:
+        """Ends the wait of the main thread for a proof, from any thread."""
+
+    def cut(self) -> int:
+        """Ends all collectives that wait, from any thread; a repair must follow."""
+
+
+class Repairs(Protocol):
+    """One repair of this process, in parts that all processes take together.
+
+    `begun` says whether the back end has been taken down; `answer` is what `save` answered.
+    """
+
+    begun: bool
+    answer: dict[str, Any]
+
+    def save(self, common: int) -> dict[str, Any]:
+        """Copies what the back end holds; changes nothing."""
+
+    def leave(self) -> None:
+        """Takes the back end down."""
+
+    def rejoin(self, arguments: Mapping[str, Any]) -> None:
+        """Joins the others anew."""
+
+    def restore(
+        self, lost: Collection[str], unnamed: Collection[Sequence[Any]], generation: int
+    ) -> dict[str, Any]:
+        """Makes everything anew on the new back end."""

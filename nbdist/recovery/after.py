@@ -1,0 +1,182 @@
+"""What is done at the end of a cell, and when a person asks for it, so that the processes are in step."""
+
+from __future__ import annotations
+
+import contextlib
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from typing import TypeVar
+
+from nbdist.crew import Crew
+from nbdist.errors import NbdistError, RecoveryError
+from nbdist.launch.tell import Tell
+from nbdist.recovery import tensorflow
+from nbdist.recovery.settle import Settled, disproven, mend, settle
+from nbdist.run.cellrun import Ended
+from nbdist.run.execution import Execution, place
+from nbdist.run.facts import Facts
+
+T = TypeVar("T")
+
+STATE_SECONDS = 10.0
+"""How long a process that is in no cell may take to say what it has sent."""
+
+LEFT_SECONDS = 0.5
+"""The same when a kernel has just come; one that is busy is seen to by another."""
+
+PROVE_SECONDS = 30.0
+"""How long a process takes part in a proof in which others wait already."""
+
+
+def after_cell(crew: Crew, end: Ended, *, automatic: bool) -> Facts:
+    """Proves or repairs after a cell that did not end alike on all; says what was done below its output."""
+    if crew.facts.out_of_step and (end.looked or not automatic):
+        return crew.facts
+    settled = exclusive(crew, lambda: settle(crew, automatic=automatic, say=end.say))
+    return replace(
+        _learn(crew, settled, end.cell.number, end.say), diverged=settled.because or settled.why
+    )
+
+
+def _learn(crew: Crew, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
+    if settled.why is not None:
+        crew.out_of_step(cell, settled.why)
+    else:
+        crew.recovered(settled.done)
+        if settled.done is not None:
+            say(settled.done)
+    return crew.facts
+
+
+def left_unsettled(crew: Crew) -> bool:
+    """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
+    if crew.facts.out_of_step:
+        return True
+    asked = [crew.send(p, "step") for p in sorted(crew.facts.workers - set(crew.facts.lost))]
+    for request in asked:
+        request.wait(LEFT_SECONDS)
+        if not request.ready():
+            return False  # in a cell of another kernel, which sees to it
+        state = request.get()[0]
+        if state["unsettled"] or state["programs"] or state["parts"]:
+            return True
+    return False
+
+
+def make_sure(crew: Crew, *, automatic: bool) -> str | None:
+    """Proves or repairs after something other than a cell has failed, or has computed on one process alone.
+
+    Returns:
+      What was done, or why the processes are not in step; None when they are and nothing was done.
+    """
+    said: list[str] = []
+    settled = exclusive(
+        crew,
+        lambda: settle(crew, automatic=automatic, say=said.append),
+    )
+    _learn(crew, settled, crew.last_cell, said.append)
+    if settled.why is not None:
+        said.append(f"the session is out of step: {settled.why}. {crew.facts.way_on}")
+    return "\n".join(said) or None
+
+
+def join_proof(crew: Crew, execution: Execution) -> bool:
+    """Has processes take part in a proof in which others wait at the end of a cell.
+
+    Args:
+      crew: The processes.
+      execution: The cell; those of its targets that are still in it have finished its code.
+
+    Returns:
+      Whether it can pass: all have sent equally many programs, or it has passed on one. Whether these were the
+      same is compared afterwards.
+    """
+    standings = execution.standings()
+    waiting = {p for p, s in standings.items() if s.outcome == "running"}
+    others = sorted(crew.facts.workers - waiting)
+    if not others:
+        return True  # the proof itself tells; where it does not come back, its wait is ended
+    if crew.facts.workers.intersection(crew.facts.lost) or any(
+        s.outcome == "gone" for s in standings.values()
+    ):
+        return False
+    states = {p: execution.steps[p] for p in waiting}
+    try:
+        for process_id in others:
+            states[process_id] = crew.send(process_id, "step").get(STATE_SECONDS)[0]
+    except (NbdistError, TimeoutError):
+        return False  # it is gone, or in another cell; what it has sent nobody knows
+    if any(states[process_id]["proven"] == execution.number for process_id in others):
+        return True  # all have taken part, and those that wait are about to see it
+    if len({place(state) for state in states.values()}) > 1:
+        return False
+    for process_id in others:
+        crew.send(process_id, "prove", number=execution.number, timeout_s=PROVE_SECONDS)
+    return True
+
+
+def recover(crew: Crew, *, tell: Tell) -> str:
+    """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.tensorflow`.
+
+    Returns:
+      One line that says what was done.
+
+    Raises:
+      SessionError: A process is in the middle of a cell.
+      RecoveryError: It did not succeed; the session stays as it is.
+    """
+    if crew.plan.framework == "tensorflow" or not crew.proves:
+        return tensorflow.recover(crew, tell=tell)
+    tensorflow.refuse_busy(crew, set())
+    if not crew.facts.out_of_step:
+        every = len(crew.facts.workers)
+        why = exclusive(crew, lambda: disproven(crew, say=lambda text: tell(text, 0, every)))
+        if why is None:
+            return "in step: proven just now; nothing to do"
+    said: list[str] = []
+    settled = exclusive(crew, lambda: mend(crew, say=said.append))
+    _learn(crew, settled, crew.last_cell, said.append)
+    if settled.why is not None:
+        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {crew.facts.way_on}")
+    return "\n".join(said)
+
+
+def exclusive(crew: Crew, work: Callable[[], T]) -> T:
+    """Does work that an interrupt of the notebook must not end halfway, on a thread of its own.
+
+    It ends by itself: everything it waits for has a time limit. An interrupt that comes meanwhile sets
+    `crew.hurry`, and does no more: the cell has failed already.
+    """
+    results: list[T] = []
+    errors: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            with crew.settling:
+                results.append(work())
+        except BaseException as error:  # noqa: BLE001 - raised where it was asked for
+            errors.append(error)
+
+    thread = threading.Thread(target=run, name="nbdist-settle", daemon=True)
+    crew.hurry.clear()
+    with _interrupts_are(crew.hurry.set):
+        thread.start()
+        thread.join()
+    if errors:
+        raise errors[0]
+    return results[0]
+
+
+@contextlib.contextmanager
+def _interrupts_are(action: Callable[[], None]) -> Iterator[None]:
+    """Has interrupts of this process do this alone; only the main thread ever gets any."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(signal.SIGINT, lambda number, frame: action())
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)

@@ -1,0 +1,78 @@
+"""Processes that wait for a collective in which no other will take part.
+
+One that has finished the cell, or was never in it, sends nothing more until the next one. Who has sent more
+programs than such a process, and waits, waits in vain.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.engine.asides import Aside
+from nbdist.errors import NbdistError
+from nbdist.quantities import count_text, processes_text
+from nbdist.run.execution import Execution
+
+ANSWER_SECONDS = 0.3
+"""How long threads of processes may take to say what was sent; asked again later, where they take longer."""
+
+LOOK_SECONDS = 0.01
+
+
+def waits_in_vain(crew: Crew, execution: Execution, waiting: Collection[int]) -> str | None:
+    """Says for what processes wait that does not come; None where it may come yet.
+
+    Args:
+      crew: The processes.
+      execution: The cell.
+      waiting: All that are still in its code; their main threads have waited for long.
+    """
+    if not crew.facts.workers.issuperset(waiting):
+        return None
+    done = crew.facts.workers - set(waiting) - set(crew.facts.lost)
+    counts = _counts_of_idle(crew, execution, done)
+    if not counts:
+        return None
+    fewest = min(counts.values())
+    ahead = {p: sent for p, sent in _counts_of(crew, execution, waiting).items() if sent > fewest}
+    if not ahead:
+        return None
+    behind = [p for p, sent in counts.items() if sent == fewest]
+    return (
+        f"waiting for what does not come: {processes_text(ahead)} sent {_programs(max(ahead.values()))} to the "
+        f"devices of all, {processes_text(behind)} only {fewest or 'none'}, and will send no more in this cell"
+    )
+
+
+def _programs(count: int) -> str:
+    return count_text(count, "program")
+
+
+def _counts_of_idle(crew: Crew, execution: Execution, done: Collection[int]) -> dict[int, int]:
+    """What processes have sent that are not in the code of the cell."""
+    counts = {p: _sent(execution.steps[p]) for p in done if p in execution.steps}
+    try:
+        for process_id in sorted(set(done) - counts.keys()):
+            counts[process_id] = _sent(crew.send(process_id, "step").get(ANSWER_SECONDS)[0])
+    except (NbdistError, TimeoutError):
+        return {}  # in another cell, or gone
+    return {p: sent for p, sent in counts.items() if sent >= 0}
+
+
+def _counts_of(crew: Crew, execution: Execution, waiting: Collection[int]) -> dict[int, int]:
+    """What processes have sent whose main threads wait."""
+    for process_id in waiting:
+        execution.sent.pop(process_id, None)
+    crew.link.parents.ask(Aside.COUNT, sorted(waiting))
+    deadline = time.monotonic() + ANSWER_SECONDS
+    while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return {p: _sent(execution.sent[p]) for p in waiting if p in execution.sent}
+
+
+def _sent(state: Mapping[str, Any]) -> int:
+    """Programs on the devices of all; less than none where nobody counts them."""
+    return int(state["programs"]) if state["counted"] else -1

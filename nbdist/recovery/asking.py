@@ -1,0 +1,79 @@
+"""Asking all processes that compute in step, at the same time."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Mapping
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.errors import NbdistError, RecoveryError
+from nbdist.quantities import processes_text, seconds_text
+
+POLL_SECONDS = 0.002
+MEANWHILE_SECONDS = 1.0
+
+
+def ask_all(
+    crew: Crew,
+    name: str,
+    *,
+    within_s: float,
+    each: Mapping[int, Mapping[str, Any]] | None = None,
+    meanwhile: Callable[[list[int]], None] | None = None,
+    **arguments: Any,
+) -> dict[int, dict[str, Any]]:
+    """Sends one call to each process, and waits for all answers.
+
+    Also where one has failed: what comes next would find the others in the middle of it.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      name: Of the call.
+      within_s: How long all may take together.
+      each: Arguments of single processes, by process id.
+      meanwhile: Called every second with the processes that have not answered yet.
+      **arguments: Those of all.
+
+    Raises:
+      RecoveryError: One failed, ended, or did not answer in time; says which.
+    """
+    _refuse_gone(crew, crew.facts.workers)
+    asked = {
+        p: crew.send(p, name, **{**arguments, **((each or {}).get(p, {}))})
+        for p in sorted(crew.facts.workers)
+    }
+    deadline, called = time.monotonic() + within_s, time.monotonic()
+    answers: dict[int, dict[str, Any]] = {}
+    errors: list[RecoveryError] = []
+    missing = set(asked)
+    while missing:
+        for process_id in sorted(missing):
+            if asked[process_id].ready():
+                missing.discard(process_id)
+                try:
+                    answers[process_id] = asked[process_id].get()[0]
+                except NbdistError as error:
+                    where = f"process {process_id} (host {crew.plan.hosts[process_id]})"
+                    errors.append(RecoveryError(f"{where}: {error}"))
+                    errors[-1].__cause__ = error
+        _refuse_gone(crew, missing)
+        if missing and time.monotonic() > deadline:
+            late = f"{processes_text(missing)} did not answer within {seconds_text(within_s)}"
+            errors.append(RecoveryError(late))
+            break
+        if missing and meanwhile is not None and time.monotonic() - called > MEANWHILE_SECONDS:
+            called = time.monotonic()
+            meanwhile(sorted(missing))
+        if missing:
+            asked[min(missing)].wait(POLL_SECONDS)
+    if errors:
+        raise errors[0]
+    return answers
+
+
+def _refuse_gone(crew: Crew, process_ids: Collection[int]) -> None:
+    """Raises `RecoveryError` when one of these has ended; one that has cannot be sent anything."""
+    gone = crew.link.exits.keys() & process_ids
+    if gone:
+        raise RecoveryError(f"{processes_text(gone)} {crew.link.exits[min(gone)]} meanwhile")

@@ -1,0 +1,106 @@
+"""What processes have sent to their devices, compared: where it differs, who has sent what."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from nbdist.quantities import processes_text
+from nbdist.run.execution import place
+
+T = TypeVar("T")
+
+OWN = "() "
+"""Marks a function that a cell has defined; see `nbdist.engine.jax.step.dispatched`."""
+
+MOST_NAMED = 3
+"""Functions that are named where processes have sent different ones."""
+
+
+def differing(states: Mapping[int, Mapping[str, Any]]) -> str | None:
+    """Says that processes have sent different numbers of programs; None where nothing is known to differ."""
+    if not all(state["counted"] for state in states.values()):
+        return None
+    if len({place(state) for state in states.values()}) == 1:
+        return None
+    if len({place(state)[0] for state in states.values()}) > 1:
+        return "the processes were not found to be in step by the same proof"
+    # Counted from where the first of them was last known to be in step.
+    begun = min(place(state)[1] - int(state["programs"]) for state in states.values())
+    counts = _by_value({p: place(state)[1] - begun for p, state in states.items()})
+    said = ", ".join(
+        f"{processes_text(ids)} sent {number or 'none'}" for number, ids in sorted(counts.items())
+    )
+    return f"the processes have sent different numbers of programs to their devices: {said}"
+
+
+def which_differ(answers: Mapping[int, Mapping[str, Any]]) -> str:
+    """Names the functions that processes have not sent equally often, as the end of a sentence."""
+    sent = {p: Counter(map(_name, answer["labels"])) for p, answer in answers.items()}
+    every = {
+        name: _by_value({p: counts[name] for p, counts in sent.items()})
+        for name in sorted(set().union(*sent.values()))
+    }
+    uneven = {name: times for name, times in every.items() if len(times) > 1}
+    said = []
+    for name, times in list(uneven.items())[:MOST_NAMED]:
+        groups = (f"{n} on {processes_text(ids)}" for n, ids in sorted(times.items()))
+        said.append(f"{name}: {', '.join(groups)}")
+    more = f"; {len(uneven) - MOST_NAMED} more" if len(uneven) > MOST_NAMED else ""
+    return f" ({'; '.join(said)}{more})" if said else ""
+
+
+def differing_labels(answers: Mapping[int, Mapping[str, Any]]) -> str | None:
+    """Says which programs took each other's place where all have sent equally many; None where none did.
+
+    Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
+    have sent the same function, its collectives are, on those processes on which it ran for the first time.
+    """
+    newest = min(len(answer["labels"]) for answer in answers.values())
+    for back in range(newest, 0, -1):
+        at = {p: answer["labels"][-back] for p, answer in answers.items()}
+        groups = _by_value({p: label for p, label in at.items() if OWN in label})
+        if len(groups) > 1:
+            said = ", ".join(
+                f"{processes_text(ids)} sent {label.partition(' ')[0]}"
+                for label, ids in groups.items()
+            )
+            return (
+                "the processes have sent different programs to their devices, though equally many: at one place "
+                f"{said}"
+            )
+        kinds = _by_value(
+            {
+                p: kind
+                for p, answer in answers.items()
+                if (kind := answer["kinds"][-back]) is not None
+            }
+        )
+        if len(kinds) > 1 and len(set(at.values())) == 1:
+            name = at[min(at)].partition(" ")[0]
+            said = ", ".join(
+                f"{_collectives_text(kind)} on {processes_text(ids)}" for kind, ids in kinds.items()
+            )
+            return f"the processes have compiled {name} to different collectives: {said}"
+    return None
+
+
+def _collectives_text(kind: str) -> str:
+    """A program's collectives by their names and shapes, such as `all-reduce(add) f32[]`."""
+    found = [re.split(" [a-z_]+=", line)[0] for line in kind.splitlines()]
+    more = f" and {len(found) - MOST_NAMED} more" if len(found) > MOST_NAMED else ""
+    return (", ".join(found[:MOST_NAMED]) or "none") + more
+
+
+def _by_value(values: Mapping[int, T]) -> dict[T, list[int]]:
+    """The processes that have each value, that of the lowest process first, whoever has answered first."""
+    found: dict[T, list[int]] = {}
+    for process_id, value in sorted(values.items(), key=lambda item: item[0]):
+        found.setdefault(value, []).append(process_id)
+    return found
+
+
+def _name(label: str) -> str:
+    return label.partition(" ")[0].removesuffix("()")

@@ -1,0 +1,183 @@
+"""An expression evaluated on all processes that compute in step, as a small cell of its own.
+
+Evaluated on one alone, `w[:4]` would be a program that the others never send.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.engine.asides import Aside
+from nbdist.errors import NbdistError, SessionError
+from nbdist.launch.calling import Asked
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.recovery.after import make_sure
+from nbdist.rules import Rules
+from nbdist.run.conduct import CUT_SECONDS
+
+POLL_SECONDS = 0.005
+REPORT_SECONDS = 2.0
+"""A process reports at least once a second what it does; a machine with much to do needs longer."""
+
+Answers = dict[int, tuple[dict[str, Any], Sequence[Any]]]
+
+
+def is_name(expression: str) -> bool:
+    """Whether it is a plain name, whose value needs no program on any device."""
+    return expression.strip().isidentifier()
+
+
+def ask_some(
+    crew: Crew, name: str, process_ids: Sequence[int], *, timeout_s: float, **arguments: Any
+) -> Answers:
+    """Asks some processes for what needs no program.
+
+    Raises:
+      SessionError: One did not answer in time; says what it is doing.
+      NbdistError: What one raised.
+    """
+    asked = {p: crew.send(p, name, **arguments) for p in process_ids}
+    deadline = time.monotonic() + timeout_s
+    answers: Answers = {}
+    for process_id, request in asked.items():
+        request.wait(max(0.0, deadline - time.monotonic()))
+        if not request.ready():
+            raise SessionError(
+                f"{_doing(crew, process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
+                "end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
+            )
+        answers[process_id] = request.get()
+    return answers
+
+
+def ask_all_workers(
+    crew: Crew,
+    name: str,
+    *,
+    wanted: Sequence[int],
+    timeout_s: float,
+    rules: Rules,
+    **arguments: Any,
+) -> Answers:
+    """Has all workers evaluate an expression at the same time, and prove that they are in step.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      name: The call, which takes the `number` of a proof.
+      wanted: Whose answers are wanted.
+      timeout_s: How long it may take.
+      rules: Of the session.
+      **arguments: Of the call, the same everywhere.
+
+    Raises:
+      SessionError: A process is in a cell, or it took too long; they are freed then.
+      NbdistError: What one raised.
+    """
+    _refuse_busy(crew)
+    number = crew.next_number()
+    asked = {
+        p: crew.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})
+        for p in sorted(crew.facts.workers)
+    }
+    try:
+        errors = _until_end(crew, asked, timeout_s=timeout_s, rules=rules)
+    except KeyboardInterrupt:
+        _free(crew, asked, rules.give_up_s)
+        make_sure(crew, automatic=rules.recover)
+        raise
+    if not errors:
+        return {p: asked[p].get() for p in wanted}
+    done = make_sure(crew, automatic=rules.recover)
+    error = errors[min(errors)]
+    raise type(error)(f"{error}\n{done}" if done else str(error))
+
+
+def _only(name: str, wanted: bool) -> dict[str, bool]:
+    return {"wanted": wanted} if name == "get_value" else {}
+
+
+def _refuse_busy(crew: Crew) -> None:
+    """Lets pass when no process is in a cell.
+
+    Raises:
+      SessionError: One is; says where.
+    """
+    deadline = time.monotonic() + REPORT_SECONDS
+    while busy := [p for p in sorted(crew.facts.workers) if _in_cell(crew, p)]:
+        if time.monotonic() > deadline:
+            raise SessionError(
+                f"{_doing(crew, busy[0])}. More than a name is evaluated on all processes: wait for the end of "
+                "the cell with %sync, or interrupt it with %dist_interrupt."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def _in_cell(crew: Crew, process_id: int) -> bool:
+    """Whether a process is in a cell that has not ended.
+
+    A report from before the end of a cell may come after it: it says of a cell that has ended that it runs.
+    """
+    activity = crew.monitor.activity(process_id)
+    return activity is not None and activity.state != "idle" and activity.cell != crew.last_cell
+
+
+def _doing(crew: Crew, process_id: int) -> str:
+    activity = crew.monitor.activity(process_id)
+    where = f"process {process_id} (host {crew.plan.hosts[process_id]})"
+    if activity is None or activity.cell is None:
+        return f"{where} is busy"
+    line = f", line {activity.line}" if activity.line is not None else ""
+    return f"{where} is in cell {activity.cell}{line}"
+
+
+def _until_end(
+    crew: Crew, asked: dict[int, Asked], *, timeout_s: float, rules: Rules
+) -> dict[int, NbdistError]:
+    """Waits until all have answered; frees those that wait for one which has failed, or too long."""
+    started, failed_at = time.monotonic(), None
+    errors: dict[int, NbdistError] = {}
+    waiting = set(asked)
+    while waiting:
+        asked[min(waiting)].wait(POLL_SECONDS)
+        for process_id in [p for p in waiting if asked[p].ready()]:
+            waiting.discard(process_id)
+            try:
+                asked[process_id].get()
+            except NbdistError as error:
+                errors[process_id] = error
+        now = time.monotonic()
+        failed_at = failed_at or (now if errors else None)
+        if failed_at is not None and now - failed_at > rules.grace_s:
+            _free(crew, asked, rules.give_up_s)
+            break
+        if waiting and now - started > timeout_s:
+            ids = sorted(waiting)
+            _free(crew, asked, rules.give_up_s)
+            errors[ids[0]] = SessionError(
+                f"{processes_text(ids)} did not end within {seconds_text(timeout_s)}: interrupted."
+            )
+            break
+    return errors
+
+
+def _free(crew: Crew, asked: dict[int, Asked], give_up_s: float) -> None:
+    """Brings back those that have not answered: an interrupt, then their collectives are cut."""
+    waiting = [p for p, request in asked.items() if not request.ready()]
+    aside = crew.link.parents.ask
+    steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
+        (0.0, partial(aside, Aside.ABANDON)),
+        (0.0, crew.interrupt),
+        (CUT_SECONDS, partial(aside, Aside.CUT)),
+    ]
+    started = time.monotonic()
+    while waiting and time.monotonic() - started < max(give_up_s, 1.0):
+        while steps and time.monotonic() - started >= steps[0][0]:
+            steps.pop(0)[1](waiting)
+        asked[waiting[0]].wait(POLL_SECONDS)
+        waiting = [p for p in waiting if not asked[p].ready()]
+    if waiting:
+        crew.stuck(waiting)

@@ -1,0 +1,145 @@
+"""The repair of all processes in place: a new coordination service, new back ends, the same Python objects."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.engine.asides import Aside
+from nbdist.errors import RecoveryError
+from nbdist.launch import coordination
+from nbdist.launch.framework import jax
+from nbdist.quantities import bytes_text, names_text, seconds_text
+from nbdist.recovery.asking import ask_all
+from nbdist.recovery.under_way import until_computed
+from nbdist.recovery.versions import LOST_MEANS, common_serial, disagreeing
+
+ANSWER_SECONDS = 10.0
+"""How long a process that is in no cell may take to answer."""
+
+SAVE_SECONDS = 300.0
+"""How long the copies of all arrays may take; a computation that has been sent is waited for."""
+
+LEAVE_SECONDS = 60.0
+"""How long taking a back end down may take; it takes a tenth of a second."""
+
+REJOIN_SECONDS = 60.0
+"""How long the processes may take to find each other anew; they take a tenth of a second."""
+
+RESTORE_SECONDS = 300.0
+"""How long making all anew may take; a heap of a million objects takes seconds."""
+
+PROVE_SECONDS = 20.0
+
+
+@dataclass(frozen=True, slots=True)
+class Repaired:
+    """What a repair has done: how long it took, what is `lost` and what is `stale`."""
+
+    seconds: float
+    lost: tuple[str, ...] = ()
+    stale: tuple[str, ...] = ()
+
+    def text(self) -> str:
+        """One line, and one more for each thing that is not as before."""
+        kept = "all variables kept" if not self.lost else f"lost: {names_text(self.lost)}"
+        lines = [f"in step again after {seconds_text(self.seconds)}; {kept}"]
+        if self.lost:
+            lines.append(f"   {LOST_MEANS}")
+        lines += [
+            f"   still refers to what was there before: {text}; make it again"
+            for text in self.stale
+        ]
+        return "\n".join(lines)
+
+
+def repair(crew: Crew, *, number: int, say: Callable[[str], None]) -> Repaired:
+    """Brings all processes in step; their variables stay.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      number: Of the proof at its end.
+      say: Gets lines while it lasts.
+
+    Raises:
+      RecoveryError: It did not succeed; says on which process, and what was kept.
+    """
+    started = time.monotonic()
+    link, plan = crew.link, crew.plan
+    first = plan.processes[0].process_id
+    services = link.parents.of(first).services
+    common = common_serial(ask_all(crew, "step", within_s=ANSWER_SECONDS).values())
+    until_computed(crew, common, say=say)
+    cut = partial(link.parents.ask, Aside.CUT)
+    cut(sorted(crew.facts.workers))
+    service = coordination.ask_for_service(link, again=True)
+    # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
+    saved = ask_all(crew, "save", within_s=SAVE_SECONDS, meanwhile=cut, common=common)
+    _say_disk(crew, saved, say)
+    mixed = disagreeing(saved, common=common)
+    coordination.until_it_serves(link, service)
+    # Only then any waits for others: all are known to come.
+    ask_all(crew, "leave", within_s=LEAVE_SECONDS)
+    ask_all(
+        crew,
+        "rejoin",
+        within_s=REJOIN_SECONDS,
+        each={
+            p.process_id: {
+                "arguments": {
+                    **jax.arguments(plan, p, link.meeting),
+                    "initialization_timeout": int(REJOIN_SECONDS) - 10,
+                }
+            }
+            for p in plan.processes
+        },
+    )
+    restored = ask_all(
+        crew,
+        "restore",
+        within_s=RESTORE_SECONDS,
+        lost=mixed.paths,
+        unnamed=mixed.unnamed,
+        generation=1 + max(answer["generation"] for answer in saved.values()),
+    )
+    crew.meet({p: answer["ports"] for p, answer in restored.items()})
+    answers = ask_all(
+        crew,
+        "prove",
+        within_s=PROVE_SECONDS + 10,
+        number=number,
+        timeout_s=PROVE_SECONDS,
+        compared=True,
+    )
+    if not all(answer["passed"] for answer in answers.values()):
+        raise RecoveryError("the processes are not in step after it")
+    # Also those of repairs that did not succeed.
+    for earlier in services.keys() - {service}:
+        coordination.end(link, earlier)
+    names = sorted(
+        {name for answer in restored.values() for name in answer["lost"]} | set(mixed.paths)
+    )
+    return Repaired(
+        seconds=time.monotonic() - started,
+        lost=tuple(names),
+        stale=tuple(sorted({name for answer in restored.values() for name in answer["stale"]})),
+    )
+
+
+def _say_disk(
+    crew: Crew, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
+) -> None:
+    """Says where memory was too small for the copies."""
+    remarks = []
+    for process_id, answer in saved.items():
+        if answer["on_disk"]:
+            remarks.append(
+                f"process {process_id} (host {crew.plan.hosts[process_id]}): of {bytes_text(answer['nbytes'])}, "
+                f"{bytes_text(answer['on_disk'])} go to disk: {bytes_text(answer['free'])} of memory are free"
+            )
+    if remarks:
+        say("\n".join(["getting in step again takes longer:", *(f"   {r}" for r in remarks)]))

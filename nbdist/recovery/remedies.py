@@ -1,0 +1,29 @@
+"""What can be done for processes of a session that do not leave a cell."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from functools import partial
+
+from nbdist.crew import Crew
+from nbdist.engine.asides import Aside
+from nbdist.recovery.after import join_proof
+from nbdist.recovery.ahead import waits_in_vain
+from nbdist.run.remedies import Remedies
+
+
+def remedies_for(crew: Crew) -> Remedies:
+    """All of them where the processes can prove that they are in step."""
+    ask = crew.link.parents.ask
+    always = Remedies(
+        abandon=partial(ask, Aside.ABANDON),
+        rescue=partial(ask, Aside.RESCUE),
+    )
+    if not crew.proves:
+        return always
+    return replace(
+        always,
+        join=partial(join_proof, crew),
+        in_vain=partial(waits_in_vain, crew),
+        cut=partial(ask, Aside.CUT),
+    )

@@ -1,0 +1,146 @@
+"""After a cell that did not end alike on all processes: they are proven to be in step, or repaired.
+
+What each process has sent is compared first, which needs no collective. Where it differs, a proof would pair
+with what is pending, so that values would be mixed up; then only a repair helps.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+from nbdist.crew import Crew
+from nbdist.errors import NbdistError, RecoveryError
+from nbdist.quantities import names_text, processes_text
+from nbdist.recovery.asking import ask_all
+from nbdist.recovery.differing import differing, differing_labels, which_differ
+from nbdist.recovery.inplace import repair
+from nbdist.recovery.under_way import until_computed
+from nbdist.recovery.versions import LOST_MEANS, Mixed, common_serial, disagreeing
+
+ANSWER_SECONDS = 10.0
+"""How long a process that is in no cell may take to answer."""
+
+PROVE_SECONDS = 10.0
+"""How long a proof may take in which all are to take part; it takes milliseconds."""
+
+
+@dataclass(frozen=True, slots=True)
+class Settled:
+    """How it ended: in step unless `why` says why not.
+
+    `because` says why they were not when it began, `done` what was done, `lost` what was lost.
+    """
+
+    why: str | None = None
+    because: str | None = None
+    done: str | None = None
+    lost: tuple[str, ...] = ()
+
+
+def settle(crew: Crew, *, automatic: bool, say: Callable[[str], None]) -> Settled:
+    """Proves that all processes are in step, or repairs them.
+
+    Args:
+      crew: Processes of which none is in a cell any more, but for those that are stuck.
+      automatic: Whether they may be repaired.
+      say: Gets one line before a repair that takes longer.
+    """
+    why = hindrance(crew)
+    if why is not None:
+        return Settled(why=why)
+    try:
+        why = disproven(crew, say=say)
+        if why is None:
+            return _without_mixed_arrays(crew)
+    except RecoveryError as error:
+        why = str(error)
+    return replace(mend(crew, say=say), because=why) if automatic else Settled(why=why)
+
+
+def mend(crew: Crew, *, say: Callable[[str], None]) -> Settled:
+    """Repairs all processes in place, whether or not they are in step.
+
+    What they have computed since they were in step is lost, from the first program on that not all have sent.
+    """
+    why = hindrance(crew)
+    if why is None and not crew.link.parents.all:
+        why = "this kernel has not started these processes, and cannot repair them"
+    if why is not None:
+        return Settled(why=why)
+    crew.repairing(True)
+    try:
+        done = repair(crew, number=crew.next_number(), say=say)
+    except NbdistError as error:
+        return Settled(why=f"getting in step again did not succeed: {error}")
+    finally:
+        crew.repairing(False)
+    return Settled(done=done.text(), lost=done.lost)
+
+
+def hindrance(crew: Crew) -> str | None:
+    """Why the processes can be neither proven nor repaired; None when they can."""
+    crew.take_back()
+    facts = crew.facts
+    gone = facts.workers.intersection(facts.lost)
+    if gone:
+        return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
+    stuck = facts.workers & facts.stuck
+    if stuck:
+        return f"{processes_text(stuck)} did not come back from the interrupt"
+    if facts.silent:
+        return f"host {names_text(facts.silent)} does not answer"
+    return None
+
+
+def disproven(crew: Crew, *, say: Callable[[str], None]) -> str | None:
+    """Why the processes are not in step; None when that they are has been proven just now.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      say: Gets a line when it takes longer.
+
+    Raises:
+      RecoveryError: One did not answer.
+    """
+    states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
+    why = differing(states)
+    if why is not None:
+        return why + which_differ(ask_all(crew, "labels", within_s=ANSWER_SECONDS))
+    if len({(state["names"], state["kinds"]) for state in states.values()}) > 1:
+        why = differing_labels(ask_all(crew, "labels", within_s=ANSWER_SECONDS))
+    if why is not None:
+        return why
+    until_computed(crew, common_serial(states.values()), say=say)
+    return unproven(crew)
+
+
+def unproven(crew: Crew) -> str | None:
+    """Has all take part in a proof; says that it did not pass, or None."""
+    answers = ask_all(
+        crew,
+        "prove",
+        within_s=PROVE_SECONDS + ANSWER_SECONDS,
+        number=crew.next_number(),
+        timeout_s=PROVE_SECONDS,
+        compared=True,
+    )
+    passed = all(answer["passed"] and answer["alike"] for answer in answers.values())
+    return None if passed else "the collectives of the processes do not match"
+
+
+def _without_mixed_arrays(crew: Crew) -> Settled:
+    """In step; arrays whose pieces do not belong together are deleted, so that none gives a wrong number."""
+    mixed = disagreeing(ask_all(crew, "versions", within_s=ANSWER_SECONDS))
+    if mixed == Mixed():
+        return Settled()
+    answers = ask_all(
+        crew, "forget", within_s=ANSWER_SECONDS, paths=mixed.paths, unnamed=mixed.unnamed
+    )
+    lost = sorted({*mixed.paths, *(name for a in answers.values() for name in a["lost"])})
+    if not lost:
+        return Settled()
+    return Settled(
+        done=f"in step; lost: {names_text(lost)}\n   {LOST_MEANS}",
+        lost=tuple(lost),
+    )

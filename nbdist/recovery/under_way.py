@@ -1,0 +1,54 @@
+"""Waiting for what all processes have sent: a cut would lose it, and a proof would be asked for in vain."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.crew import Crew
+from nbdist.quantities import processes_text
+from nbdist.recovery.asking import ask_all
+
+ANSWER_SECONDS = 10.0
+"""How long a process that is in no cell may take to answer."""
+
+LOOK_SECONDS = 0.05
+
+STILL_SECONDS = 1.0
+"""After so long in which nobody has computed or received anything, it waits for what does not come."""
+
+LIMIT_SECONDS = 300.0
+
+SAY_SECONDS = 2.0
+
+
+def until_computed(crew: Crew, common: int, *, say: Callable[[str], None]) -> None:
+    """Waits until the programs that all processes have sent are computed, as long as they get on with them.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      common: The serial of the last program that all have sent.
+      say: Gets a line when it takes longer. An interrupt ends the wait.
+
+    Raises:
+      RecoveryError: One did not answer.
+    """
+    began = moved = time.monotonic()
+    before: dict[int, Any] = {}
+    said = False
+    while not crew.hurry.is_set():
+        answers = ask_all(crew, "under_way", within_s=ANSWER_SECONDS, common=common)
+        waiting = sorted(p for p, answer in answers.items() if answer["arrays"])
+        now = time.monotonic()
+        progress = {p: answer["progress"] for p, answer in answers.items()}
+        if progress != before:
+            before, moved = progress, now
+        if not waiting or now - moved > STILL_SECONDS or now - began > LIMIT_SECONDS:
+            return
+        if not said and now - began > SAY_SECONDS:
+            said = True
+            verb = "computes" if len(waiting) == 1 else "compute"
+            who = f"{processes_text(waiting)} still {verb} what all have sent"
+            say(f"{who}; it is waited for (an interrupt ends that)")
+        crew.hurry.wait(LOOK_SECONDS)

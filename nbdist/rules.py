@@ -1,0 +1,31 @@
+"""What a session does with its cells, as it was started."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from nbdist.errors import OptionError
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rules:
+    """Hold for every cell that does not say otherwise.
+
+    `grace_s` is how many seconds others may stay in a cell in which one process has failed. `give_up_s` is how
+    long a process that no interrupt reaches may go on by itself before the cell ends without it. `check`:
+    compare before each cell what must be equal on all processes. `recover`: processes that are not in step are
+    repaired at once, not only by `%dist_recover`.
+
+    Raises:
+      OptionError: A negative number of seconds.
+    """
+
+    grace_s: float = 3.0
+    give_up_s: float = 10.0
+    check: bool = False
+    recover: bool = True
+
+    def __post_init__(self) -> None:
+        for option, seconds in (("--grace", self.grace_s), ("--give-up", self.give_up_s)):
+            if seconds < 0:
+                raise OptionError(f"{option} {seconds:g}: must be 0 or more seconds.")

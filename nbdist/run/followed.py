@@ -1,0 +1,154 @@
+"""A cell that is seen to its end on a thread of its own, whoever waits for it."""
+
+from __future__ import annotations
+
+import contextlib
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.errors import ProcessError
+from nbdist.message_guard import MessageGuard
+from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.standing import Standing
+
+logger = logging.getLogger(__name__)
+
+WAIT_SECONDS = 0.05
+STEP_SECONDS = 0.5
+
+MOST_FAILED_STEPS = 20
+"""After so many in succession, with `STEP_SECONDS` between them, a cell is followed no longer."""
+
+
+class FollowedRun(CellRun):
+    """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`."""
+
+    def __init__(self, *args: Any, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self._error: Exception | None = None
+        self._over = threading.Event()
+        self._left = threading.Event()
+        self._draws = False
+
+    def follow(self, *, shown: bool) -> CellHandle:
+        """Begins; `shown` says whether output is drawn at once, or by whoever waits for the cell."""
+        self._draws = shown
+        # Output goes where this cell of the notebook shows its own, also from another thread.
+        context = contextvars.copy_context()
+        threading.Thread(
+            target=context.run, args=(self._follow,), name="nbdist-followed", daemon=True
+        ).start()
+        return CellHandle(self)
+
+    @property
+    def has_left(self) -> bool:
+        """Whether every process has left the cell; what follows may not have been seen to."""
+        return super().done
+
+    @property
+    def ending(self) -> bool:
+        """Whether its end has begun: it was interrupted, or a process has left it with a failure.
+
+        A cell that is sent meanwhile would be aborted on some processes, or run beside a repair.
+        """
+        if self._conductor.interrupted_at is not None:
+            return True
+        return any(
+            s.outcome not in ("running", "finished") for s in self.execution.standings().values()
+        )
+
+    @property
+    def done(self) -> bool:
+        """Whether every process has left the cell, and all are known to be in step or not."""
+        return self._over.is_set()
+
+    def _follow(self) -> None:
+        guard = MessageGuard(f"A look at cell {self.cell.number}", logger, self.output.note)
+        try:
+            final = follow(self._conductor.step_until, self._left, guard)
+            if final is None:
+                return
+            self._error = self._finish(final)
+            if self._draws and isinstance(self._error, ProcessError):
+                print("\n".join(self._error._render_traceback_()))
+        except Exception as error:  # noqa: BLE001 - raised by whoever waits
+            self._error = error
+        finally:
+            # What the cell has left behind may still show something.
+            self._over.set()
+
+    def _stop_listening(self) -> None:
+        """Called when nothing more of the cell is wanted."""
+
+    def _refresh(self) -> None:
+        if self._draws:
+            super()._refresh()
+
+    def _draw(self) -> None:
+        if self._draws:
+            super()._draw()
+
+    def leave(self) -> None:
+        """Follows no longer; the cell goes on."""
+        self._left.set()
+        self._stop_listening()
+
+    def wait(self, timeout_s: float | None) -> None:
+        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell."""
+        deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        interrupted: KeyboardInterrupt | None = None
+        while not self._over.is_set():
+            try:
+                self._over.wait(WAIT_SECONDS)
+                if not self._draws:
+                    super()._refresh()
+            except KeyboardInterrupt as interrupt:
+                if interrupted is not None:
+                    raise
+                interrupted = interrupt
+                self.interrupt()
+            if deadline is not None and time.monotonic() > deadline:
+                raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
+        if not self._draws:
+            super()._draw()
+        error, self._error = self._error, None
+        if interrupted is not None:
+            raise interrupted
+        if error is not None:
+            raise error
+
+    def interrupt(self) -> None:
+        """Interrupts the cell on all processes that are still in it."""
+        self._conductor.interrupt_all()
+
+
+def follow(
+    step_until: Callable[[float], dict[int, Standing] | None],
+    left: threading.Event,
+    guard: MessageGuard,
+) -> dict[int, Standing] | None:
+    """Steps until a cell has ended, also when a step fails; answers None once `left` is set.
+
+    Args:
+      step_until: Answers the final standings, or None at a moment (monotonic).
+      left: Set when the cell is to be followed no longer.
+      guard: Of each step.
+
+    Raises:
+      Exception: What the last of `MOST_FAILED_STEPS` and one steps in succession has raised.
+    """
+    failed = 0
+    while not left.is_set():
+        before = guard.failures
+        with guard if failed < MOST_FAILED_STEPS else contextlib.nullcontext():
+            final = step_until(time.monotonic() + STEP_SECONDS)
+            if final is not None:
+                return final
+        failed = failed + 1 if guard.failures > before else 0
+        if failed:
+            left.wait(STEP_SECONDS)
+    return None

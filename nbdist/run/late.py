@@ -1,0 +1,158 @@
+"""Output of a cell that comes after its end: of threads, callbacks and other work that the cell has left behind.
+
+It is shown under the cell where that can still be changed (a notebook), else where the person looks now (a
+terminal), each time with the cell and the processes it is from.
+"""
+
+from __future__ import annotations
+
+import contextvars
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.message_guard import MessageGuard
+from nbdist.output import CellOutput, Renderer
+from nbdist.quantities import processes_text
+from nbdist.run.submission import Message
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+"""How often what comes is shown."""
+
+QUIET_SECONDS = 1.0
+"""After so long without more, all of it is shown, and the thread that shows it ends until more comes."""
+
+
+def late_name(cell: int) -> Callable[[Sequence[int]], str]:
+    """What late output of a cell stands under: `cell 7, process 2 (later)`."""
+    return lambda processes: f"cell {cell}, {processes_text(processes)} (later)"
+
+
+def put(output: CellOutput, process_id: int, message: Message) -> bool:
+    """Adds a message of a process to the output of a cell; answers whether it has a place there.
+
+    Raises:
+      KeyError: The message lacks something.
+    """
+    kind, content = message["msg_type"], message["content"]
+    if kind == "stream":
+        return output.stream(process_id, content["name"], content["text"])
+    if kind in ("display_data", "execute_result", "update_display_data"):
+        return output.display(
+            process_id,
+            content["data"],
+            content.get("metadata") or {},
+            display_id=(content.get("transient") or {}).get("display_id"),
+            update=kind == "update_display_data",
+        )
+    if kind == "clear_output":
+        return output.clear(process_id, wait=bool(content.get("wait")))
+    return True  # it shows nothing
+
+
+class LateOutput:
+    """Shows what comes after the end of one cell. Costs next to nothing until something does.
+
+    What is shown goes where the cell's own output went: to be made on the thread that runs the cell.
+
+    Args:
+      cell: The notebook's number of the cell.
+      output: Its own output; displays in it may still be changed.
+      folder: Where floods of late output are kept in whole.
+      renderer: Draws the cell's own output.
+      late_renderer: Draws late output, under `late_name`.
+    """
+
+    def __init__(
+        self,
+        cell: int,
+        *,
+        output: CellOutput,
+        folder: Path,
+        renderer: Renderer,
+        late_renderer: Renderer,
+    ) -> None:
+        self._number = cell
+        self._processes = output.processes
+        self._folder = folder
+        self._cell: _Part | None = _Part(output, renderer)
+        self._late: _Part | None = None
+        self._late_renderer = late_renderer
+        self._context = contextvars.copy_context()
+        self._guard = MessageGuard(f"Late output of cell {cell}", logger)
+        self._lock = threading.Lock()
+        self._changed: set[_Part] = set()
+        self._came_at = 0.0
+        self._open = False
+        self._thread: threading.Thread | None = None
+
+    def open(self) -> None:
+        """The cell has ended and its own output is shown: from now on nobody else draws it."""
+        with self._lock:
+            self._open = True
+            if self._cell is not None and not self._cell.output.changeable:
+                self._cell = None  # a long notebook need not keep all its output in memory
+            self._begin()
+
+    def take(self, process_id: int, message: Message) -> None:
+        """Takes a message that came after the end; from any thread, one at a time."""
+        with self._lock:
+            self._changed.add(self._put(process_id, message))
+            self._came_at = time.monotonic()
+            self._begin()
+
+    def _put(self, process_id: int, message: Message) -> _Part:
+        """Adds a message to the cell's own output where it changes a display there, else to late output."""
+        own = self._cell
+        changes = message["msg_type"] == "update_display_data"
+        if own is not None and changes and put(own.output, process_id, message):
+            return own
+        if self._late is None:
+            output = CellOutput(processes=self._processes, folder=self._folder)
+            self._late = _Part(output, self._late_renderer)
+            self._late.finish()
+        put(self._late.output, process_id, message)
+        return self._late
+
+    def _begin(self) -> None:
+        if self._open and self._changed and self._thread is None:
+            self._thread = threading.Thread(
+                target=self._context.copy().run, args=(self._show,), name="nbdist-late", daemon=True
+            )
+            self._thread.start()
+
+    def _show(self) -> None:
+        shown: set[_Part] = set()
+        while True:
+            time.sleep(LOOK_SECONDS)
+            with self._lock:
+                shown |= self._changed
+                self._changed.clear()
+                quiet = time.monotonic() - self._came_at > QUIET_SECONDS
+            for part in shown:
+                with self._guard:
+                    if quiet:
+                        part.finish()  # also lines without an end
+                    part.renderer.refresh(part.output, final=quiet)
+            with self._lock:
+                if quiet and not self._changed:
+                    self._thread = None
+                    return
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Part:
+    """Some output of the cell, and what draws it."""
+
+    output: CellOutput
+    renderer: Renderer
+
+    def finish(self) -> None:
+        """Has what one process shows compared strictly: others need not show it, too."""
+        for process_id in self.output.processes:
+            self.output.finish(process_id)

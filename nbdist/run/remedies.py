@@ -1,0 +1,29 @@
+"""What can be done, besides an interrupt, for processes that do not leave a cell."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass
+
+from nbdist.run.execution import Execution
+
+
+@dataclass(frozen=True, slots=True)
+class Remedies:
+    """What a conductor may use.
+
+    Attributes:
+      abandon: Ends the waits of processes for a proof.
+      rescue: Has processes that are about to be given up save what is in their memory.
+      join: Has the processes that have left the cell, or never were in it, take part in the proof in which the
+        others wait; answers whether it can pass. None where nothing is proven.
+      in_vain: Says why processes wait for what does not come, None where that is not known. None where nothing is
+        counted.
+      cut: Ends the collectives of processes where no signal reaches them. None where that is not possible.
+    """
+
+    abandon: Callable[[Sequence[int]], None] = lambda ids: None
+    rescue: Callable[[Sequence[int]], None] = lambda ids: None
+    join: Callable[[Execution], bool] | None = None
+    in_vain: Callable[[Execution, Collection[int]], str | None] | None = None
+    cut: Callable[[Sequence[int]], None] | None = None

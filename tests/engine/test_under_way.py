@@ -1,0 +1,87 @@
+"""What counts as being computed: arrays of programs that all have sent, and which are there later."""
+
+import os
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from nbdist.engine.jax.step.dispatched import Dispatched
+from nbdist.engine.jax.step.threads import NAMED, computed_seconds
+from nbdist.engine.jax.step.under_way import arrays_under_way
+
+
+class Array:
+    """Some output of a program."""
+
+    def __init__(self, *, ready=False, deleted=False):
+        self.ready, self.deleted = ready, deleted
+
+    def is_deleted(self):
+        return self.deleted
+
+    def is_ready(self):
+        assert not self.deleted, "this ends a process with jax 0.10.0"
+        return self.ready
+
+
+class Key:
+    """A typed PRNG key, which does not say whether it is there."""
+
+    def is_deleted(self):
+        return False
+
+
+def test_what_does_not_say_is_not_waited_for():
+    dispatched = Dispatched()
+    dispatched.restart(3)
+    key = Key()
+    dispatched.origins.computed([key], 3, 1)
+    assert arrays_under_way(dispatched, 1) == 0
+
+
+def test_only_what_all_have_sent_and_is_to_come_counts():
+    dispatched = Dispatched()
+    dispatched.restart(3)
+    first, second, ready, deleted, later = (
+        Array(),
+        Array(),
+        Array(ready=True),
+        Array(deleted=True),
+        Array(),
+    )
+    dispatched.origins.computed([first], 3, 1)
+    dispatched.origins.computed([second, ready, deleted], 3, 2)
+    dispatched.origins.computed([later], 3, 3)
+    made, earlier = Array(), Array()
+    dispatched.origins.note(made, (3, 0, "made by nothing"))
+    dispatched.origins.note(earlier, (2, 1, "0"))
+    assert arrays_under_way(dispatched, 2) == 2
+    assert arrays_under_way(dispatched, 0) == 0
+    first.ready = True
+    assert arrays_under_way(dispatched, 3) == 2
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has the names of threads there.")
+def test_processor_time_is_that_of_xlas_threads():
+    def compute(name):
+        if name:
+            Path(f"/proc/self/task/{threading.get_native_id()}/comm").write_text(name)
+        until = time.thread_time() + 0.2
+        while time.thread_time() < until:
+            os.getpid()
+        # As long as the thread is there.
+        found.append(computed_seconds())
+
+    def after(name):
+        thread = threading.Thread(target=compute, args=[name])
+        thread.start()
+        thread.join()
+        return found.pop()
+
+    found = []
+    before = computed_seconds()
+    assert after(None) < before + 0.1
+    assert after(f"{NAMED}Eigen") > before + 0.15

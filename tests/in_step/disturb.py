@@ -1,0 +1,65 @@
+"""Brings a session into a situation, and looks whether it has come out of it."""
+
+from __future__ import annotations
+
+import signal
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.errors import CellTimeout
+from tests.in_step.table import Failing, Situation
+from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
+
+
+def go_through(world: World, situation: Situation) -> None:
+    """The situation, all values after it, and the training that goes on."""
+    world.in_use(situation.training, 4)
+    world.train(situation.training, 2)
+    said = disturb(world, situation.failing)
+    assert world.session.out_of_step is False, said.text
+    assert said.error is not None, said.text
+    world.unchanged()
+    world.goes_on(situation.training)
+
+
+def disturb(world: World, failing: Failing) -> Said:
+    """Runs the cell that fails."""
+    if failing.interrupt:
+        return interrupted(world, failing.code, lambda shown: "in it" in shown.text)
+    if failing.timeout_s is None:
+        return world.attempt(failing.code, on=failing.on)
+    said = world.attempt(failing.code, on=failing.on, timeout_s=failing.timeout_s)
+    assert isinstance(said.error, CellTimeout), said
+    return said
+
+
+def interrupted(world: World, code: str, when: Callable[[Shown], bool], **options: Any) -> Said:
+    """Runs a cell, and interrupts the notebook, as a person does, when a condition holds."""
+    shown, stop = Shown(), threading.Event()
+
+    def press() -> None:
+        while not (ready := when(shown)) and not stop.wait(0.02):
+            pass
+        if ready:
+            signal.raise_signal(signal.SIGINT)
+
+    thread = threading.Thread(target=press, daemon=True)
+    thread.start()
+    try:
+        world.session.run(code, timeout_s=LIMIT_SECONDS, renderer=shown, **options)
+    except KeyboardInterrupt as caught:
+        return Said(caught, shown.text)
+    finally:
+        stop.set()
+        thread.join()
+    raise AssertionError("the interrupt did not end the cell")
+
+
+def wait_for(condition: Callable[[], Any], *, within_s: float = LIMIT_SECONDS) -> Any:
+    until = time.monotonic() + within_s
+    while not (found := condition()):
+        assert time.monotonic() < until, "it does not happen"
+        time.sleep(0.02)
+    return found

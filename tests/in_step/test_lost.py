@@ -1,0 +1,196 @@
+"""What is lost, and said to be: what was being computed, and arrays whose pieces would not belong together.
+
+After each of these cells the processes are in step, and no number is wrong: an array is right, or using it raises.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from nbdist.errors import ProcessError
+from tests.in_step.world import World, world
+
+PLACES = """
+add = jax.jit(lambda a: a + 1)
+
+def in_closure(start):
+    kept = start
+    def put(new):
+        nonlocal kept
+        kept = new
+    return put, lambda: kept
+
+def in_generator(start):
+    def running(kept):
+        while True:
+            new = yield kept
+            if new is not None:
+                kept = new
+    found = running(start)
+    next(found)
+    return found.send, lambda: next(found)
+
+class Holder:
+    __slots__ = ("_kept",)
+
+def in_slot(start):
+    holder = Holder()
+    holder._kept = start
+    return (lambda new: setattr(holder, "_kept", new)), lambda: holder._kept
+
+def under_a_private_name(start):
+    global _kept
+    _kept = start
+    return (lambda new: globals().update(_kept=new)), lambda: _kept
+
+def in_a_deque(start):
+    kept = collections.deque([start], maxlen=1)
+    return kept.append, lambda: kept[0]
+
+def under_a_name(start):
+    global plain
+    plain = start
+    return (lambda new: globals().update(plain=new)), lambda: plain
+
+def begin_places(names):
+    global kept
+    kept = {name: globals()[name](spread(np.zeros(8, np.float32), split)) for name in names}
+    step_all()
+
+def step_all():
+    for put, get in kept.values():
+        put(add(get()))
+"""
+NAMES = (
+    "in_closure",
+    "in_generator",
+    "in_slot",
+    "under_a_private_name",
+    "in_a_deque",
+    "under_a_name",
+)
+
+
+@pytest.fixture(scope="module")
+def places() -> Iterator[World]:
+    with world(2, "jax") as found:
+        found.run(PLACES)
+        yield found
+
+
+def right_or_refused(places: World, expression: str) -> bool:
+    """Whether a global array is refused on all that have it; otherwise its pieces must be of one and the same."""
+    try:
+        places.run(f"total({expression}).block_until_ready()")
+        places.run(
+            f"seen = sorted({{float(v) for s in {expression}.addressable_shards for v in np.asarray(s.data)}})"
+        )
+    except ProcessError as error:
+        assert "deleted" in error.shown, error.shown
+        return True
+    seen = places.values("seen")
+    assert len({tuple(values) for values in seen.values()}) == 1, f"mixed: {seen}"
+    return False
+
+
+@pytest.mark.parametrize("size", ["small", "large"])
+def test_what_was_being_computed_is_named_and_using_it_raises(places: World, size: str) -> None:
+    said = places.attempt(
+        f"a = b = 'as it was'\nif me == 1:\n    raise ValueError\na = total({size})\nb = add({size})"
+    )
+    assert said.repaired, said.text
+    assert "a" in said.lost
+    used = places.attempt("print('was', a if me else float(a))", timeout_s=59)
+    assert used.error is not None and "deleted" in used.error.shown  # type: ignore[attr-defined]
+    places.run("a = total(small); again = float(a)")
+    assert set(places.values("again").values()) == {2016.0}
+    places.unchanged()
+
+
+def test_one_process_is_some_steps_ahead_and_nothing_is_mixed(places: World) -> None:
+    places.run(f"begin_places({NAMES})")
+    said = places.attempt(
+        "for i in range(10):\n    if me == 1 and i == 7:\n        raise ValueError\n    step_all()"
+    )
+    assert said.repaired, said.text
+    assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
+    places.goes_on("jax", 1)
+    places.in_use("jax", 6)
+
+
+def test_all_have_sent_the_same_and_one_has_not_kept_the_last_and_nothing_is_mixed(
+    places: World,
+) -> None:
+    places.run(f"begin_places({NAMES})")
+    said = places.attempt(
+        "for i in range(5):\n    new = [add(get()) for put, get in kept.values()]\n"
+        "    if me == 1 and i == 4:\n        raise ValueError\n"
+        "    for (put, get), one in zip(kept.values(), new):\n        put(one)"
+    )
+    assert said.error is not None
+    assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
+    places.goes_on("jax", 1)
+    places.in_use("jax", 6)
+
+
+@pytest.mark.parametrize("before", ["computed before", "made before", "before a repair"])
+def test_a_name_for_another_array_of_before_on_one_process_is_not_mixed(
+    places: World, before: str
+) -> None:
+    places.run("best, params_now = add(small), add(add(small))")
+    if before == "made before":
+        places.run("best, params_now = [spread(np.full(64, v, np.float32), split) for v in (1, 2)]")
+    if before == "before a repair":
+        said = places.attempt("if me == 1:\n    raise ValueError\nq = total(small)")
+        assert said.repaired
+    said = places.attempt(
+        "if me == 1:\n    raise ValueError\nbest = params_now\nprint('kept the best')"
+    )
+    assert said.error is not None
+    places.attempt("best_sum = float(total(best))")
+    sums = places.values("globals().get('best_sum')")
+    assert set(sums.values()) == {None}, f"half of one array, half of another: {sums}"
+
+
+def test_a_copy_of_the_names_is_kept_where_a_process_has_not_got_as_far(places: World) -> None:
+    places.run("now = {'w': spread(np.ones(8), split)}; saved = now, 1")
+    said = places.attempt(
+        "new = {'w': add(now['w'])}\nif me == 1:\n    raise ValueError\nnow = new"
+    )
+    assert said.error is not None
+    assert said.lost == {"now['w']"}
+    assert "deleted" in places.attempt("total(now['w'])").error.shown  # type: ignore[union-attr]
+    places.run("now, count = saved; back = float(total(now['w']))")
+    assert set(places.values("back").values()) == {8.0}
+
+
+def test_what_all_have_kept_before_one_fails_is_kept(places: World) -> None:
+    places.run(f"begin_places({NAMES})")
+    said = places.attempt(
+        "for i in range(5):\n    step_all()\nif me == 1:\n    raise ValueError\nq = total(small)"
+    )
+    assert said.repaired, said.text
+    places.run("sums = {name: float(total(get())) for name, (put, get) in kept.items()}")
+    assert list(places.values("sums").values()) == [dict.fromkeys(NAMES, 48.0)] * 2
+
+
+def test_one_function_that_is_compiled_to_other_collectives_fails_the_cell(places: World) -> None:
+    said = places.attempt("wrong = jax.jit(lambda w: w.sum() if me else w.max())(small)")
+    assert said.error is not None
+    assert "compiled <lambda>() to different collectives" in str(said.error)
+    assert "all-reduce(maximum) f32[] on process 0, all-reduce(add) f32[] on process 1" in str(
+        said.error
+    )
+    assert said.lost == {"wrong"}
+    places.in_use("jax", 2)
+    places.goes_on("jax", 1)
+
+
+def test_a_function_that_has_run_before_on_one_process_is_no_difference(places: World) -> None:
+    # Of JAX's own functions the order is not compared, and nothing is repaired, which has all compile again.
+    places.run("(jnp.sin if me else jnp.cos)(small)")
+    said = places.run("both = float(total(jnp.sin(small) * 0 + small))")
+    assert not said.repaired, said.text
+    assert set(places.values("both").values()) == {2016.0}

@@ -1,0 +1,155 @@
+"""What is no foreground cell of all processes: expressions, background cells, queued ones, sleeps, Keras' fit.
+
+After each all values are those of an undisturbed run, the session is in step, and the training goes on exactly.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from nbdist.errors import ArrayError, ProcessError, SessionError
+from nbdist.run.cellrun import CellHandle
+from tests.in_step.disturb import interrupted, wait_for
+from tests.in_step.world import LIMIT_SECONDS, World
+
+LOOP = "print('in it', flush=True)\nfor i in range(100_000):\n    q = total(small)\n    time.sleep(0.002)"
+
+
+def unharmed(world: World) -> None:
+    """All values are as before, nothing is wrong, and the training goes on."""
+    assert world.session.out_of_step is False
+    world.unchanged()
+    world.in_use("jax", 4)
+    world.goes_on("jax")
+
+
+def shards_of_a_slice(world: World) -> None:
+    assert world.session.shards("small[:4]").array.shape == (4,)
+
+
+def shards_of_a_call(world: World) -> None:
+    assert world.session.shards("total(small)").array.shape == ()
+
+
+def a_value_of_a_call(world: World) -> None:
+    assert world.session.pull("total(small)") == 2016.0
+
+
+def a_value_of_a_slice(world: World) -> None:
+    assert np.array_equal(world.session.pull("small[:4] + 1"), [1, 2, 3, 4])
+
+
+def a_value_of_a_call_on_one(world: World) -> None:
+    assert world.session.pull("float(total(small))", on="1") == 2016.0
+
+
+def a_layout_of_a_call(world: World) -> None:
+    assert world.session.layout("(total(small), kmodel)[1]").model.variables
+
+
+def an_expression_that_fails_on_one(world: World) -> None:
+    with pytest.raises(ArrayError, match="raised ZeroDivisionError on process 1"):
+        world.session.pull("total(small) if me == 0 else 1 / 0")
+
+
+def an_expression_that_computes_on_one_only(world: World) -> None:
+    # The other never computes it, so that there is no right value.
+    with pytest.raises(SessionError, match=r"process 0 did not end within 3\.0 s: interrupted"):
+        world.session.pull("float(total(small)) if me == 0 else 0.0", timeout_s=3)
+
+
+def looking_at_a_property(world: World) -> None:
+    world.session.ask_idle("inspect", timeout_s=30, symbol="small.T", detail=0)
+    world.session.ask_idle("complete", timeout_s=30, code="small.T.", cursor=8)
+
+
+WAYS: tuple[Callable[[World], None], ...] = (
+    shards_of_a_slice,
+    shards_of_a_call,
+    a_value_of_a_call,
+    a_value_of_a_slice,
+    a_value_of_a_call_on_one,
+    a_layout_of_a_call,
+    an_expression_that_fails_on_one,
+    an_expression_that_computes_on_one_only,
+    looking_at_a_property,
+)
+
+
+@pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+def test_an_expression_leaves_all_in_step(two: World, way: Callable[[World], None]) -> None:
+    way(two)
+    unharmed(two)
+
+
+def ended(handle: CellHandle) -> dict[int, str]:
+    """Waits until a cell in the background has ended, with an error; how it did on each process."""
+    wait_for(lambda: handle.done)
+    # What failed in the background is settled before this is answered.
+    with pytest.raises(ProcessError):
+        handle.wait(LIMIT_SECONDS)
+    return {p: standing.outcome for p, standing in handle.standings.items()}
+
+
+def test_a_background_cell_is_interrupted_in_the_middle_of_its_collectives(two: World) -> None:
+    handle = two.session.run(LOOP, wait=False)
+    wait_for(lambda: any("in it" in str(block) for block in handle.blocks()))
+    time.sleep(0.1)
+    two.session.interrupt()
+    assert ended(handle) == {0: "interrupted", 1: "interrupted"}
+    unharmed(two)
+
+
+def test_a_background_cell_fails_on_one_process(two: World) -> None:
+    handle = two.session.run(
+        "if me == 1:\n    raise ValueError\nq = float(total(small))", wait=False
+    )
+    assert ended(handle) == {0: "interrupted", 1: "raised"}
+    unharmed(two)
+
+
+def test_a_cell_that_is_queued_behind_another_is_interrupted_with_it(two: World) -> None:
+    first = two.session.run(LOOP, wait=False)
+    wait_for(lambda: any("in it" in str(block) for block in first.blocks()))
+    queued = two.session.run("queued = float(total(small))", wait=False)
+    two.session.interrupt()
+    assert ended(first) == {0: "interrupted", 1: "interrupted"}
+    assert ended(queued) == {0: "raised", 1: "raised"}
+    assert {s.error.partition(":")[0] for s in queued.standings.values()} == {"Aborted"}
+    two.run("assert 'queued' not in globals()")
+    unharmed(two)
+
+
+def test_a_plain_sleep_is_interrupted_and_nothing_is_repaired(two: World) -> None:
+    said = interrupted(
+        two, "print('in it', flush=True)\ntime.sleep(300)", lambda shown: "in it" in shown.text
+    )
+    assert not said.repaired
+    unharmed(two)
+
+
+FIT = """
+class Breaks(keras.callbacks.Callback):
+    def on_train_batch_end(self, batch, logs=None):
+        if me == 1 and batch == 2:
+            raise ValueError("in the middle")
+
+kmodel.fit(inputs.repeat(8, 0), targets.repeat(8, 0), batch_size=16, epochs=2, shuffle=False, verbose=0,
+           callbacks=[Breaks()])
+"""
+
+
+def test_fit_fails_on_one_process_in_the_middle_and_the_model_can_be_trained_on(
+    two: World,
+) -> None:
+    said = two.attempt(FIT)
+    assert said.error is not None
+    assert two.session.out_of_step is False, said.text
+    # The failed epoch has changed this model; what has gone is said, and a new one trains as it always did.
+    two.run("begin('keras')")
+    two.unchanged()
+    two.goes_on("keras")

@@ -1,0 +1,97 @@
+"""The notebook that breaks its session in six ways and goes on each time, from top to bottom."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import nbformat
+import pytest
+
+from tests.integration.notebook import execute
+from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
+
+NOTEBOOK = ROOT / "notebooks" / "05_break_it.ipynb"
+BREAKS = ["raise", "loop", "alone", "sleep", "on", "interrupt"]
+REPAIRED = r"in step again after [\d.]+ s"
+ASKED = "asked-after-"
+
+
+@pytest.fixture(scope="module")
+def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
+    """The executed notebook, cells by id; after each break one more, which asks whether all are in step."""
+    folder: Path = tmp_path_factory.mktemp("break")
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    asked = []
+    for cell in notebook.cells:
+        asked.append(cell)
+        if cell.id in BREAKS:
+            asked.append(nbformat.v4.new_code_cell("%dist_recover", id=ASKED + cell.id))
+    notebook.cells = asked
+    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
+    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
+    return {cell.id: cell for cell in notebook.cells}
+
+
+def test_the_notebook_is_committed_without_outputs() -> None:
+    notebook = nbformat.read(NOTEBOOK, as_version=4)
+    nbformat.validate(notebook)
+    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
+    assert ran == []
+
+
+def test_only_what_is_meant_to_fail_fails(cells: dict[str, Any]) -> None:
+    tagged = {name for name, cell in cells.items() if MAY_FAIL in cell.metadata.get("tags", ())}
+    outputs = {name: cell.get("outputs", ()) for name, cell in cells.items()}
+    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
+    assert failed == tagged == set(BREAKS) - {"interrupt"}
+
+
+@pytest.mark.parametrize("broken", BREAKS)
+def test_after_each_break_the_processes_are_proven_to_be_in_step(
+    cells: dict[str, Any], broken: str
+) -> None:
+    assert text_of(cells[ASKED + broken]).strip() == "in step: proven just now; nothing to do"
+
+
+@pytest.mark.parametrize(
+    ("broken", "lost"),
+    [("raise", None), ("loop", {"p", "o", "loss"}), ("alone", {"q"}), ("on", None)],
+)
+def test_a_repair_says_what_is_lost(
+    cells: dict[str, Any], broken: str, lost: set[str] | None
+) -> None:
+    shown = text_of(cells[broken])
+    said = re.search(REPAIRED + r"; (.+)", shown)
+    assert said, shown
+    if lost is None:
+        assert said[1] == "all variables kept"
+        return
+    names = said[1].removeprefix("lost: ").split(", ")
+    assert {re.split(r"[\[.]", name)[0] for name in names} == lost, shown
+
+
+def test_what_computes_nothing_and_what_all_evaluate_needs_no_repair(cells: dict[str, Any]) -> None:
+    for name in ("sleep", "shards", "interrupt"):
+        assert not re.search(REPAIRED, text_of(cells[name])), name
+    assert "CellTimeout" in text_of(cells["sleep"])
+    assert "whole on each of 4 devices" in text_of(cells["shards"])
+
+
+def test_training_goes_on_with_the_losses_of_an_undisturbed_run(cells: dict[str, Any]) -> None:
+    after = ["calm", *(f"{n}-on" for n in ("raise", "loop", "alone", "sleep", "on", "background"))]
+    for steps, name in zip(range(8, 57, 8), after, strict=True):
+        shown = text_of(cells[name])
+        line = rf"{steps} steps, loss \d\.\d+, the same losses as without trouble"
+        assert re.search(line, shown), f"{name}:\n{shown}"
+    assert "all 56 losses equal: True; accuracy 0.9" in text_of(cells["end"])
+    assert text_of(cells["pull"]) == "(True, 56)"
+
+
+def test_the_training_learns(cells: dict[str, Any]) -> None:
+    found = re.search(r"loss (\S+) → (\S+), accuracy (\S+)", text_of(cells["calm"]))
+    assert found
+    first, last, accuracy = map(float, found.groups())
+    assert last < 0.2 < 2 < first
+    assert accuracy > 0.95

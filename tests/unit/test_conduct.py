@@ -1,0 +1,336 @@
+"""A cell is seen through: who waits for a proof, who is interrupted, cut, and given up, and when."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nbdist.errors import CellTimeout
+from nbdist.run import conduct
+from nbdist.run.conduct import Conductor, timeout_error
+from nbdist.run.facts import Facts
+from nbdist.run.remedies import Remedies
+from nbdist.run.standing import Standing
+from nbdist.snapshot import Activity
+
+
+class Clock:
+    """Time passes only while somebody waits."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+class FakeExecution:
+    """Two processes in a cell; `script` maps seconds after the start to a change of standings."""
+
+    def __init__(self, clock: Clock, script: dict[float, Any]) -> None:
+        self.clock, self.script, self.started = clock, dict(script), clock.now
+        self.now: dict[int, Standing] = {p: stands(p) for p in (0, 1)}
+        self.notes: list[str] = []
+        self.marks: list[tuple[list[int], str]] = []
+        self.cuts: list[list[int]] = []
+        self.output = self
+        self.steps: dict[int, Any] = {}
+
+    def note(self, text: str) -> None:
+        self.notes.append(text)
+
+    def pending(self) -> list[Any]:
+        return []
+
+    def standings(self) -> dict[int, Standing]:
+        for moment in sorted(self.script):
+            if self.clock.now - self.started >= moment:
+                change = self.script.pop(moment)
+                if isinstance(change, BaseException):
+                    raise change
+                self.change(change)
+        return dict(self.now)
+
+    def change(self, standings: dict[int, Standing]) -> None:
+        self.now.update(standings)
+
+    def mark(self, ids: Sequence[int], outcome: Any) -> None:
+        self.marks.append((list(ids), outcome))
+        if outcome == "stuck":
+            self.change({p: stands(p, "stuck") for p in ids})
+
+    def mark_cut(self, ids: Sequence[int]) -> None:
+        self.cuts.append(list(ids))
+
+
+def stands(process_id: int, outcome: Any = "running", **facts: Any) -> Standing:
+    return Standing(process_id=process_id, host="h1", outcome=outcome, **facts)
+
+
+def proving(*ids: int) -> dict[int, Standing]:
+    return {p: stands(p, proving=True) for p in ids}
+
+
+class Scene:
+    """A conductor, its execution, and what was asked of the processes, each with its moment."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        script: dict[float, Any],
+        *,
+        remedies: dict[str, Any] | None = None,
+        **options: Any,
+    ) -> None:
+        self.execution = FakeExecution(clock, script)
+        self.asked: list[tuple[str, Any, float]] = []
+        self.clock = clock
+        self.conductor = Conductor(
+            execution=self.execution,  # type: ignore[arg-type]
+            interrupt=lambda ids: self.ask("interrupt", ids),
+            refresh=lambda: None,
+            remedies=replace(
+                Remedies(
+                    abandon=lambda ids: self.ask("abandon", ids),
+                    join=lambda execution: self.ask("join", None) or True,
+                    cut=lambda ids: self.ask("cut", ids),
+                ),
+                **(remedies or {}),
+            ),
+            **{"grace_s": 3.0, "give_up_s": 10.0, **options},
+        )
+
+    def ask(self, what: str, ids: Any) -> None:
+        self.asked.append((what, ids, round(self.clock.now - self.execution.started, 1)))
+
+    def ends(self) -> dict[int, str]:
+        return {p: s.outcome for p, s in self.conductor.until_end().items()}
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    made = Clock()
+    monkeypatch.setattr(conduct, "time", made)
+    return made
+
+
+def both(outcome: str) -> dict[int, Standing]:
+    return {p: stands(p, outcome) for p in (0, 1)}
+
+
+def test_a_cell_that_all_finish_is_left_alone(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: both("finished")})
+    assert scene.ends() == {0: "finished", 1: "finished"}
+    assert (scene.asked, scene.execution.notes) == ([], [])
+
+
+def test_proofs_in_which_all_wait_are_joined_once_and_waited_for(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: proving(0, 1), 60.0: both("finished")})
+    assert scene.ends() == {0: "finished", 1: "finished"}
+    assert [what for what, *_ in scene.asked] == ["join"]
+
+
+def test_one_that_waits_in_a_proof_while_another_computes_is_left_alone(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: proving(0), 60.0: both("finished")})
+    assert scene.ends() == {0: "finished", 1: "finished"}
+    assert scene.asked == []
+
+
+def test_a_failed_process_is_asked_to_take_part_at_once(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {1.0: {**proving(0), **failed}, 1.5: {0: stands(0, "finished")}})
+    assert scene.ends() == {0: "finished", 1: "raised"}
+    assert [(what, ids) for what, ids, _ in scene.asked] == [("join", None)]
+
+
+def test_a_proof_that_cannot_pass_is_abandoned_without_a_signal(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(
+        clock,
+        {1.0: {**proving(0), **failed}, 1.3: {0: stands(0, "finished")}},
+        remedies={"join": lambda execution: False},
+    )
+    scene.ends()
+    assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0])]
+    assert scene.execution.marks == [([0], "interrupted")]
+
+
+def test_a_proof_with_a_failed_process_that_does_not_come_is_abandoned_after_its_time(
+    clock: Clock,
+) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {1.0: {**proving(0), **failed}, 6.3: {0: stands(0, "finished")}})
+    scene.ends()
+    (_, _, joined), (what, ids, when) = scene.asked
+    assert (what, ids) == ("abandon", [0])
+    assert conduct.PROOF_SECONDS <= when - joined < conduct.PROOF_SECONDS + 0.5
+
+
+def test_those_that_compute_get_a_signal_and_those_that_wait_in_a_proof_none(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {1.0: {**proving(0), **failed}, 9.0: {2: stands(2, "interrupted")}})
+    scene.execution.now[2] = stands(2)
+    scene.execution.script[9.0] = {0: stands(0, "finished"), 2: stands(2, "interrupted")}
+    scene.ends()
+    asked = [(what, ids) for what, ids, _ in scene.asked]
+    assert asked[:2] == [("abandon", [0]), ("interrupt", [2])]
+    assert scene.execution.marks == [([0, 2], "interrupted")]
+
+
+def test_collectives_are_cut_once_after_an_interrupt_that_is_not_heard(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: failed, 5.0: {0: stands(0, "interrupted")}})
+    scene.ends()
+    (first, ids, interrupted), (second, cut, when) = scene.asked
+    assert (first, ids, second, cut) == ("interrupt", [0], "cut", [0])
+    assert 3.0 <= interrupted < 3.2
+    assert conduct.CUT_SECONDS <= round(when - interrupted, 3) < conduct.CUT_SECONDS + 0.2
+    assert scene.execution.cuts == [[0]]
+
+
+def test_an_interrupt_that_is_heard_cuts_nothing(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: failed, 3.3: {0: stands(0, "interrupted")}})
+    assert scene.ends() == {0: "interrupted", 1: "raised"}
+    assert [what for what, *_ in scene.asked] == ["interrupt"]
+
+
+def test_where_nothing_can_be_cut_nothing_is(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: failed}, remedies={"cut": None})
+    assert scene.ends() == {0: "stuck", 1: "raised"}
+    assert [what for what, *_ in scene.asked] == ["interrupt"]
+
+
+def test_one_that_does_not_come_back_is_said_to_and_given_up_after_the_time_given(
+    clock: Clock,
+) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: failed}, give_up_s=20.0)
+    assert scene.ends() == {0: "stuck", 1: "raised"}
+    notes = "\n".join(scene.execution.notes)
+    assert "process 0   not back from the interrupt yet; given up in 16.6 s (--give-up)" in notes
+    assert "process 0   stuck: not back 20.0 s after the interrupt" in notes
+    assert 23.0 <= clock.now - scene.execution.started < 24.0
+
+
+def test_a_process_that_is_cut_gets_time_to_come_back_however_short_the_limit(clock: Clock) -> None:
+    failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
+    scene = Scene(clock, {0.0: failed, 4.2: {0: stands(0, "interrupted")}}, give_up_s=0.0)
+    assert scene.ends() == {0: "interrupted", 1: "raised"}
+
+
+def test_a_death_shortens_the_wait(clock: Clock) -> None:
+    gone = {1: stands(1, "gone", error="killed by signal 9", time=1.0)}
+    scene = Scene(clock, {0.0: gone, 2.0: {0: stands(0, "interrupted")}}, grace_s=60.0)
+    scene.ends()
+    assert 1.5 <= scene.asked[0][2] < 1.7
+
+
+def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
+    scene = Scene(clock, {7.0: both("interrupted")}, timeout_s=5.0)
+    standings = scene.conductor.until_end()
+    assert scene.conductor.timed_out
+    assert scene.asked[0][0] == "interrupt"
+    assert 5.0 <= scene.asked[0][2] < 5.2
+    error = timeout_error(standings, 5.0, Facts(workers=frozenset({0, 1}), way_on=""))
+    assert isinstance(error, CellTimeout)
+    assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
+
+
+def test_an_interrupt_of_the_users_interrupts_all_and_is_raised(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: both("interrupted")})
+    with pytest.raises(KeyboardInterrupt):
+        scene.conductor.until_end()
+    assert [(what, ids) for what, ids, _ in scene.asked] == [("interrupt", [0, 1])]
+
+
+def test_a_second_interrupt_ends_the_wait(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: KeyboardInterrupt()})
+    with pytest.raises(KeyboardInterrupt):
+        scene.conductor.until_end()
+    assert ([0, 1], "stuck") in scene.execution.marks
+    assert clock.now - scene.execution.started < 2.0
+
+
+def test_in_a_session_out_of_step_waits_that_cannot_end_are_interrupted(clock: Clock) -> None:
+    scene = Scene(clock, {0.5: waiting(0, 1), 2.0: both("interrupted")}, out_of_step=True)
+    scene.ends()
+    assert scene.asked[0][:2] == ("interrupt", [0, 1])
+    assert "waiting for what cannot come; the session is out of step" in scene.execution.notes[0]
+
+
+def waiting(*ids: int, seconds: float = 9.0) -> dict[int, Standing]:
+    activity = Activity(
+        state="running",
+        cell=1,
+        line=4,
+        source="y = step(x)",
+        cell_seconds=9.0,
+        line_seconds=seconds,
+        waiting=True,
+        rss_bytes=0,
+        context_mesh=None,
+    )
+    return {p: stands(p, activity=activity) for p in ids}
+
+
+def test_one_that_waits_in_vain_is_interrupted_and_those_in_the_proof_are_let_go(
+    clock: Clock,
+) -> None:
+    script = {0.5: {**proving(0), **waiting(1)}, 0.7: both("interrupted")}
+    asked: list[list[int]] = []
+
+    def in_vain(execution: Any, ids: Any) -> str:
+        asked.append(list(ids))
+        return "waiting for what does not come"
+
+    scene = Scene(clock, script, remedies={"in_vain": in_vain})
+    scene.ends()
+    assert asked == [[1]]
+    assert [(what, ids) for what, ids, _ in scene.asked] == [("abandon", [0]), ("interrupt", [1])]
+    assert "waiting for what does not come" in scene.execution.notes[0]
+
+
+def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> None:
+    asked: list[float] = []
+
+    def in_vain(execution: Any, ids: Any) -> None:
+        asked.append(clock.now)
+
+    script = {0.5: {**proving(0), **waiting(1)}, 4.0: both("finished")}
+    scene = Scene(clock, script, remedies={"in_vain": in_vain})
+    assert scene.ends() == {0: "finished", 1: "finished"}
+    assert 3 <= len(asked) <= 4
+    assert scene.asked == []
+
+
+@pytest.mark.parametrize(
+    "standings",
+    [
+        {**proving(0), **waiting(1, seconds=1.0)},
+        {**proving(0), 1: stands(1)},
+        {**waiting(0), 1: stands(1)},
+    ],
+    ids=["not for long", "it computes", "another computes"],
+)
+def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
+    clock: Clock, standings: dict[int, Standing]
+) -> None:
+    scene = Scene(
+        clock, {0.5: standings, 4.0: both("finished")}, remedies={"in_vain": lambda *_: "never"}
+    )
+    assert scene.ends() == {0: "finished", 1: "finished"}
+
+
+def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
+    scene = Scene(clock, {9.0: both("finished")})
+    assert scene.conductor.step_until(clock.now + 1.0) is None
+    assert scene.conductor.step_until(clock.now + 60.0) is not None
+    assert scene.asked == []

@@ -1,0 +1,154 @@
+"""JAX's coordination service: who starts it where, and at which port the processes meet then."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.engine.host import COORDINATOR
+from nbdist.errors import LaunchError
+from nbdist.launch import coordination
+from nbdist.launch.coordination import ask_for_service, end, until_it_serves, wanted
+
+
+@dataclass(frozen=True)
+class Meeting:
+    coordinator: str
+    served: bool = False
+
+
+class FakeParent:
+    def __init__(self) -> None:
+        self.orders: list[dict[str, Any]] = []
+        self.services: dict[int, dict[str, Any]] = {}
+        self.ended = False
+
+    def order(self, order: dict[str, Any]) -> None:
+        self.orders.append(order)
+
+    def poll(self) -> int | None:
+        return 1 if self.ended else None
+
+
+class FakeParents:
+    def __init__(self) -> None:
+        self.all: list[Any] = [FakeParent()]
+        self.asked: list[int] = []
+
+    def of(self, process_id: int) -> FakeParent:
+        self.asked.append(process_id)
+        return self.all[0]  # type: ignore[no-any-return]
+
+
+def running(**changes: Any) -> Any:
+    plan = {
+        "framework": "jax",
+        "initialize": True,
+        "processes": [SimpleNamespace(process_id=p, host=f"h{p}") for p in (3, 4)],
+        "jax": {},
+        "coordinator": None,
+        "addresses": {},
+        "start_timeout_s": 0.0,
+        **changes,
+    }
+    return SimpleNamespace(
+        plan=SimpleNamespace(**plan), parents=FakeParents(), meeting=Meeting("10.0.0.5:1234")
+    )
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({}, True),
+        ({"framework": "keras"}, True),
+        ({"framework": "tensorflow"}, False),
+        ({"initialize": False}, False),
+        ({"processes": [SimpleNamespace(process_id=0, host="h1")]}, False),
+    ],
+)
+def test_a_service_is_for_several_processes_of_jax_that_are_joined(
+    changes: Any, expected: bool
+) -> None:
+    assert wanted(running(**changes)) is expected
+
+
+def test_engines_of_others_have_nobody_to_serve_beside_them() -> None:
+    link = running()
+    link.parents.all = []
+    assert not wanted(link)
+
+
+def order_of(link: Any, **options: Any) -> dict[str, Any]:
+    ask_for_service(link, **options)
+    return link.parents.all[0].orders[-1]["coordinate"]  # type: ignore[no-any-return]
+
+
+def test_the_first_service_is_where_the_processes_will_look_for_it() -> None:
+    link = running()
+    assert order_of(link) == {
+        "number": COORDINATOR,
+        "process_id": 3,
+        "host": "10.0.0.5",
+        "port": 1234,
+        "processes": 2,
+    }
+    assert link.parents.asked == [3, 3]
+
+
+def test_the_next_one_gets_a_port_and_a_number_of_its_own() -> None:
+    link = running()
+    link.parents.all[0].services[COORDINATOR] = {}
+    asked = order_of(link, again=True)
+    assert (asked["number"], asked["port"]) == (COORDINATOR - 1, None)
+
+
+@pytest.mark.parametrize("chosen", [{"coordinator": "10.0.0.5:1234"}, {"addresses": {"h3": "a"}}])
+def test_the_port_that_a_person_chose_is_that_of_the_first_which_still_serves(chosen: Any) -> None:
+    assert order_of(running(**chosen))["port"] == 1234
+    assert order_of(running(**chosen), again=True)["port"] is None
+
+
+def test_it_listens_on_the_address_that_was_given_for_it() -> None:
+    asked = order_of(running(jax={"coordinator_bind_address": "127.0.0.1:9"}))
+    assert asked["host"] == "127.0.0.1"
+
+
+@pytest.fixture
+def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(coordination, "check_hosts", lambda running: None)
+    monkeypatch.setattr(coordination, "SERVES_SECONDS", 0.05)
+
+
+@pytest.mark.usefixtures("hosts_live")
+def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
+    link = running()
+    link.parents.all[0].services[-2] = {"address": "127.0.0.1:4321", "last_lines": []}
+    until_it_serves(link, -2)
+    assert link.meeting == Meeting("10.0.0.5:4321", served=True)
+
+
+@pytest.mark.usefixtures("hosts_live")
+def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
+    link = running()
+    link.parents.all[0].services[-2] = {"address": None, "last_lines": ["bind: in use"]}
+    with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
+        until_it_serves(link, -2)
+    assert not link.meeting.served
+
+
+@pytest.mark.usefixtures("hosts_live")
+@pytest.mark.parametrize("ended", [False, True])
+def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(ended: bool) -> None:
+    link = running()
+    link.parents.all[0].ended = ended
+    with pytest.raises(LaunchError, match="host h3 has started no coordination service"):
+        until_it_serves(link, -2)
+
+
+def test_a_service_is_ended_by_its_number() -> None:
+    link = running()
+    end(link, -3)
+    assert link.parents.all[0].orders == [{"end_coordination": -3}]

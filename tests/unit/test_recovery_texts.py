@@ -1,0 +1,80 @@
+"""What a person reads when processes were not in step, or have been brought there."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.merge.facts import Known
+from nbdist.merge.notices import trouble
+from nbdist.recovery.differing import differing
+from nbdist.recovery.inplace import Repaired
+from nbdist.run.conduct import timeout_error
+from nbdist.run.facts import Facts
+from nbdist.run.standing import Standing
+
+FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
+LATE = {
+    0: Standing(process_id=0, host="h1", outcome="interrupted"),
+    1: Standing(process_id=1, host="h1", outcome="finished"),
+}
+
+
+def state(programs: int, *, before: int = 0, generation: int = 1) -> dict[str, object]:
+    """What a process says that has sent so many programs since a proof, and so many before it."""
+    numbers = {"programs": programs, "serial": before + programs, "generation": generation}
+    return {"counted": True, "names": 0, **numbers}
+
+
+def test_who_has_sent_how_many_programs_is_said() -> None:
+    assert differing({0: state(28), 1: state(14), 2: state(28)}) == (
+        "the processes have sent different numbers of programs to their devices: process 1 sent 14, "
+        "processes 0, 2 sent 28"
+    )
+
+
+def test_who_has_sent_nothing_is_said_in_a_word() -> None:
+    said = differing({0: state(1), 1: state(0)})
+    assert said is not None and said.endswith("process 1 sent none, process 0 sent 1")
+
+
+def test_counts_since_different_proofs_are_brought_to_one() -> None:
+    assert differing({0: state(0, before=103), 1: state(3, before=100)}) is None
+    said = differing({0: state(0, before=103), 1: state(5, before=100)})
+    assert said is not None and said.endswith("process 0 sent 3, process 1 sent 5")
+
+
+def test_processes_that_have_counted_anew_at_different_proofs_differ() -> None:
+    said = differing({0: state(0, generation=2), 1: state(3, before=100)})
+    assert said == "the processes were not found to be in step by the same proof"
+
+
+def test_the_names_of_what_is_lost_end_their_line_and_what_it_means_follows() -> None:
+    first, second = Repaired(1.24, lost=("q", "ws")).text().splitlines()
+    assert first == "in step again after 1.2 s; lost: q, ws"
+    assert "error until it is assigned again" in second
+    assert Repaired(1.24).text() == "in step again after 1.2 s; all variables kept"
+
+
+def test_the_view_says_the_same_in_sentences() -> None:
+    known = Known(repaired=Repaired(1.24, lost=("q", "ws")).text())
+    (notice,) = trouble((), known, time_s=0.0)
+    assert notice.title == "In step again after 1.2 s."
+    assert notice.text.startswith("Lost: q, ws. Not computed on all processes: ")
+    assert notice.text.endswith("all else is kept.")
+
+
+@pytest.mark.parametrize(
+    ("facts", "ending"),
+    [
+        (FACTS, "was interrupted; variables are kept."),
+        (FACTS.recovered("in step again after 1.2 s; lost: q"), "was interrupted."),
+        (
+            Facts(workers=FACTS.workers, way_on=FACTS.way_on, since=3, why="stuck"),
+            "was interrupted; the session is out of step. %dist_recover brings them in step.",
+        ),
+    ],
+    ids=["in step", "repaired", "out of step"],
+)
+def test_a_cell_cut_off_says_what_is_kept_only_where_that_is_so(facts: Facts, ending: str) -> None:
+    said = str(timeout_error(LATE, 2.0, facts))
+    assert said == f"process 0 did not finish the cell within 2.0 s (--timeout) and {ending}"

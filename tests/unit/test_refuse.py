@@ -1,0 +1,139 @@
+"""Out of step, only cells that compute nothing run."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.errors import SessionError
+from nbdist.run.facts import Facts
+from nbdist.run.refuse import computes, refuse_computing
+
+LOOKS = [
+    "",
+    "# nothing",
+    "x",
+    "'a text'",
+    "1, 2.5, None, True, ...",
+    "x.shape",
+    "print(x.shape, x.dtype, x.sharding.spec, sep='\\n')",
+    "[x, y]",
+    "{'a': x}",
+    "f'{x.shape} of {x.dtype}'",
+    "type(x)",
+    "dir()",
+    "len(losses)",
+    "pass",
+    "del x",
+    "del x, y; print(z)",
+    "print(print)",
+    "mesh.size; mesh",
+]
+
+COMPUTES = [
+    "x + 1",
+    "-x",
+    "x @ y",
+    "x.T",
+    "x.sum()",
+    "x[0]",
+    "x[:]",
+    "x == y",
+    "not x",
+    "x if y else z",
+    "x and y",
+    "x < y < z",
+    "x.at",
+    "x.real",
+    "f(x)",
+    "print(f(x))",
+    "print(x.sum())",
+    "f'{x.sum()}'",
+    "f'{x:{y.sum()}}'",
+    "y = x + 1",
+    "x += 1",
+    "y = x",  # so that a value of one process alone cannot take a name's place
+    "print = f",
+    "del x.shape",
+    "del x[0]",
+    "del (x, y[0])",
+    "import jax",
+    "from jax import numpy",
+    "def f(): pass",
+    "class A: pass",
+    "lambda: x",
+    "[a for a in x]",
+    "{a: 1 for a in x}",
+    "(a for a in x)",
+    "for a in x: pass",
+    "while x: pass",
+    "if x: pass",
+    "with x: pass",
+    "try:\n    x\nexcept E: pass",
+    "raise x",
+    "assert x",
+    "match x:\n    case 1: pass",
+    "await x",
+    "print(*x)",
+    "print(**x)",
+    "{**x}",
+    "[*x]",
+    "(y := x)",
+    "global x",
+    "%time x",
+    "%%bash\nls",
+    "!ls",
+    "x?",
+    "x =",
+    "print(x",
+    "\x00",
+    "type(x)(y)",
+    "getattr(x, 'T')",
+    "eval('x + 1')",
+    "exec('x + 1')",
+    "print(x).y()",
+    "x.shape.count(1)",
+    "x.sharding.mesh.f()",
+    "print(x, file=f())",
+    "@f\ndef g(): pass",
+    "type T = f()",
+    "(" * 2000 + "x" + ")" * 2000,
+    "x" + ".shape" * 50000,
+]
+
+
+@pytest.mark.parametrize("code", LOOKS)
+def test_a_cell_that_looks_only_runs(code: str) -> None:
+    assert not computes(code)
+    refuse_computing(code, Facts(workers=frozenset({0, 1}), way_on="", since=3, why="w"))
+
+
+@pytest.mark.parametrize("code", COMPUTES, ids=lambda code: code[:30])
+def test_a_cell_that_could_compute_does_not(code: str) -> None:
+    assert computes(code)
+
+
+@pytest.mark.parametrize("name", ["sorted", "list"])
+def test_functions_that_walk_over_an_array_compute(name: str) -> None:
+    """Each element of an array that is walked over is a program of its own, and so is a comparison."""
+    assert computes(f"{name}(x)")
+
+
+def test_a_function_of_the_users_that_has_the_name_of_a_harmless_one_is_not_harmless() -> None:
+    facts = Facts(workers=frozenset({0, 1}), way_on="", since=3, why="w")
+    with pytest.raises(SessionError):
+        refuse_computing("print = f\nprint(x)", facts)
+
+
+def test_the_error_says_since_when_why_and_what_to_do() -> None:
+    facts = Facts(
+        workers=frozenset({0, 1}),
+        way_on="%dist_recover tries again.",
+        since=3,
+        why="process 1 did not come back from the interrupt",
+    )
+    with pytest.raises(SessionError) as error:
+        refuse_computing("x + 1", facts)
+    text = str(error.value)
+    assert "since cell 3: process 1 did not come back from the interrupt." in text
+    assert "it was not run" in text
+    assert text.endswith("%dist_recover tries again.")

@@ -1,0 +1,76 @@
+"""Programs that all processes have sent are waited for, as long as somebody gets on with them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+
+from nbdist.recovery import under_way
+from tests.unit.crews import FakeCrew
+
+
+def waited(crew: FakeCrew) -> list[str]:
+    """What is said meanwhile."""
+    said: list[str] = []
+    under_way.until_computed(crew, 3, say=said.append)  # type: ignore[arg-type]
+    return said
+
+
+def answers(*arrays: int, progress: bool = True) -> FakeCrew:
+    """A crew of which process 1 has so many arrays to compute, look by look, and then the last number for ever."""
+    looks = iter(arrays)
+    left = [arrays[0]]
+    count = itertools.count()
+
+    def under_way(process_id: int, **_: Any) -> dict[str, Any]:
+        if process_id == 0:
+            return {"arrays": 0, "progress": [0, 0]}
+        left[0] = next(looks, left[0])
+        return {"arrays": left[0], "progress": [next(count) if progress else 0, 0]}
+
+    return FakeCrew(under_way=under_way)
+
+
+def test_where_all_is_computed_it_asks_once() -> None:
+    crew = FakeCrew()
+    assert waited(crew) == []
+    assert crew.asked == [("under_way", 0), ("under_way", 1)]
+
+
+def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.0)
+    crew = answers(2, 2, 1, 0)
+    assert waited(crew) == []
+    assert len(crew.asked) == 2 * 4
+
+
+def test_it_does_not_wait_for_what_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.1)
+    crew = answers(2, progress=False)
+    assert waited(crew) == []
+    assert len(crew.asked) > 2 * 2
+
+
+def test_an_interrupt_ends_the_wait() -> None:
+    crew = answers(2)
+    crew.hurry.set()
+    assert waited(crew) == []
+    assert crew.asked == []
+
+
+def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_way, "SAY_SECONDS", -1.0)
+    monkeypatch.setattr(under_way, "LOOK_SECONDS", 0.0)
+    said = waited(answers(*[1] * 9, 0))
+    assert said == [
+        "process 1 still computes what all have sent; it is waited for (an interrupt ends that)"
+    ]
+
+
+def test_it_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(under_way, "LIMIT_SECONDS", 0.2)
+    crew = answers(2)
+    assert waited(crew) == []
+    assert len(crew.asked) > 2

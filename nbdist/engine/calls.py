@@ -26,6 +26,11 @@ PROTOCOL = 2
 LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
+INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "set_names"}
+"""Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
+
+PREFIX = "nbdist."
+
 Buffers = Sequence[bytes | memoryview]
 Answer = tuple[dict[str, Any], list[Any]]
 
@@ -36,12 +41,15 @@ class Call:
     Args:
       name: A key of `CALLS`.
       arguments: Keyword arguments, as JSON.
+
+    Attributes:
+      label: Of its request, by which an engine knows it before it has unpickled it.
     """
 
     def __init__(self, name: str, arguments: str) -> None:
         self.name = name
         self.arguments = arguments
-        self.__name__ = f"nbdist.{name}"  # ipyparallel labels a request with it
+        self.__name__ = self.label = f"{PREFIX}{name}"
 
     def __call__(self, *buffers: bytes) -> list[Any]:
         """Runs on the engine.
@@ -64,6 +72,12 @@ class Call:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
             return [json.dumps({"error": {"type": type(error).__name__, "text": str(error)}})]
+
+
+def interruptible(label: str | None) -> bool:
+    """Whether what a request with this label calls may be interrupted; what is not ours may be."""
+    ours = label is not None and label.startswith(PREFIX)
+    return not ours or str(label).removeprefix(PREFIX) in INTERRUPTIBLE
 
 
 def calls() -> dict[str, Callable[..., Answer]]:

@@ -15,9 +15,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.asides import Aside
+from nbdist.engine.calls import interruptible
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
+from nbdist.engine.interrupts import Interrupts
 from nbdist.engine.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -61,6 +63,7 @@ class Resident:
         self.agreement: Agreement | None = None  # made by the first check
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
+        self.interrupts = Interrupts()
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
@@ -110,6 +113,7 @@ class Resident:
         show_help(self.shell)
         text_progress_bars()
         allow_await(self.kernel)
+        self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
         allow_shell_commands()
         self.descriptors.start()
         self.probe = Probe(
@@ -175,7 +179,7 @@ class Resident:
         if self.step is not None:
             if Aside.ABANDON in asked:
                 self.step.abandon()
-            if Aside.CUT in asked:
+            if Aside.CUT in asked and not self.interrupts.leaving:
                 self.step.cut()
             if Aside.COUNT in asked:
                 self.publish("nbdist_sent", self.step.state())

@@ -66,7 +66,8 @@ def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any
       where: Names the process in error texts, such as `process 1 (host h1)`.
       **arguments: JSON-able arguments.
     """
-    result = view.apply_async(Call(name, json.dumps(arguments)), *buffers)
+    call = Call(name, json.dumps(arguments))
+    result = view.set_flags(label=call.label).apply_async(call, *buffers)
     return Asked(result, where or f"engine {view.targets}")
 
 

@@ -17,7 +17,7 @@ from nbdist.launch.calling import Asked
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.recovery.after import make_sure
 from nbdist.rules import Rules
-from nbdist.run.conduct import CUT_SECONDS
+from nbdist.run.conduct import CUT_AGAIN_SECONDS, CUT_SECONDS
 
 POLL_SECONDS = 0.005
 REPORT_SECONDS = 2.0
@@ -171,7 +171,7 @@ def _free(crew: Crew, asked: dict[int, Asked], give_up_s: float) -> None:
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
         (0.0, crew.interrupt),
-        (CUT_SECONDS, partial(aside, Aside.CUT)),
+        *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.CUT)) for nth in range(3)),
     ]
     started = time.monotonic()
     while waiting and time.monotonic() - started < max(give_up_s, 1.0):

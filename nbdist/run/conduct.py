@@ -4,8 +4,8 @@ The rules, in the order they are looked at:
 
 * one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
   interrupted after the grace period;
-* a process is not back `CUT_SECONDS` after its interrupt: it waits where no signal is heard, and its collectives
-  are cut;
+* a process is not back `CUT_SECONDS` after its interrupt: where no signal was heard there, its collectives are
+  cut, and elsewhere a moment later;
 * a process is not back `give_up_s` after its interrupt: reported, and the cell ends without it;
 * all that are still in the cell have finished its code and wait for a proof that all are in step: the others are
   asked to take part, or the wait is ended where they have sent other programs;
@@ -47,6 +47,9 @@ DEATH_GRACE_SECONDS = 1.5
 
 CUT_SECONDS = 0.4
 """An interrupt that is heard at all is heard within 0.3 s (measured)."""
+
+CUT_AGAIN_SECONDS = 1.0
+"""How often a process is asked to cut: it does not while it is on its way out."""
 
 BACK_SECONDS = 3.0
 """A process whose collectives were cut is back within 0.05 to 0.23 s (measured); on a busy machine more than 1.4 s
@@ -90,7 +93,8 @@ class Conductor:
     _said: bool = False
     _last_said: str | None = None
     _left: frozenset[int] = frozenset()
-    _was_cut: bool = False
+    _cut_at: float | None = None
+    _early: frozenset[int] = frozenset()
     _said_alone: bool = False
     _joined_at: float | None = None
     _asked_at: float = 0.0
@@ -144,8 +148,9 @@ class Conductor:
 
     def _watch(self, standings: dict[int, Standing], now: float, started: float) -> None:
         if self.interrupted_at is not None:
+            self._interrupt_late(standings, now)
             if now - self.interrupted_at >= CUT_SECONDS:
-                self._cut_once(standings)
+                self._cut(standings, now)
             if now - self.interrupted_at >= max(self.give_up_s, CUT_SECONDS + BACK_SECONDS):
                 self._give_up(standings, now - self.interrupted_at)
             else:
@@ -167,9 +172,19 @@ class Conductor:
         elif not self._stopped_in_vain(standings, now):
             self._say_once(silence(standings) or divergence(standings))
 
-    def _cut_once(self, standings: dict[int, Standing]) -> None:
-        if self.remedies.cut is not None and not self._was_cut:
-            self._was_cut = True
+    def _interrupt_late(self, standings: dict[int, Standing], now: float) -> None:
+        """Interrupts those that had not begun the cell when the others were: no signal is kept for later."""
+        begun = [p for p in sorted(self._early) if standings[p].begun]
+        self._early -= set(begun)
+        still = [p for p in begun if standings[p].outcome == "running" and not standings[p].proving]
+        if still:
+            self.interrupted_at, self._cut_at = now, None
+            self.interrupt(still)
+
+    def _cut(self, standings: dict[int, Standing], now: float) -> None:
+        due = self._cut_at is None or now - self._cut_at >= CUT_AGAIN_SECONDS
+        if self.remedies.cut is not None and due:
+            self._cut_at = now
             ids = [standing.process_id for standing in running(standings.values())]
             self.execution.mark_cut(ids)
             self.remedies.cut(ids)
@@ -240,6 +255,7 @@ class Conductor:
             self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
+        self._early = frozenset(standing.process_id for standing in still if not standing.begun)
         # Their code has ended; a signal might reach what comes after the cell.
         proving = [standing.process_id for standing in still if standing.proving]
         if proving:

@@ -116,6 +116,7 @@ class Execution:
         self._ended: dict[int, Standing] = {}
         self._replied_at: dict[int, float] = {}
         self._cut: set[int] = set()
+        self._begun: set[int] = set()
         self.steps: dict[int, Mapping[str, Any]] = {}
         self.sent: dict[int, Mapping[str, Any]] = {}
         self.tracebacks: dict[int, str] = {}
@@ -190,6 +191,7 @@ class Execution:
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
             silent_s=self._heard_of.silence(process_id),
+            begun=process_id in self._begun or activity is not None,
             proving=bool(self.steps.get(process_id, {}).get("proving")),
         )
 
@@ -291,6 +293,10 @@ class Execution:
             return
         if message["msg_type"] == "nbdist_rescue":
             self.output.note(self._rescued(process_id, message["content"]))
+            return
+        if message["msg_type"] == "execute_input":
+            # From here on the process listens to signals.
+            self._begun.add(process_id)
             return
         taken = not self.output.closed and put(self.output, process_id, message)
         if not taken and self.output.closed and self.late is not None:

@@ -35,9 +35,9 @@ class Standing:
     """One process in one cell.
 
     `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
-    of any kind. `error` is what it raised, `line`
-    and `source` where; `time` is when it ended, in Unix seconds. `proving`: its code has ended, and it waits for
-    the others to prove that all are in step.
+    of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
+    `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
+    are in step.
     """
 
     process_id: int
@@ -49,6 +49,7 @@ class Standing:
     line: int | None = None
     source: str | None = None
     time: float | None = None
+    begun: bool = True
     proving: bool = False
 
 

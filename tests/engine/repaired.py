@@ -11,7 +11,6 @@ import functools
 import gc
 import json
 import pathlib
-import signal
 import sys
 import tempfile
 import traceback
@@ -362,23 +361,6 @@ def when_the_end_fails_the_next_repair_saves_anew(world):
     assert (np.asarray(world.names["x"]) == expected).all()
     assert world.names["x"].sharding.mesh is world.names["mesh"]
     assert world.names["mesh"].devices.ravel()[0] in jax.devices()
-
-
-@situation
-def an_interrupt_does_not_end_it_halfway(world):
-    world.names["x"] = jnp.ones(3)
-    repair = Repair(world.names, folder=world.folder, step=world.step)
-    repair.save(0)
-    interrupt = lambda *a, **o: signal.raise_signal(signal.SIGINT)  # noqa: E731
-    handler = signal.getsignal(signal.SIGINT)
-    with mock.patch("jax.clear_caches", interrupt):
-        repair.leave()
-    with mock.patch("jax.distributed.initialize", side_effect=interrupt):
-        repair.rejoin({})
-    with mock.patch.object(module.context.Context, "restore", interrupt):
-        repair.restore([])
-    assert signal.getsignal(signal.SIGINT) is handler
-    assert float(world.names["x"].sum()) == 3
 
 
 @situation

@@ -183,15 +183,53 @@ def test_those_that_compute_get_a_signal_and_those_that_wait_in_a_proof_none(clo
     assert scene.execution.marks == [([0, 2], "interrupted")]
 
 
-def test_collectives_are_cut_once_after_an_interrupt_that_is_not_heard(clock: Clock) -> None:
+def test_collectives_are_cut_after_an_interrupt_that_is_not_heard_until_it_is(clock: Clock) -> None:
     failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
     scene = Scene(clock, {0.0: failed, 5.0: {0: stands(0, "interrupted")}})
     scene.ends()
-    (first, ids, interrupted), (second, cut, when) = scene.asked
+    (first, ids, interrupted), (second, cut, when), (third, again, later) = scene.asked
     assert (first, ids, second, cut) == ("interrupt", [0], "cut", [0])
     assert 3.0 <= interrupted < 3.2
     assert conduct.CUT_SECONDS <= round(when - interrupted, 3) < conduct.CUT_SECONDS + 0.2
-    assert scene.execution.cuts == [[0]]
+    # While it is on its way out, it does nothing when asked.
+    assert (third, again) == ("cut", [0])
+    assert conduct.CUT_AGAIN_SECONDS <= round(later - when, 3) < conduct.CUT_AGAIN_SECONDS + 0.2
+    assert scene.execution.cuts == [[0], [0]]
+
+
+def test_one_that_had_not_begun_when_it_was_interrupted_is_interrupted_when_it_begins(
+    clock: Clock,
+) -> None:
+    scene = Scene(
+        clock,
+        {
+            1.0: KeyboardInterrupt(),
+            1.2: {0: stands(0, "interrupted")},
+            5.0: {1: stands(1)},
+            5.2: {1: stands(1, "interrupted")},
+        },
+    )
+    scene.execution.now[1] = stands(1, begun=False)
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    first, *_, last = (entry for entry in scene.asked if entry[0] == "interrupt")
+    assert first[1] == [0, 1]
+    assert last[1] == [1]
+    assert 5.0 <= last[2] < 5.2
+
+
+def test_one_that_begins_after_it_was_cut_in_vain_is_cut_again(clock: Clock) -> None:
+    scene = Scene(
+        clock,
+        {1.0: KeyboardInterrupt(), 2.0: both("running"), 4.0: both("interrupted")},
+    )
+    scene.execution.now = {p: stands(p, begun=False) for p in (0, 1)}
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    asked = [what for what, ids, _ in scene.asked if ids == [0, 1]]
+    assert asked[:3] == ["interrupt", "cut", "interrupt"]
+    assert asked[3] == "cut"
+    assert scene.asked[3][2] - scene.asked[2][2] < conduct.CUT_AGAIN_SECONDS
 
 
 def test_an_interrupt_that_is_heard_cuts_nothing(clock: Clock) -> None:

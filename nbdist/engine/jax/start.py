@@ -95,7 +95,7 @@ def stay_in_step(resident: Resident, before: Collection[int], *, processes: int)
     """
     if processes == 1:
         return {}
-    step = Step(resident.publish_step, before=before)
+    step = Step(resident.publish_step, before=before, interruptible=resident.interrupts.window)
     step.begin()
     resident.step = step
     return {"ports": sorted(step.ports)}

@@ -9,11 +9,10 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import signal
 import sys
 import time
 import traceback
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -114,16 +113,15 @@ class Repair:
         import jax
         from jax.extend.backend import clear_backends
 
-        with _without_interrupts():
-            if self._old is None or self._halfway is not None:
-                # A second try replaces also what the first has put in the place of some.
-                self._old = find_old(self._old)
-            self.begun = True
-            self._step.listen_anew()
-            service.leave()
-            _forget_effects()
-            clear_backends()
-            jax.clear_caches()
+        if self._old is None or self._halfway is not None:
+            # A second try replaces also what the first has put in the place of some.
+            self._old = find_old(self._old)
+        self.begun = True
+        self._step.listen_anew()
+        service.leave()
+        _forget_effects()
+        clear_backends()
+        jax.clear_caches()
 
     def rejoin(self, arguments: Mapping[str, Any]) -> None:
         """Joins the others at a new coordination service, and starts the back end.
@@ -136,9 +134,8 @@ class Repair:
         """
         import jax
 
-        with _without_interrupts():
-            service.join(arguments)
-            jax.devices()
+        service.join(arguments)
+        jax.devices()
 
     def restore(
         self,
@@ -162,35 +159,34 @@ class Repair:
 
         assert self._old is not None
         started = time.monotonic()
-        with _without_interrupts():
-            devices = Devices.now(self._old.platforms)
-            twins = Twins()
-            clients = _clients(self._old.devices)
-            add_twins(self._old, devices, twins)
-            there = array_paths(self._namespace, jax.Array)
-            named = {id(_buffers_of(array)): path for path, array in there.items()}
-            self._without_values(map(_buffers_of, there.values()), twins, devices)
-            alone, _ = mixed(self._namespace, self._step, paths=lost, unnamed=unnamed)
-            taken = {id(_buffers_of(array)) for array in alone.values()}
-            wrong = there.keys() & lost
-            del there, alone
-            gone = self._arrays(twins, devices, taken)
-            count = len(self._saved.arrays)
-            # Should it fail halfway, a second try begins with the copies again.
-            self._halfway = twins
-            references = become(twins)
-            # What was saved is used up: should the rest fail, the next repair begins with what is there now.
-            self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
-            self._context.restore(twins)
-            jax.clear_caches()
-            stale = self._stale(twins)
-            also = forget(self._namespace, self._step, paths=lost, unnamed=[])
-            del twins
-            self._step.until_freed(clients)
-            del clients
-            # A back end refers to itself. It must be gone before the ports of the new one are looked for.
-            gc.collect()
-            self._step.begin(generation)
+        devices = Devices.now(self._old.platforms)
+        twins = Twins()
+        clients = _clients(self._old.devices)
+        add_twins(self._old, devices, twins)
+        there = array_paths(self._namespace, jax.Array)
+        named = {id(_buffers_of(array)): path for path, array in there.items()}
+        self._without_values(map(_buffers_of, there.values()), twins, devices)
+        alone, _ = mixed(self._namespace, self._step, paths=lost, unnamed=unnamed)
+        taken = {id(_buffers_of(array)) for array in alone.values()}
+        wrong = there.keys() & lost
+        del there, alone
+        gone = self._arrays(twins, devices, taken)
+        count = len(self._saved.arrays)
+        # Should it fail halfway, a second try begins with the copies again.
+        self._halfway = twins
+        references = become(twins)
+        # What was saved is used up: should the rest fail, the next repair begins with what is there now.
+        self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
+        self._context.restore(twins)
+        jax.clear_caches()
+        stale = self._stale(twins)
+        also = forget(self._namespace, self._step, paths=lost, unnamed=[])
+        del twins
+        self._step.until_freed(clients)
+        del clients
+        # A back end refers to itself. It must be gone before the ports of the new one are looked for.
+        gc.collect()
+        self._step.begin(generation)
         return {
             "references": references,
             "arrays": count,
@@ -298,13 +294,3 @@ def _forget_effects() -> None:
     if tokens is not None:
         with contextlib.suppress(AttributeError):
             tokens.clear()
-
-
-@contextlib.contextmanager
-def _without_interrupts() -> Iterator[None]:
-    """Lets no interrupt of a person end it halfway."""
-    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, before)

@@ -6,6 +6,7 @@ import os
 import sys
 import time
 from collections.abc import Callable, Collection
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
@@ -45,10 +46,18 @@ class Step:
     Args:
       say: Publishes a few facts about the cell that runs, as output of it.
       before: The ports on which this process listened before its back end was up.
+      interruptible: Where an interrupt may end the wait for others.
     """
 
-    def __init__(self, say: Callable[[dict[str, Any]], None], *, before: Collection[int]) -> None:
+    def __init__(
+        self,
+        say: Callable[[dict[str, Any]], None],
+        *,
+        before: Collection[int],
+        interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
         self._say = say
+        self._interruptible = interruptible
         self._before = frozenset(before)
         self.dispatched = Dispatched()
         self._proof: Proof | None = None
@@ -166,9 +175,10 @@ class Step:
             number, dispatched.count, counted=dispatched.hooked and not dispatched.count.parts
         )
         try:
-            if not trial.done.wait(SAY_SECONDS):
-                self._say({"number": number, "proving": True, **self.state()})
-            trial.done.wait()
+            with self._interruptible():
+                if not trial.done.wait(SAY_SECONDS):
+                    self._say({"number": number, "proving": True, **self.state()})
+                trial.done.wait()
         except KeyboardInterrupt:
             trial.abandon()
         answer = self._after(trial)

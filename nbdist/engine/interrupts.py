@@ -1,0 +1,156 @@
+"""SIGINT ends what a person has sent, and never what answers for it.
+
+ipykernel has Python's own handler installed from the moment it takes a request until it has sent the reply. A
+`KeyboardInterrupt` raised outside the request's code (a second interrupt while the reply to the first is on its
+way, or one that comes before the code has begun) ends the request without a reply: whoever waits for it waits
+for ever. And one raised in a destructor or a weak reference's callback, wherever the signal happens to find the
+main thread, is printed and lost, and the code goes on.
+
+So the handler raises inside windows only. What comes before one, in the same request, is raised when it opens.
+"""
+
+from __future__ import annotations
+
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable
+from types import FrameType, TracebackType
+from typing import Any
+
+AGAIN_SECONDS = 0.02
+"""After so long an interrupt that was lost, or came at the edge of a window, is repeated."""
+
+LEAVING_SECONDS = 1.0
+"""So long after an interrupt was raised code is taken to be on its way out."""
+
+
+class Interrupts:
+    """The handler of SIGINT of one engine. All but `leaving` is for the main thread."""
+
+    def __init__(self) -> None:
+        self._window: Window | None = None
+        self._pending = False
+        self._repeated: threading.Timer | None = None
+        self._raised_at: float | None = None
+        edges = (Interrupts.swap, Window.__enter__, Window.__exit__)
+        self._edges = {method.__code__ for method in edges}
+
+    def install(
+        self, kernel: Any, shell: Any, *, interruptible: Callable[[str | None], bool]
+    ) -> None:
+        """Takes effect with the kernel's next request; call once.
+
+        Args:
+          kernel: ipyparallel's.
+          shell: Its IPython shell.
+          interruptible: Whether a function call may be interrupted; gets its label.
+
+        All of these are public methods, put in place on the objects: ipykernel's `pre_handler_hook` and
+        `post_handler_hook`, where it installs Python's handler and takes it away, IPython's `run_code`, and
+        ipyparallel's `do_apply`. Between requests this handler stays: ipyparallel's logs each signal, and raises
+        where one comes while it does.
+        """
+        run_code, do_apply = shell.run_code, kernel.do_apply
+
+        async def run_interruptible_code(*args: Any, **options: Any) -> Any:
+            # What is raised here and not in the code itself is shown by IPython as an error of the cell.
+            with self.window():
+                return await run_code(*args, **options)
+
+        def do_interruptible_apply(content: Any, buffers: Any, number: Any, metadata: Any) -> Any:
+            if not interruptible(metadata.get("label")):
+                return do_apply(content, buffers, number, metadata)
+            # A second one would meet ipyparallel while it makes the reply to the first.
+            with self.window(once=True):
+                return do_apply(content, buffers, number, metadata)
+
+        kernel.pre_handler_hook = kernel.post_handler_hook = self.between_requests
+        shell.run_code = run_interruptible_code
+        kernel.do_apply = do_interruptible_apply
+        self._edges |= {run_interruptible_code.__code__, do_interruptible_apply.__code__}
+        self._repeat_what_is_lost()
+
+    def between_requests(self) -> None:
+        """A request is taken, or has ended: an interrupt of an earlier one does not concern the next."""
+        if self._repeated is not None:
+            self._repeated.cancel()
+        self._window, self._pending, self._repeated = None, False, None
+        self._raised_at = None
+        signal.signal(signal.SIGINT, self._heard)
+
+    def window(self, *, once: bool = False) -> Window:
+        """What runs in it may be interrupted.
+
+        Args:
+          once: Only the first time.
+        """
+        return Window(self, once=once)
+
+    @property
+    def leaving(self) -> bool:
+        """Whether an interrupt was raised in this request just now: nothing keeps its code from ending."""
+        raised_at = self._raised_at
+        return raised_at is not None and time.monotonic() - raised_at < LEAVING_SECONDS
+
+    def swap(self, window: Window | None) -> Window | None:
+        """Makes another window the one that is open, None for none; answers which was."""
+        if window is not None and self._pending:
+            self._pending = False
+            self._again()
+        before, self._window = self._window, window
+        return before
+
+    def _heard(self, number: int, frame: FrameType | None) -> None:
+        window = self._window
+        if window is None or window.spent:
+            self._pending = window is None
+            return
+        if frame is not None and frame.f_code in self._edges:
+            self._again()
+            return
+        window.spent = window.once
+        self._raised_at = time.monotonic()
+        raise KeyboardInterrupt
+
+    def _again(self) -> None:
+        main = threading.main_thread().ident
+        timer = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
+        timer.daemon = True
+        self._repeated = timer
+        timer.start()
+
+    def _repeat_what_is_lost(self) -> None:
+        others: Callable[[Any], Any] = sys.unraisablehook
+
+        def hook(unraisable: Any) -> None:
+            mine = threading.current_thread() is threading.main_thread()
+            if mine and self._window is not None and unraisable.exc_type is KeyboardInterrupt:
+                self._window.spent = False
+                self._again()
+            else:
+                others(unraisable)
+
+        sys.unraisablehook = hook
+
+
+class Window:
+    """While it is open, SIGINT raises `KeyboardInterrupt`; see `Interrupts.window`."""
+
+    def __init__(self, interrupts: Interrupts, *, once: bool) -> None:
+        self._interrupts = interrupts
+        self._before: Window | None = None
+        self.once = once
+        self.spent = False
+
+    def __enter__(self) -> None:
+        self._before = self._interrupts.swap(self)
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._interrupts.swap(self._before)

@@ -1,0 +1,75 @@
+"""An interrupt at an unlucky moment: as a reply is sent, or before the cell has begun."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+
+import pytest
+
+from nbdist import Session
+from nbdist.errors import NbdistError, ProcessError
+from nbdist.run.cellrun import CellHandle
+from tests.waiting import wait_for
+
+LOOP = """
+import time
+print('in it', flush=True)
+for i in range(100_000):
+    time.sleep(0.002)
+"""
+
+
+def outcomes(handle: CellHandle) -> set[str]:
+    with contextlib.suppress(ProcessError):
+        handle.wait(60)
+    return {standing.outcome for standing in handle.standings.values()}
+
+
+HAIL = """
+import os, signal, threading, time
+
+def hail():
+    global over
+    for _ in range(300):
+        time.sleep(0.001)
+        os.kill(os.getpid(), signal.SIGINT)
+    over = True
+
+over = False
+print('in it', flush=True)
+try:
+    time.sleep(60)
+except KeyboardInterrupt:
+    threading.Thread(target=hail).start()
+    raise
+"""
+
+
+def is_over(session: Session) -> bool:
+    # What asks is interrupted, too.
+    with contextlib.suppress(NbdistError):
+        return all(session.pull("over", on=str(process_id)) for process_id in session.hosts)
+    return False
+
+
+@pytest.mark.parametrize("nth", range(3))
+def test_more_of_them_lose_no_reply_to_the_first(session: Session, nth: int) -> None:
+    """They come at every moment while the traceback is made and the reply is sent."""
+    handle = session.run(HAIL, wait=False)
+    wait_for(lambda: any("in it" in str(block) for block in handle.blocks()))
+    session.interrupt()
+    assert outcomes(handle) == {"interrupted"}
+    assert session.out_of_step is False
+    wait_for(lambda: is_over(session))
+    session.run(f"kept = {nth}")
+    assert session.pull("kept") == nth
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.001, 0.002, 0.005, 0.01, 0.02])
+def test_one_finds_a_cell_that_was_just_sent(session: Session, after_s: float) -> None:
+    handle = session.run(LOOP, wait=False)
+    time.sleep(after_s)
+    session.interrupt()
+    assert outcomes(handle) == {"interrupted"}
+    assert session.out_of_step is False

@@ -1,0 +1,185 @@
+"""SIGINT raises in what a person has sent, and nowhere else; none is lost while that runs."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import sys
+import time
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from nbdist.engine import interrupts as module
+from nbdist.engine.calls import Call, interruptible
+from nbdist.engine.interrupts import Interrupts
+
+LONG_SECONDS = 30.0
+
+
+@pytest.fixture
+def interrupts() -> Iterator[Interrupts]:
+    handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
+    found = Interrupts()
+    found.between_requests()
+    yield found
+    found.between_requests()
+    signal.signal(signal.SIGINT, handler)
+    sys.unraisablehook = hook
+
+
+def press() -> None:
+    signal.raise_signal(signal.SIGINT)
+
+
+def wait() -> None:
+    until = time.monotonic() + LONG_SECONDS
+    while time.monotonic() < until:
+        time.sleep(0.01)
+
+
+def test_one_outside_a_window_raises_nothing(interrupts: Interrupts) -> None:
+    press()
+    with interrupts.window():
+        pass
+    press()
+
+
+def test_one_that_comes_before_a_window_is_raised_in_it(interrupts: Interrupts) -> None:
+    press()
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        wait()
+
+
+def test_one_of_an_earlier_request_is_not(interrupts: Interrupts) -> None:
+    press()
+    interrupts.between_requests()
+    with interrupts.window():
+        time.sleep(0.1)
+
+
+def test_each_is_raised_in_a_window(interrupts: Interrupts) -> None:
+    for _ in range(2):
+        with pytest.raises(KeyboardInterrupt), interrupts.window():
+            press()
+    with interrupts.window():
+        for _ in range(2):
+            with pytest.raises(KeyboardInterrupt):
+                press()
+
+
+def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: Interrupts) -> None:
+    with interrupts.window(once=True):
+        with pytest.raises(KeyboardInterrupt):
+            press()
+        press()
+        with pytest.raises(KeyboardInterrupt), interrupts.window():
+            press()
+        press()
+
+
+def test_what_was_interrupted_is_leaving_for_a_moment(
+    interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not interrupts.leaving
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        press()
+    assert interrupts.leaving
+    monkeypatch.setattr(module, "LEAVING_SECONDS", 0.0)
+    assert not interrupts.leaving
+    monkeypatch.undo()
+    interrupts.between_requests()
+    assert not interrupts.leaving
+
+
+class Watched:
+    """A weak reference can lead to it."""
+
+
+def test_one_that_a_callback_swallows_is_raised_again(interrupts: Interrupts) -> None:
+    interrupts.install(Kernel(), Shell(wait), interruptible=interruptible)
+    watched = Watched()
+    callback = weakref.ref(watched, lambda _: press())
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        del watched
+        wait()
+    assert callback() is None
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
+def test_what_else_a_callback_raises_is_left_to_others(interrupts: Interrupts) -> None:
+    said: list[Any] = []
+    sys.unraisablehook = said.append
+    interrupts.install(Kernel(), Shell(wait), interruptible=interruptible)
+    watched = Watched()
+    callback = weakref.ref(watched, lambda _: 1 // 0)
+    with interrupts.window():
+        del watched
+        time.sleep(0.1)
+    assert callback() is None
+    assert [one.exc_type for one in said] == [ZeroDivisionError]
+
+
+class Kernel:
+    """What of an ipyparallel kernel is put in place."""
+
+    def __init__(self) -> None:
+        self.applied: list[Any] = []
+
+    def pre_handler_hook(self) -> None:
+        signal.signal(signal.SIGINT, signal.default_int_handler)
+
+    def post_handler_hook(self) -> None:
+        signal.signal(signal.SIGINT, signal.SIG_DFL)
+
+    def do_apply(
+        self, content: Callable[[], Any], buffers: Any, number: Any, metadata: dict[str, Any]
+    ) -> Any:
+        try:
+            return content()
+        except KeyboardInterrupt:
+            press()
+            return "replied"
+
+
+class Shell:
+    """What of IPython's shell is put in place."""
+
+    def __init__(self, code: Callable[[], None]) -> None:
+        self._code = code
+
+    async def run_code(self, code: str, *, result: str) -> tuple[str, str]:
+        self._code()
+        return code, result
+
+
+def test_only_what_a_person_wrote_is_interrupted(interrupts: Interrupts) -> None:
+    kernel = Kernel()
+    interrupts.install(kernel, Shell(wait), interruptible=interruptible)
+    for call in ("prove", "save", "restore"):
+        kernel.pre_handler_hook()
+        press()
+        assert kernel.do_apply(lambda: 7, [], 1, {"label": Call(call, "{}").label}) == 7
+    for label in (Call("get_value", "{}").label, "", "theirs", None):
+        kernel.pre_handler_hook()
+        press()
+        assert kernel.do_apply(wait, [], 1, {"label": label}) == "replied"
+
+
+def test_an_engine_runs_code_in_windows_and_replies_outside(interrupts: Interrupts) -> None:
+    kernel, shell = Kernel(), Shell(wait)
+    interrupts.install(kernel, shell, interruptible=interruptible)
+    kernel.pre_handler_hook()
+    press()
+    with pytest.raises(KeyboardInterrupt):
+        asyncio.run(shell.run_code("1", result="r"))
+    kernel.pre_handler_hook()
+    press()
+    assert kernel.do_apply(wait, [], 1, {"label": None}) == "replied"
+    kernel.post_handler_hook()
+    press()
+    shell = Shell(lambda: None)
+    interrupts.install(kernel, shell, interruptible=interruptible)
+    assert asyncio.run(shell.run_code("1", result="r")) == ("1", "r")

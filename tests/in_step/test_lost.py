@@ -72,6 +72,11 @@ NAMES = (
     "under_a_name",
 )
 
+PATIENT_SECONDS = 30.0
+"""For cells that all processes leave by themselves, however much slower one of them is."""
+WAITING_SECONDS = 2.0
+"""For cells in which one waits for ever; it may be so much slower than the other until then."""
+
 
 @pytest.fixture(scope="module")
 def places() -> Iterator[World]:
@@ -98,7 +103,8 @@ def right_or_refused(places: World, expression: str) -> bool:
 @pytest.mark.parametrize("size", ["small", "large"])
 def test_what_was_being_computed_is_named_and_using_it_raises(places: World, size: str) -> None:
     said = places.attempt(
-        f"a = b = 'as it was'\nif me == 1:\n    raise ValueError\na = total({size})\nb = add({size})"
+        f"a = b = 'as it was'\nif me == 1:\n    raise ValueError\na = total({size})\nb = add({size})",
+        grace_s=WAITING_SECONDS,
     )
     assert said.repaired, said.text
     assert "a" in said.lost
@@ -112,7 +118,8 @@ def test_what_was_being_computed_is_named_and_using_it_raises(places: World, siz
 def test_one_process_is_some_steps_ahead_and_nothing_is_mixed(places: World) -> None:
     places.run(f"begin_places({NAMES})")
     said = places.attempt(
-        "for i in range(10):\n    if me == 1 and i == 7:\n        raise ValueError\n    step_all()"
+        "for i in range(10):\n    if me == 1 and i == 7:\n        raise ValueError\n    step_all()",
+        grace_s=PATIENT_SECONDS,
     )
     assert said.repaired, said.text
     assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
@@ -127,7 +134,8 @@ def test_all_have_sent_the_same_and_one_has_not_kept_the_last_and_nothing_is_mix
     said = places.attempt(
         "for i in range(5):\n    new = [add(get()) for put, get in kept.values()]\n"
         "    if me == 1 and i == 4:\n        raise ValueError\n"
-        "    for (put, get), one in zip(kept.values(), new):\n        put(one)"
+        "    for (put, get), one in zip(kept.values(), new):\n        put(one)",
+        grace_s=PATIENT_SECONDS,
     )
     assert said.error is not None
     assert [name for name in NAMES if not right_or_refused(places, f"kept['{name}'][1]()")] == []
@@ -146,7 +154,8 @@ def test_a_name_for_another_array_of_before_on_one_process_is_not_mixed(
         said = places.attempt("if me == 1:\n    raise ValueError\nq = total(small)")
         assert said.repaired
     said = places.attempt(
-        "if me == 1:\n    raise ValueError\nbest = params_now\nprint('kept the best')"
+        "if me == 1:\n    raise ValueError\nbest = params_now\nprint('kept the best')",
+        grace_s=PATIENT_SECONDS,
     )
     assert said.error is not None
     places.attempt("best_sum = float(total(best))")
@@ -157,7 +166,8 @@ def test_a_name_for_another_array_of_before_on_one_process_is_not_mixed(
 def test_a_copy_of_the_names_is_kept_where_a_process_has_not_got_as_far(places: World) -> None:
     places.run("now = {'w': spread(np.ones(8), split)}; saved = now, 1")
     said = places.attempt(
-        "new = {'w': add(now['w'])}\nif me == 1:\n    raise ValueError\nnow = new"
+        "new = {'w': add(now['w'])}\nif me == 1:\n    raise ValueError\nnow = new",
+        grace_s=PATIENT_SECONDS,
     )
     assert said.error is not None
     assert said.lost == {"now['w']"}
@@ -169,7 +179,8 @@ def test_a_copy_of_the_names_is_kept_where_a_process_has_not_got_as_far(places: 
 def test_what_all_have_kept_before_one_fails_is_kept(places: World) -> None:
     places.run(f"begin_places({NAMES})")
     said = places.attempt(
-        "for i in range(5):\n    step_all()\nif me == 1:\n    raise ValueError\nq = total(small)"
+        "for i in range(5):\n    step_all()\nif me == 1:\n    raise ValueError\nq = total(small)",
+        grace_s=WAITING_SECONDS,
     )
     assert said.repaired, said.text
     places.run("sums = {name: float(total(get())) for name, (put, get) in kept.items()}")

@@ -13,7 +13,7 @@ from nbdist.errors import CellTimeout, NbdistError
 from nbdist.output import CellOutput
 from tests.in_step.trainings import COMMON, TRAIN, TRAININGS
 
-LIMIT_SECONDS = 60.0
+LIMIT_SECONDS = 120.0
 """No cell of these tests may take longer, on whichever machine: it hangs."""
 
 REPAIRED = "in step again after"

@@ -358,7 +358,7 @@ class Host:
                 death_signal=signal.SIGKILL,
             )
             os.close(serving)
-            listens = bool(select.select([ready], [], [], SERVES_SECONDS)[0]) and os.read(ready, 1)
+            listens = self._listens(ready)
             os.close(ready)
             self.events.tell(
                 "coordinating",
@@ -367,6 +367,16 @@ class Host:
                 last_lines=[] if listens else tail(Path(self.folder) / "coordinator.log"),
             )
         self.services = []
+
+    def _listens(self, ready: int) -> bool:
+        """Waits until a service listens, and says meanwhile that this parent is there."""
+        until = time.monotonic() + SERVES_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            if select.select([ready], [], [], min(left, PERIOD_SECONDS))[0]:
+                return bool(os.read(ready, 1))
+            if self.pulse:
+                self.pulse.beat()
+        return False
 
     def _become_service(
         self, assignment: Assignment, address: str, processes: int, ready: int

@@ -15,13 +15,14 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine import descriptors, gloo
+from nbdist.engine import descriptors, gloo, host
 from nbdist.engine.asides import Aside
 from nbdist.engine.children import Children
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import DELIMITER, Echo
 from nbdist.engine.events import Events
 from nbdist.engine.host import Host
+from nbdist.engine.pulse import Pulse
 from nbdist.engine.resident import Resident
 from tests.unit.test_gloo import MESSAGE
 
@@ -186,3 +187,30 @@ def test_an_order_of_a_wrong_shape_is_told_and_the_next_is_obeyed(order: bytes) 
 def test_a_parent_that_cannot_read_what_it_is_for_ends() -> None:
     with pytest.raises(TypeError):
         Parent()._take(json.dumps({**ASSIGNMENT, "of another version": 1}).encode() + b"\n")
+
+
+@pytest.mark.parametrize("listens", [True, False])
+def test_a_parent_says_that_it_is_there_while_it_waits_for_a_service(
+    listens: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(host, "PERIOD_SECONDS", 0.01)
+    parent = Parent()
+    parent.pulse = Pulse(parent.events, 0, silence_s=WAIT_SECONDS)
+    parent.pulse.period_s = 0.0
+    ready, serving = os.pipe()
+
+    def serve() -> None:
+        wait_for(lambda: len(parent.said("alive")) > 1)
+        if listens:
+            os.write(serving, b"1")
+        os.close(serving)
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    assert parent._listens(ready) is listens
+    thread.join()
+    monkeypatch.setattr(host, "SERVES_SECONDS", 0.05)
+    silent, nobody = os.pipe()
+    assert not parent._listens(silent)
+    for descriptor in (ready, silent, nobody):
+        os.close(descriptor)

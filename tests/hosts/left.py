@@ -13,7 +13,7 @@ import psutil
 from tests.testbed.hosts import HostError, TestBed
 
 POLL_SECONDS = 0.05
-END_SECONDS = 30.0
+END_SECONDS = 60.0
 SAVED = "nbdist-rescued-"
 """How the folders begin in which a process that does not come back saves its arrays; they are meant to stay."""
 

@@ -76,6 +76,8 @@ class Crew:
         self._lock = threading.Lock()
         self.proves = False
         self.asked_alone: list[Asked] = []
+        # After which program, as generation and serial, they were when last compared.
+        self.in_step_at: tuple[int, int] | None = None
         self.settling = threading.RLock()
         # Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
         self.hurry = threading.Event()

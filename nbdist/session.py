@@ -22,6 +22,7 @@ from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
 from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
+from nbdist.recovery.compared import have_sent_the_same, place_of
 from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules
@@ -275,6 +276,7 @@ class Session:
             give_up_s=self._rules.give_up_s,
             timeout_s=timeout_s,
             out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
+            in_step=crew.in_step_at if crew.facts.workers.issubset(chosen) else None,
             remarks=crew.choice.remarks(on, chosen),
             told=crew.told,
             began=self._begun,
@@ -326,8 +328,11 @@ class Session:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
         crew = self._alive()
         facts = crew.learn(end.standings, end.cell.number)
-        if crew.proves and not end.clean and not facts.workers.isdisjoint(end.standings):
-            facts = after_cell(crew, end, automatic=self._rules.recover)
+        if crew.proves and not facts.workers.isdisjoint(end.standings):
+            if end.clean and have_sent_the_same(end.steps, facts.workers):
+                crew.in_step_at = place_of(end.steps) or crew.in_step_at
+            else:
+                facts = after_cell(crew, end, automatic=self._rules.recover)
         failed = [s for s in end.standings.values() if s.outcome != "finished"]
         self._history.ended(
             PastCell(

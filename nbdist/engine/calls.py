@@ -65,8 +65,10 @@ class Call:
             if self.name not in known:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
             resident = Resident.of()
+            before = _sent(resident) if self.name in LOOKS else None
             answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
-            computed = {"computed": True} if self.name in LOOKS and _computed(resident) else {}
+            after = _sent(resident) if self.name in LOOKS else None
+            computed = {"computed": True} if after != before else {}
             return [json.dumps({"ok": answer, **computed}), *out]
         except KeyboardInterrupt:
             raise
@@ -323,11 +325,10 @@ def restore(
     return {**answer, "ports": sorted(_step(resident).ports)}, []
 
 
-def _computed(resident: Resident) -> bool:
-    """Whether devices of other processes were used since all were last in step."""
-    return resident.step is not None and bool(
-        resident.step.state()["programs"] or resident.step.state()["parts"]
-    )
+def _sent(resident: Resident) -> list[Any]:
+    """How many programs were sent to devices of other processes."""
+    state = resident.step.state() if resident.step is not None else {}
+    return [state.get(name) for name in ("generation", "serial", "programs", "parts")]
 
 
 def _step(resident: Resident) -> Steps:

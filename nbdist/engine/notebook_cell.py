@@ -16,7 +16,14 @@ PREFIX = "nbdist "
 
 
 def label(
-    *, cell: int, offset: int, run: int, targets: Sequence[int], computes: bool = True
+    *,
+    cell: int,
+    offset: int,
+    run: int,
+    targets: Sequence[int],
+    computes: bool = True,
+    in_step: Sequence[int] | None = None,
+    compared: bool = False,
 ) -> str:
     """The label of the execute request of one cell.
 
@@ -26,6 +33,9 @@ def label(
       run: The number of this sending; a later one in the same session has a higher one.
       targets: The processes it is sent to.
       computes: Whether it may use a device; one that cannot runs also while processes are not in step.
+      in_step: After which program, as generation and serial, the kernel knows all processes to be in step; None
+        where it knows of none, or the cell does not go to all.
+      compared: Whether the kernel compares what the processes have sent before it sends another cell.
     """
     return PREFIX + json.dumps(
         {
@@ -34,6 +44,8 @@ def label(
             "run": run,
             "targets": list(targets),
             "computes": computes,
+            "in_step": in_step,
+            "compared": compared,
         }
     )
 
@@ -47,7 +59,7 @@ class NotebookCells:
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
       admit: Called before a cell that may use a device runs; raises where it must not.
-      ended: Called after that with the number of this sending of the cell, and whether it failed.
+      ended: Called after that with its label, None for a cell that is not of the notebook, and whether it failed.
     """
 
     def __init__(
@@ -57,7 +69,7 @@ class NotebookCells:
         *,
         before: Callable[[dict[str, Any], dict[str, Any]], None],
         after: Callable[[], None],
-        ended: Callable[[int | None, bool], None],
+        ended: Callable[[dict[str, Any] | None, bool], None],
         admit: Callable[[], None],
     ) -> None:
         self._shell = shell
@@ -106,5 +118,5 @@ class NotebookCells:
         self._after()
         error = result.error_before_exec or result.error_in_exec
         _, ours = self._request()
-        self._ended(ours["run"] if ours is not None else None, error is not None)
+        self._ended(ours, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error else None)

@@ -104,7 +104,7 @@ class Resident:
             self.cell,
             before=self._remember,
             after=self.descriptors.flush,
-            ended=self._stay_in_step,
+            ended=self._cell_ended,
             admit=self._admit,
         ).install()
         self.cell.at_edges(self._note_end)
@@ -137,9 +137,10 @@ class Resident:
         """Private to the session on this host."""
         return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
 
-    def _stay_in_step(self, number: int | None, failed: bool) -> None:
-        if self.step is not None:
-            self.step.end_cell(number, failed=failed)
+    def _cell_ended(self, label: dict[str, Any] | None, failed: bool) -> None:
+        if self.step is not None and label is not None:
+            compared = bool(label.get("compared"))
+            self.step.end_cell(label["run"], failed=failed, compared=compared)
 
     def _admit(self) -> None:
         """Lets no cell compute before what comes after a failed one has been seen to.
@@ -238,14 +239,23 @@ class Resident:
             ) from error
         finally:
             if number is not None:
-                self._stay_in_step(number, failed)
+                self._expression_ended(number, failed)
         return value
+
+    def _expression_ended(self, number: int, failed: bool) -> None:
+        if self.step is not None:
+            self.step.end_cell(number, failed=failed, compared=False)
 
     def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
         # ipykernel keeps the request in a context variable, which other threads do not see.
         self._request = request
         if self.step is not None:
-            self.step.begin_cell(label["run"], label["targets"], self.shell.user_ns)
+            self.step.begin_cell(
+                label["run"],
+                label["targets"],
+                self.shell.user_ns,
+                in_step=label.get("in_step"),
+            )
 
     def _publish_report(self, report: dict[str, Any]) -> None:
         self.kernel.session.send(

@@ -33,11 +33,18 @@ class Steps(Protocol):
     def under_way(self, common: int) -> dict[str, Any]:
         """What is computed of the programs up to the serial `common`, and how far that is."""
 
-    def begin_cell(self, run: int, targets: Collection[int], namespace: dict[str, Any]) -> None:
+    def begin_cell(
+        self,
+        run: int,
+        targets: Collection[int],
+        namespace: dict[str, Any],
+        *,
+        in_step: Sequence[int] | None,
+    ) -> None:
         """Called on the main thread when a cell begins."""
 
-    def end_cell(self, number: int | None, *, failed: bool) -> None:
-        """Called on the main thread when the code of a cell has ended."""
+    def end_cell(self, number: int, *, failed: bool, compared: bool) -> None:
+        """Called on the main thread when the code of a cell, or an expression, has ended."""
 
     def prove(self, number: int, *, timeout_s: float, compared: bool) -> dict[str, Any]:
         """Takes part in a proof."""

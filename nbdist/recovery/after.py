@@ -85,18 +85,21 @@ def make_sure(crew: Crew, *, automatic: bool) -> str | None:
 def join_proof(crew: Crew, execution: Execution) -> bool:
     """Has processes take part in a proof in which others wait at the end of a cell.
 
+    Those that wait only for what they have sent themselves need nobody, if all others have sent the same.
+
     Args:
       crew: The processes.
       execution: The cell; those of its targets that are still in it have finished its code.
 
     Returns:
-      Whether it can pass: all have sent equally many programs, or it has passed on one. Whether these were the
-      same is compared afterwards.
+      Whether the wait can end by itself: all have sent equally many programs, or a proof has passed on one.
+      Whether these were the same is compared afterwards, where it is a proof.
     """
     standings = execution.standings()
     waiting = {p for p, s in standings.items() if s.outcome == "running"}
     others = sorted(crew.facts.workers - waiting)
-    if not others:
+    compared = all(execution.steps[p].get("compared") for p in waiting)
+    if not others and not compared:
         return True  # the proof itself tells; where it does not come back, its wait is ended
     if crew.facts.workers.intersection(crew.facts.lost) or any(
         s.outcome == "gone" for s in standings.values()
@@ -105,9 +108,12 @@ def join_proof(crew: Crew, execution: Execution) -> bool:
     states = {p: execution.steps[p] for p in waiting}
     try:
         for process_id in others:
-            states[process_id] = crew.send(process_id, "step").get(STATE_SECONDS)[0]
+            said = execution.steps.get(process_id, {}) if compared else {}
+            states[process_id] = said or crew.send(process_id, "step").get(STATE_SECONDS)[0]
     except (NbdistError, TimeoutError):
         return False  # it is gone, or in another cell; what it has sent nobody knows
+    if compared:
+        return len({(place(s), s["names"], s["kinds"]) for s in states.values()}) == 1
     if any(states[process_id]["proven"] == execution.number for process_id in others):
         return True  # all have taken part, and those that wait are about to see it
     if len({place(state) for state in states.values()}) > 1:

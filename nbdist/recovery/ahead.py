@@ -14,6 +14,7 @@ from nbdist.crew import Crew
 from nbdist.engine.asides import Aside
 from nbdist.errors import NbdistError
 from nbdist.quantities import count_text, processes_text
+from nbdist.recovery.compared import since
 from nbdist.run.execution import Execution
 
 ANSWER_SECONDS = 0.3
@@ -53,10 +54,10 @@ def _programs(count: int) -> str:
 
 def _counts_of_idle(crew: Crew, execution: Execution, done: Collection[int]) -> dict[int, int]:
     """What processes have sent that are not in the code of the cell."""
-    counts = {p: _sent(execution.steps[p]) for p in done if p in execution.steps}
+    counts = {p: _sent(crew, execution.steps[p]) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
-            counts[process_id] = _sent(crew.send(process_id, "step").get(ANSWER_SECONDS)[0])
+            counts[process_id] = _sent(crew, crew.send(process_id, "step").get(ANSWER_SECONDS)[0])
     except (NbdistError, TimeoutError):
         return {}  # in another cell, or gone
     return {p: sent for p, sent in counts.items() if sent >= 0}
@@ -70,9 +71,9 @@ def _counts_of(crew: Crew, execution: Execution, waiting: Collection[int]) -> di
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return {p: _sent(execution.sent[p]) for p in waiting if p in execution.sent}
+    return {p: _sent(crew, execution.sent[p]) for p in waiting if p in execution.sent}
 
 
-def _sent(state: Mapping[str, Any]) -> int:
-    """Programs on the devices of all; less than none where nobody counts them."""
-    return int(state["programs"]) if state["counted"] else -1
+def _sent(crew: Crew, state: Mapping[str, Any]) -> int:
+    """Programs on the devices of all since they were in step; less than none where nobody counts them."""
+    return since(state, crew.in_step_at) if state["counted"] else -1

@@ -6,13 +6,15 @@ with what is pending, so that values would be mixed up; then only a repair helps
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
+from typing import Any
 
 from nbdist.crew import Crew
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import names_text, processes_text
 from nbdist.recovery.asking import ask_all
+from nbdist.recovery.compared import since
 from nbdist.recovery.differing import differing, differing_labels, which_differ
 from nbdist.recovery.inplace import repair
 from nbdist.recovery.under_way import until_computed
@@ -104,15 +106,25 @@ def disproven(crew: Crew, *, say: Callable[[str], None]) -> str | None:
       RecoveryError: One did not answer.
     """
     states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
-    why = differing(states)
+    sent = {p: since(state, crew.in_step_at) for p, state in states.items()}
+    why = differing({p: {**state, "programs": sent[p]} for p, state in states.items()})
     if why is not None:
-        return why + which_differ(ask_all(crew, "labels", within_s=ANSWER_SECONDS))
+        return why + which_differ(_labels(crew, sent))
     if len({(state["names"], state["kinds"]) for state in states.values()}) > 1:
-        why = differing_labels(ask_all(crew, "labels", within_s=ANSWER_SECONDS))
+        why = differing_labels(_labels(crew, sent))
     if why is not None:
         return why
     until_computed(crew, common_serial(states.values()), say=say)
     return unproven(crew)
+
+
+def _labels(crew: Crew, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+    """What each process calls its newest programs, as many as it has `sent`."""
+    answers = ask_all(crew, "labels", within_s=ANSWER_SECONDS)
+    return {
+        p: {name: newest[len(newest) - min(sent[p], len(newest)) :] for name, newest in one.items()}
+        for p, one in answers.items()
+    }
 
 
 def unproven(crew: Crew) -> str | None:

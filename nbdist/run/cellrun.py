@@ -71,8 +71,9 @@ class Ended:
     """The end of a cell.
 
     `standings` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
-    finished it and found themselves in step; `looked`, whether they were out of step when it began, so that it
-    computed nothing. `say` shows a line below the cell's output.
+    finished it and found themselves in step; `steps`, by process, what those have said of what they sent that
+    have sent anything; `looked`, whether they were out of step when it began, so that it computed nothing. `say`
+    shows a line below the cell's output.
     """
 
     cell: Cell
@@ -80,12 +81,16 @@ class Ended:
     started: float
     number: int
     clean: bool
+    steps: Mapping[int, Mapping[str, Any]]
     looked: bool
     say: Callable[[str], None]
 
 
 class CellRun:
     """Puts execution, output and conductor together for one cell.
+
+    Attributes:
+      AWAITED: Whether no other cell is sent before this one has ended, and what it has sent was compared.
 
     Args:
       cell: What to run.
@@ -99,6 +104,7 @@ class CellRun:
       give_up_s: As `Conductor.give_up_s`.
       timeout_s: Limit of the cell, or None.
       out_of_step: Whether the session is so now.
+      in_step: After which program all processes are known to be in step; see `nbdist.engine.notebook_cell.label`.
       remarks: Lines to show before any output.
       told: Hears standings while the cell runs.
       began: Hears that the cell has been sent.
@@ -106,6 +112,8 @@ class CellRun:
       renderer: Draws the output; None: the one that fits this shell.
       remedies: For processes that do not leave the cell.
     """
+
+    AWAITED = True
 
     def __init__(
         self,
@@ -121,6 +129,7 @@ class CellRun:
         give_up_s: float,
         timeout_s: float | None,
         out_of_step: bool,
+        in_step: tuple[int, int] | None = None,
         remarks: Sequence[str],
         told: Callable[[dict[int, Standing]], None],
         began: Callable[[OpenCell], None],
@@ -152,6 +161,7 @@ class CellRun:
         )
         self.execution.late = self._late
         self._remarks = remarks
+        self._in_step = in_step
         self._final: dict[int, Standing] | None = None
         self._conductor = Conductor(
             execution=self.execution,
@@ -186,6 +196,8 @@ class CellRun:
                 run=run,
                 targets=targets,
                 computes=computes(cell.code),
+                in_step=self._in_step,
+                compared=self.AWAITED,
             )
         )
         # ipyparallel forgets a request that has failed before all its output is here.
@@ -234,6 +246,7 @@ class CellRun:
                 started=self._started,
                 number=self.execution.number,
                 clean=self.execution.clean,
+                steps=dict(self.execution.steps),
                 looked=self._conductor.out_of_step,
                 say=self._say,
             )

@@ -27,6 +27,8 @@ MOST_FAILED_STEPS = 20
 class FollowedRun(CellRun):
     """Follows a cell on a thread; others may wait for it. Arguments as for `CellRun`."""
 
+    AWAITED = False
+
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._error: Exception | None = None

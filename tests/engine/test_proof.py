@@ -299,4 +299,99 @@ def test_where_nothing_is_counted_every_cell_is_proven(step, said, monkeypatch):
 
 def test_abandoning_nothing_does_no_harm(step):
     step.abandon()
-    step.end_cell(None, failed=False)
+    step.end_cell(1, failed=False)
+
+
+# ---- where the kernel compares
+
+
+class Under:
+    """An array that a program computes."""
+
+    def __init__(self):
+        self.there = threading.Event()
+
+    def is_deleted(self):
+        return False
+
+    def is_ready(self):
+        return self.there.is_set()
+
+    def block_until_ready(self):
+        assert self.there.wait(WAIT)
+
+
+def send(step, *outputs):
+    """As a program on all devices does."""
+    step.dispatched.serial += 1
+    step.dispatched.count = Count(programs=step.dispatched.count.programs + 1, names=3)
+    step.dispatched.origins.computed(outputs, *step.dispatched.place)
+
+
+def test_what_was_sent_is_said_without_a_proof_and_once(step, said):
+    step._proof.begin = None  # it must not be asked
+    send(step)
+    step.end_cell(5, failed=False, compared=True)
+    sent = state(programs=1, names=3, serial=1)
+    assert said == [{"number": 5, "proving": False, "compared": True, **sent}]
+    step.end_cell(6, failed=False, compared=True)
+    step.end_cell(7, failed=False)
+    assert len(said) == 1
+    send(step)
+    step.end_cell(8, failed=False, compared=True)
+    assert said[1:] == [
+        {"number": 8, "proving": False, "compared": True, **sent, "programs": 2, "serial": 2}
+    ]
+
+
+def test_what_was_sent_is_said_when_it_is_computed(step, said):
+    array, other = Under(), Under()
+    send(step, array)
+    send(step, other)
+
+    def compute():
+        wait_for(lambda: said)
+        array.there.set()
+        other.there.set()
+
+    threading.Thread(target=compute).start()
+    step.end_cell(5, failed=False, compared=True)
+    assert [(one["proving"], one["compared"]) for one in said] == [(True, True), (False, True)]
+    assert all(one["serial"] == 2 and "passed" not in one for one in said)
+    assert not step.unsettled
+
+
+def test_what_does_not_come_is_left_when_it_is_abandoned(step, said):
+    array = Under()
+    send(step, array)
+    threading.Thread(target=lambda: (wait_for(lambda: said), step.abandon())).start()
+    step.end_cell(5, failed=False, compared=True)
+    assert said[1]["passed"] is None
+    assert step.unsettled
+    array.there.set()
+
+
+def test_what_was_computed_for_an_earlier_cell_is_not_looked_at_again(step, said):
+    send(step)
+    step.end_cell(5, failed=False, compared=True)
+    step.dispatched.origins.computed([late := Under()], 1, 1)
+    send(step)
+    step.end_cell(6, failed=False, compared=True)
+    assert [one["proving"] for one in said] == [False, False]
+    late.there.set()
+
+
+def test_what_is_not_counted_is_proven_all_the_same(step, said, monkeypatch):
+    step.dispatched._unhook()
+    monkeypatch.setattr(step.dispatched, "_unhook", None)
+    step.end_cell(1, failed=False, compared=True)
+    monkeypatch.undo()
+    assert step.proven == 1
+
+
+@pytest.mark.parametrize(("known", "programs"), [((1, 2), 0), ((1, 1), 2), ((2, 2), 2), (None, 2)])
+def test_a_cell_begins_to_count_where_the_kernel_knows_all_to_be_in_step(step, known, programs):
+    send(step)
+    send(step)
+    step.begin_cell(9, [0], {}, in_step=known and list(known))
+    assert step.state()["programs"] == programs

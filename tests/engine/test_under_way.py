@@ -4,13 +4,14 @@ import os
 import sys
 import threading
 import time
+import weakref
 from pathlib import Path
 
 import pytest
 
 from nbdist.engine.jax.step.dispatched import Dispatched
 from nbdist.engine.jax.step.threads import NAMED, computed_seconds
-from nbdist.engine.jax.step.under_way import arrays_under_way
+from nbdist.engine.jax.step.under_way import arrays_under_way, wait_for_arrays
 
 
 class Array:
@@ -39,7 +40,7 @@ def test_what_does_not_say_is_not_waited_for():
     dispatched.restart(3)
     key = Key()
     dispatched.origins.computed([key], 3, 1)
-    assert arrays_under_way(dispatched, 1) == 0
+    assert arrays_under_way(dispatched, 1) == []
 
 
 def test_only_what_all_have_sent_and_is_to_come_counts():
@@ -58,10 +59,29 @@ def test_only_what_all_have_sent_and_is_to_come_counts():
     made, earlier = Array(), Array()
     dispatched.origins.note(made, (3, 0, "made by nothing"))
     dispatched.origins.note(earlier, (2, 1, "0"))
-    assert arrays_under_way(dispatched, 2) == 2
-    assert arrays_under_way(dispatched, 0) == 0
+    assert arrays_under_way(dispatched, 2) == [first, second]
+    assert arrays_under_way(dispatched, 2, since=1) == [second]
+    assert arrays_under_way(dispatched, 0) == []
     first.ready = True
-    assert arrays_under_way(dispatched, 3) == 2
+    assert arrays_under_way(dispatched, 3) == [second, later]
+
+
+def test_arrays_are_waited_for_and_not_kept_alive():
+    class Waits(Array):
+        def block_until_ready(self):
+            waited.append(self.ready)
+            raise RuntimeError("what its program has raised")
+
+    waited, over = [], threading.Event()
+    there, gone = Waits(ready=True), Waits(ready=False)
+    arrays = [there, gone, Waits(deleted=True)]
+    del gone
+    references = list(map(weakref.ref, arrays))
+    wait_for_arrays(iter([there, *arrays[2:]]), over.set)
+    assert over.wait(10)
+    assert waited == [True]
+    del arrays
+    assert [reference() is None for reference in references] == [False, True, True]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has the names of threads there.")

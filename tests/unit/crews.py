@@ -66,6 +66,7 @@ class FakeCrew:
         self.learned: list[Any] = []
         self.last_cell = 4
         self.proves = True
+        self.in_step_at: tuple[int, int] | None = None
         self.in_repair: list[bool] = []
 
     def send(self, process_id: int, name: str, **arguments: Any) -> Request:

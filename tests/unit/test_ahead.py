@@ -56,6 +56,15 @@ def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
     assert "process 0 sent 1 program to the devices of all, process 1 only none" in text
 
 
+def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
+    execution = Counted({1: {**sent(7), "serial": 7}}, {0: {**sent(6), "serial": 6}})
+    crew = FakeCrew()
+    crew.in_step_at = (sent()["generation"], 5)
+    crew.link.parents = SimpleNamespace(ask=execution.ask)
+    text = waits_in_vain(crew, execution, {1})  # type: ignore[arg-type]
+    assert "process 1 sent 2 programs to the devices of all, process 0 only 1" in str(text)
+
+
 @pytest.mark.parametrize("counts", [(1, 1), (1, 3), (0, 0)])
 def test_who_sent_as_much_or_less_may_compute_for_long(counts: tuple[int, int]) -> None:
     mine, other = counts

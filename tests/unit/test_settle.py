@@ -59,6 +59,20 @@ def test_counts_that_differ_are_repaired_without_a_proof(repairs: list[int], sta
     assert crew.in_repair == [True, False]
 
 
+def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
+    repairs: list[int],
+) -> None:
+    crew = FakeCrew(
+        step=lambda p: {**sent(5 + p), "serial": 5 + p},
+        labels=lambda p: {"labels": ["f() 1"] * 5 + ["g() 2"] * p, "kinds": [None] * (5 + p)},
+    )
+    crew.in_step_at = (sent()["generation"], 5)
+    assert str(settled(crew).because) == (
+        "the processes have sent different numbers of programs to their devices: process 0 sent none, process 1 "
+        "sent 1 (g: 0 on process 0, 1 on process 1)"
+    )
+
+
 def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:
     crew = FakeCrew(step=lambda p: sent(p, counted=p == 0))
     assert settled(crew) == Settled()
@@ -347,6 +361,32 @@ def test_where_all_wait_the_proof_itself_decides() -> None:
     assert join_proof(crew, execution(proving={0: sent(2, 5), 1: sent(2, 5)}))
     assert join_proof(crew, execution(proving={0: sent(2, 5), 1: sent(3, 5)}))
     assert crew.asked == []
+
+
+def waits(count: int, names: int) -> dict[str, Any]:
+    """Of a process that waits for what it has sent, and will be compared."""
+    return {**sent(count, names), "compared": True}
+
+
+def test_those_that_wait_for_their_own_programs_need_nobody_where_all_sent_the_same() -> None:
+    crew = FakeCrew(step=lambda p: sent(2, 5))
+    assert join_proof(crew, execution(proving={0: waits(2, 5)}))
+    assert join_proof(crew, execution(proving={0: waits(2, 5), 1: waits(2, 5)}))
+    assert crew.asked == [("step", 1)]
+    has_said = execution(proving={0: waits(2, 5)}, p1="finished")
+    has_said.steps = {**has_said.steps, 1: waits(2, 5)}
+    assert join_proof(crew, has_said)
+    assert crew.asked == [("step", 1)]
+
+
+@pytest.mark.parametrize("other", [(1, 5), (3, 5), (2, 6)])
+def test_those_that_wait_for_their_own_programs_wait_in_vain_where_others_sent_others(
+    other: tuple[int, int],
+) -> None:
+    crew = FakeCrew(step=lambda p: sent(*other))
+    assert not join_proof(crew, execution(proving={0: waits(2, 5)}))
+    assert not join_proof(crew, execution(proving={0: waits(2, 5), 1: waits(*other)}))
+    assert ("prove", 1) not in crew.asked
 
 
 def test_with_one_that_is_gone_nothing_can_pass() -> None:

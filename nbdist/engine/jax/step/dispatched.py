@@ -82,6 +82,11 @@ class Dispatched:
         """Whether every program is seen; where JAX's own places are gone none is."""
         return self._unhook is not None
 
+    @property
+    def place(self) -> tuple[int, int]:
+        """The back end's number, and how many programs on all devices were sent to it."""
+        return self.generation, self.serial
+
     def hook(self) -> bool:
         """Has every program seen from now on; False where JAX offers no place for that."""
         if self._unhook is None:

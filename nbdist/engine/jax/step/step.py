@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
@@ -18,7 +18,7 @@ from nbdist.engine.jax.step.proof import Proof, Trial
 from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.jax.step.stuck import carrying, keep, let_go, silence, waiting
 from nbdist.engine.jax.step.threads import computed_seconds
-from nbdist.engine.jax.step.under_way import arrays_under_way
+from nbdist.engine.jax.step.under_way import arrays_under_way, wait_for_arrays
 
 SAY_SECONDS = 0.05
 """A proof that takes longer is reported: another process may have to be asked to take part."""
@@ -68,6 +68,7 @@ class Step:
         self._cut_at: float | None = None
         self.unsettled = False
         self.proven: int | None = None
+        self._said: tuple[int, int] | None = None
 
     def begin(self, generation: int | None = None) -> None:
         """Called when the back end is up, and after each repair; `generation` as for `Dispatched.restart`."""
@@ -129,19 +130,34 @@ class Step:
           or moved: tens of milliseconds of XLA's threads, and bytes of collectives.
         """
         return {
-            "arrays": arrays_under_way(self.dispatched, common),
+            "arrays": len(arrays_under_way(self.dispatched, common)),
             "progress": [
                 int(computed_seconds() / LEAST_SECONDS),
                 self._cut.moved_bytes(self.ports, self._others),
             ],
         }
 
-    def begin_cell(self, run: int, targets: Collection[int], namespace: dict[str, Any]) -> None:
+    def begin_cell(
+        self,
+        run: int,
+        targets: Collection[int],
+        namespace: dict[str, Any],
+        *,
+        in_step: Sequence[int] | None = None,
+    ) -> None:
         """Called on the main thread when a cell begins.
 
         Arrays that no program has computed are known by the path that leads to them now, if the processes are in
         step: then it leads to the same on all.
+
+        Args:
+          run: The number of this sending of the cell.
+          targets: The processes that run it.
+          namespace: The user's.
+          in_step: After which program the kernel knows all processes to be in step; see `notebook_cell.label`.
         """
+        if in_step is not None and tuple(in_step) == self.dispatched.place:
+            self.dispatched.in_step()
         jax = sys.modules["jax"]
         everywhere = len(targets) == jax.process_count()
         if self._proof is None or self.dispatched.count.any or not everywhere:
@@ -156,35 +172,67 @@ class Step:
             for array in new:
                 origins.note(array, UNKNOWN)
 
-    def end_cell(self, number: int | None, *, failed: bool) -> None:
-        """Proves, on the main thread, that a cell which used other processes' devices has left all in step.
+    def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
+        """Sees to it, on the main thread, that a cell which used other processes' devices has left all in step.
 
-        A process that failed does not wait for the others: it answers at once, and is asked later. An
-        interrupt ends the wait as `abandon` does.
+        Where the kernel compares what the processes have sent, each waits until it is computed, and says what it
+        was. Elsewhere it is proven. A process that failed does not wait for the others: it answers at once, and is
+        asked later. An interrupt ends the wait as `abandon` does.
+
+        Args:
+          number: Of this sending of the cell, the same on all processes.
+          failed: Whether its code has failed here.
+          compared: Whether the kernel compares the processes before any of them runs another cell.
         """
-        if self._proof is None or number is None or os.environ.get(SWITCH) == "0":
+        if self._proof is None or os.environ.get(SWITCH) == "0":
             return
         self.unsettled = failed
-        if self.dispatched.hooked and not self.dispatched.count.any:
+        dispatched = self.dispatched
+        count = dispatched.count
+        if (
+            dispatched.hooked
+            and not count.parts
+            and (not count.any or self._said == dispatched.place)
+        ):
             return
         if failed:
             self._say({"number": number, "proving": False, **self.state()})
             return
-        dispatched = self.dispatched
-        trial = self._trial = self._proof.begin(
-            number, dispatched.count, counted=dispatched.hooked and not dispatched.count.parts
-        )
-        try:
-            with self._interruptible():
-                if not trial.done.wait(SAY_SECONDS):
-                    self._say({"number": number, "proving": True, **self.state()})
-                trial.done.wait()
-        except KeyboardInterrupt:
-            trial.abandon()
+        if compared and dispatched.hooked:
+            self._say_when_computed(number)
+            return
+        trial = self._proof.begin(number, count, counted=dispatched.hooked and not count.parts)
+        self._wait(trial, {"number": number, "proving": True})
         answer = self._after(trial)
         self.unsettled = not trial.in_step
         if not (answer["passed"] and answer["alike"]):
             self._say({"number": number, "proving": False, **answer, **self.state()})
+
+    def _say_when_computed(self, number: int) -> None:
+        """Says what this process has sent, once it is computed."""
+        since = self._said[1] if self._said and self._said[0] == self.dispatched.generation else 0
+        facts: dict[str, Any] = {"number": number, "compared": True}
+        if arrays := arrays_under_way(self.dispatched, self.dispatched.serial, since=since):
+            trial = Trial(number)
+            wait_for_arrays(arrays, trial.done.set)
+            self._wait(trial, {**facts, "proving": True})
+            if trial.abandoned:
+                self.unsettled = True
+                self._say({**facts, "proving": False, "passed": None, **self.state()})
+                return
+        self._said = self.dispatched.place
+        self._say({**facts, "proving": False, **self.state()})
+
+    def _wait(self, trial: Trial, facts: dict[str, Any]) -> None:
+        """Waits for it, and says `facts` where that takes longer."""
+        self._trial = trial
+        try:
+            with self._interruptible():
+                if not trial.done.wait(SAY_SECONDS):
+                    self._say({**facts, **self.state()})
+                trial.done.wait()
+        except KeyboardInterrupt:
+            trial.abandon()
 
     def labels(self) -> dict[str, Any]:
         """The newest programs since all were in step.

@@ -2,20 +2,48 @@
 
 from __future__ import annotations
 
+import contextlib
+import threading
+import weakref
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from nbdist.engine.jax.step.dispatched import Dispatched
 
 
-def arrays_under_way(dispatched: Dispatched, common: int) -> int:
-    """How many arrays are not computed yet, of those that programs up to the serial `common` compute."""
-    return sum(
-        origin[0] == dispatched.generation
-        and 0 < origin[1] <= common
+def arrays_under_way(dispatched: Dispatched, common: int, *, since: int = 0) -> list[Any]:
+    """The arrays that are not computed yet, of those that programs compute.
+
+    Args:
+      dispatched: The programs.
+      common: The serial of the last of them.
+      since: That of the last before them.
+    """
+    return [
+        array
+        for array, origin in dispatched.origins
+        if origin[0] == dispatched.generation
+        and since < origin[1] <= common
         and not array.is_deleted()  # jax 0.10.0 ends the process where a deleted one is asked for more
         and not _is_ready(array)
-        for array, origin in dispatched.origins
-    )
+    ]
+
+
+def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:
+    """Calls `then` once these are computed, or failed, on a thread: nothing interrupts a wait in C++."""
+    # None is kept alive by being waited for.
+    references = list(map(weakref.ref, arrays))
+
+    def wait() -> None:
+        for reference in references:
+            array = reference()
+            if array is not None and not array.is_deleted():
+                # What a program has raised is for whoever uses its arrays.
+                with contextlib.suppress(Exception):
+                    array.block_until_ready()
+        then()
+
+    threading.Thread(target=wait, name="nbdist-computed", daemon=True).start()
 
 
 def _is_ready(array: Any) -> bool:

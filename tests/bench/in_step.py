@@ -13,7 +13,7 @@ from nbdist.engine.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.recovery.asking import ask_all
 from nbdist.recovery.settle import unproven
-from tests.bench.noop import Silent, timed
+from tests.bench.noop import BLOCK, Silent
 
 PROCESSES = 4
 GRACE_SECONDS = 0.5
@@ -59,19 +59,22 @@ def start(count: int, **options: Any) -> Any:
 
 
 def calm_cells(*, blocks: int) -> dict[str, list[float]]:
-    """By how many milliseconds a cell is longer than with all of it switched off, block by block."""
+    """By how many milliseconds a cell is longer than with all of it switched off: medians of blocks of pairs."""
     found: dict[str, list[float]] = {"pass": [], COMPUTES: []}
     renderer = Silent()
     with start(PROCESSES) as on, start(PROCESSES, environment={SWITCH: "0"}) as off:
-        for number in range(blocks + 1):
+        for _ in range(blocks + 1):
             for code, differences in found.items():
-                took = {}
-                # Each comes first as often as second: the machine's drift falls on both.
-                for session in (on, off) if number % 2 else (off, on):
-                    took[session] = timed(
-                        lambda session=session, code=code: session.run(code, renderer=renderer)  # type: ignore[misc]
-                    )
-                differences.append(took[on] - took[off])
+                more = []
+                for turn in range(BLOCK):
+                    took = {}
+                    # Each comes first as often as second: the machine's drift falls on both.
+                    for session in (on, off) if turn % 2 else (off, on):
+                        took[session] = seconds(
+                            lambda session=session, code=code: session.run(code, renderer=renderer)  # type: ignore[misc]
+                        )
+                    more.append(1e3 * (took[on] - took[off]))
+                differences.append(statistics.median(more))
     return {code: differences[1:] for code, differences in found.items()}
 
 

@@ -78,8 +78,9 @@ class Call:
 
 def interruptible(label: str | None) -> bool:
     """Whether what a request with this label calls may be interrupted; what is not ours may be."""
-    ours = label is not None and label.startswith(PREFIX)
-    return not ours or str(label).removeprefix(PREFIX) in INTERRUPTIBLE
+    if label is None or not label.startswith(PREFIX):
+        return True
+    return label.removeprefix(PREFIX) in INTERRUPTIBLE
 
 
 def calls() -> dict[str, Callable[..., Answer]]:

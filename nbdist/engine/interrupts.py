@@ -26,7 +26,7 @@ LEAVING_SECONDS = 1.0
 """So long after an interrupt was raised code is taken to be on its way out."""
 
 
-class Interrupts:
+class InterruptHandler:
     """The handler of SIGINT of one engine. All but `leaving` is for the main thread."""
 
     def __init__(self) -> None:
@@ -34,7 +34,7 @@ class Interrupts:
         self._pending = False
         self._repeated: threading.Timer | None = None
         self._raised_at: float | None = None
-        edges = (Interrupts.swap, Window.__enter__, Window.__exit__)
+        edges = (InterruptHandler.swap, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges}
 
     def install(
@@ -78,7 +78,7 @@ class Interrupts:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
         self._raised_at = None
-        signal.signal(signal.SIGINT, self._heard)
+        signal.signal(signal.SIGINT, self._handle)
 
     def window(self, *, once: bool = False) -> Window:
         """What runs in it may be interrupted.
@@ -102,10 +102,12 @@ class Interrupts:
         before, self._window = self._window, window
         return before
 
-    def _heard(self, number: int, frame: FrameType | None) -> None:
+    def _handle(self, number: int, frame: FrameType | None) -> None:
         window = self._window
-        if window is None or window.spent:
-            self._pending = window is None
+        if window is None:
+            self._pending = True
+            return
+        if window.spent:
             return
         if frame is not None and frame.f_code in self._edges:
             self._again()
@@ -136,9 +138,9 @@ class Interrupts:
 
 
 class Window:
-    """While it is open, SIGINT raises `KeyboardInterrupt`; see `Interrupts.window`."""
+    """While it is open, SIGINT raises `KeyboardInterrupt`; see `InterruptHandler.window`."""
 
-    def __init__(self, interrupts: Interrupts, *, once: bool) -> None:
+    def __init__(self, interrupts: InterruptHandler, *, once: bool) -> None:
         self._interrupts = interrupts
         self._before: Window | None = None
         self.once = once

@@ -19,7 +19,7 @@ from nbdist.engine.calls import interruptible
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
-from nbdist.engine.interrupts import Interrupts
+from nbdist.engine.interrupts import InterruptHandler
 from nbdist.engine.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -63,7 +63,7 @@ class Resident:
         self.agreement: Agreement | None = None  # made by the first check
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
-        self.interrupts = Interrupts()
+        self.interrupts = InterruptHandler()
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
@@ -238,13 +238,9 @@ class Resident:
                 f"(host {self.host}): {error}"
             ) from error
         finally:
-            if number is not None:
-                self._expression_ended(number, failed)
+            if number is not None and self.step is not None:
+                self.step.end_cell(number, failed=failed, compared=False)
         return value
-
-    def _expression_ended(self, number: int, failed: bool) -> None:
-        if self.step is not None:
-            self.step.end_cell(number, failed=failed, compared=False)
 
     def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
         # ipykernel keeps the request in a context variable, which other threads do not see.

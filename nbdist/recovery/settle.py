@@ -122,7 +122,7 @@ def _labels(crew: Crew, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     """What each process calls its newest programs, as many as it has `sent`."""
     answers = ask_all(crew, "labels", within_s=ANSWER_SECONDS)
     return {
-        p: {name: newest[len(newest) - min(sent[p], len(newest)) :] for name, newest in one.items()}
+        p: {name: newest[-sent[p] :] if sent[p] else [] for name, newest in one.items()}
         for p, one in answers.items()
     }
 

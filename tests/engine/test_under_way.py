@@ -69,19 +69,22 @@ def test_only_what_all_have_sent_and_is_to_come_counts():
 def test_arrays_are_waited_for_and_not_kept_alive():
     class Waits(Array):
         def block_until_ready(self):
-            waited.append(self.ready)
+            waited.append(self)
+            begun.set()
+            assert release.wait(10)
             raise RuntimeError("what its program has raised")
 
-    waited, over = [], threading.Event()
-    there, gone = Waits(ready=True), Waits(ready=False)
-    arrays = [there, gone, Waits(deleted=True)]
-    del gone
-    references = list(map(weakref.ref, arrays))
-    wait_for_arrays(iter([there, *arrays[2:]]), over.set)
+    waited, begun, release, over = [], threading.Event(), threading.Event(), threading.Event()
+    first, dropped, deleted, last = Waits(), Waits(), Waits(deleted=True), Waits()
+    reference = weakref.ref(dropped)
+    wait_for_arrays([first, dropped, deleted, last], over.set)
+    assert begun.wait(10)
+    del dropped
+    assert reference() is None
+    assert not over.is_set()
+    release.set()
     assert over.wait(10)
-    assert waited == [True]
-    del arrays
-    assert [reference() is None for reference in references] == [False, True, True]
+    assert waited == [first, last]
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="Only Linux has the names of threads there.")

@@ -14,15 +14,15 @@ import pytest
 
 from nbdist.engine import interrupts as module
 from nbdist.engine.calls import Call, interruptible
-from nbdist.engine.interrupts import Interrupts
+from nbdist.engine.interrupts import InterruptHandler
 
 LONG_SECONDS = 30.0
 
 
 @pytest.fixture
-def interrupts() -> Iterator[Interrupts]:
+def interrupts() -> Iterator[InterruptHandler]:
     handler, hook = signal.getsignal(signal.SIGINT), sys.unraisablehook
-    found = Interrupts()
+    found = InterruptHandler()
     found.between_requests()
     yield found
     found.between_requests()
@@ -40,27 +40,27 @@ def wait() -> None:
         time.sleep(0.01)
 
 
-def test_one_outside_a_window_raises_nothing(interrupts: Interrupts) -> None:
+def test_one_outside_a_window_raises_nothing(interrupts: InterruptHandler) -> None:
     press()
     with interrupts.window():
         pass
     press()
 
 
-def test_one_that_comes_before_a_window_is_raised_in_it(interrupts: Interrupts) -> None:
+def test_one_that_comes_before_a_window_is_raised_in_it(interrupts: InterruptHandler) -> None:
     press()
     with pytest.raises(KeyboardInterrupt), interrupts.window():
         wait()
 
 
-def test_one_of_an_earlier_request_is_not(interrupts: Interrupts) -> None:
+def test_one_of_an_earlier_request_is_not(interrupts: InterruptHandler) -> None:
     press()
     interrupts.between_requests()
     with interrupts.window():
         time.sleep(0.1)
 
 
-def test_each_is_raised_in_a_window(interrupts: Interrupts) -> None:
+def test_each_is_raised_in_a_window(interrupts: InterruptHandler) -> None:
     for _ in range(2):
         with pytest.raises(KeyboardInterrupt), interrupts.window():
             press()
@@ -70,7 +70,7 @@ def test_each_is_raised_in_a_window(interrupts: Interrupts) -> None:
                 press()
 
 
-def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: Interrupts) -> None:
+def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: InterruptHandler) -> None:
     with interrupts.window(once=True):
         with pytest.raises(KeyboardInterrupt):
             press()
@@ -81,7 +81,7 @@ def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: Interrupts
 
 
 def test_what_was_interrupted_is_leaving_for_a_moment(
-    interrupts: Interrupts, monkeypatch: pytest.MonkeyPatch
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert not interrupts.leaving
     with pytest.raises(KeyboardInterrupt), interrupts.window():
@@ -98,7 +98,7 @@ class Watched:
     """A weak reference can lead to it."""
 
 
-def test_one_that_a_callback_swallows_is_raised_again(interrupts: Interrupts) -> None:
+def test_one_that_a_callback_swallows_is_raised_again(interrupts: InterruptHandler) -> None:
     interrupts.install(Kernel(), Shell(wait), interruptible=interruptible)
     watched = Watched()
     callback = weakref.ref(watched, lambda _: press())
@@ -109,7 +109,7 @@ def test_one_that_a_callback_swallows_is_raised_again(interrupts: Interrupts) ->
 
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
-def test_what_else_a_callback_raises_is_left_to_others(interrupts: Interrupts) -> None:
+def test_what_else_a_callback_raises_is_left_to_others(interrupts: InterruptHandler) -> None:
     said: list[Any] = []
     sys.unraisablehook = said.append
     interrupts.install(Kernel(), Shell(wait), interruptible=interruptible)
@@ -155,7 +155,7 @@ class Shell:
         return code, result
 
 
-def test_only_what_a_person_wrote_is_interrupted(interrupts: Interrupts) -> None:
+def test_only_what_a_person_wrote_is_interrupted(interrupts: InterruptHandler) -> None:
     kernel = Kernel()
     interrupts.install(kernel, Shell(wait), interruptible=interruptible)
     for call in ("prove", "save", "restore"):
@@ -168,7 +168,7 @@ def test_only_what_a_person_wrote_is_interrupted(interrupts: Interrupts) -> None
         assert kernel.do_apply(wait, [], 1, {"label": label}) == "replied"
 
 
-def test_an_engine_runs_code_in_windows_and_replies_outside(interrupts: Interrupts) -> None:
+def test_an_engine_runs_code_in_windows_and_replies_outside(interrupts: InterruptHandler) -> None:
     kernel, shell = Kernel(), Shell(wait)
     interrupts.install(kernel, shell, interruptible=interruptible)
     kernel.pre_handler_hook()

@@ -10,7 +10,9 @@ from nbdist.crew import Crew
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import processes_text, seconds_text
 
-POLL_SECONDS = 0.002
+LOOK_SECONDS = 0.05
+"""How often is looked whether a process has ended; an answer that comes is taken at once."""
+
 MEANWHILE_SECONDS = 1.0
 
 
@@ -66,7 +68,7 @@ def ask_all(
             called = time.monotonic()
             meanwhile(sorted(missing))
         if missing:
-            asked[min(missing)].wait(POLL_SECONDS)
+            asked[min(missing)].wait(LOOK_SECONDS)
     if errors:
         raise errors[0]
     return answers

@@ -302,7 +302,7 @@ def when_pointing_elsewhere_fails_halfway_a_second_try_keeps_all(world):
     repair.save(0)
     rejoin(repair)
 
-    def half(twins):
+    def half(twins, survey):
         world.names["x"] = twins.of(world.names["x"])
         world.names["held"][1]["again"] = twins.of(world.names["y"])
         raise RuntimeError("dictionary changed size during iteration")

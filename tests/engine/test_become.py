@@ -14,7 +14,9 @@ import pytest
 
 from nbdist.engine.jax.repair import become as module
 from nbdist.engine.jax.repair.become import become, instance_dict
+from nbdist.engine.jax.repair.hashes import matters
 from nbdist.engine.jax.repair.names import reached_from
+from nbdist.engine.jax.repair.survey import survey
 from nbdist.engine.jax.repair.twins import Twins
 
 
@@ -43,7 +45,7 @@ class Swap:
         return self.twins._old[0]
 
     def done(self) -> int:
-        return become(self.twins)
+        return become(self.twins, survey(matters))
 
 
 @pytest.fixture
@@ -265,7 +267,7 @@ def test_a_twin_that_is_a_sequence_is_one_element():
     whole = np.empty((), object)
     whole[()] = twins._old[0]
     box = [held, whole]
-    become(twins)
+    become(twins, survey(matters))
     assert box[0][0] == [1, 2]
     assert box[0][1] is None
     assert type(whole[()]) is MyList
@@ -349,7 +351,7 @@ def test_bound_methods_are_bound_to_the_twin():
     twins, new = Twins(), Bound("new")
     twins.add(Bound("old"), new)
     held = {"method": twins._old[0].me}
-    become(twins)
+    become(twins, survey(matters))
     assert held["method"]() is new
 
 
@@ -555,7 +557,7 @@ def test_a_set_whose_elements_raise_loses_nothing():
         twins.add(old, new)
         key.raises = True
         del old
-        become(twins)
+        become(twins, survey(matters))
         key.raises = False
         assert len(held) == 2
     finally:

@@ -18,6 +18,7 @@ from nbdist.engine.jax.repair.shardings import (
     live_platforms,
     sharding_like,
 )
+from nbdist.engine.jax.repair.survey import Survey
 from nbdist.engine.jax.repair.twins import Twins
 
 
@@ -34,9 +35,7 @@ def turned():
 def twins_of(*shardings, meshes=()):
     devices, after = turned()
     twins = Twins()
-    old = Old(
-        devices=jax.devices(), meshes=list(meshes), shardings=list(shardings), platforms=["cpu"]
-    )
+    old = Old(jax.devices(), list(meshes), list(shardings), ["cpu"], Survey())
     add_twins(old, devices, twins)
     return twins, after
 
@@ -115,7 +114,7 @@ def test_a_device_without_a_successor_is_an_error():
     devices, _ = turned()
     del devices.by_key["cpu", 0, 7]
     with pytest.raises(KeyError, match="7"):
-        add_twins(Old(jax.devices(), [], [], ["cpu"]), devices, Twins())
+        add_twins(Old(jax.devices(), [], [], ["cpu"], Survey()), devices, Twins())
 
 
 def test_all_that_refers_to_devices_is_found():

@@ -1,8 +1,8 @@
 """Every reference of this process is re-pointed from old objects to their twins (Smalltalk's `become:`).
 
 What cannot be changed (tuples, frozen sets, bound methods) gets twins of its own, outwards until nothing is left
-that refers to an old one; then one walk over what the garbage collector knows finds who refers to any of them,
-and changes it in place. Must run while no user code does.
+that refers to an old one; then all that refers to any of them is changed in place. Must run while no user code
+does.
 """
 
 from __future__ import annotations
@@ -15,20 +15,30 @@ import types
 from collections.abc import Callable, Iterable, Mapping, MutableMapping
 from typing import Any
 
-from nbdist.engine.jax.repair.hashes import computes_hash, mro, rehash, table_of, vars_of
-from nbdist.engine.jax.repair.twins import Twins, objects_of, referrers
+from nbdist.engine.jax.repair.hashes import (
+    computes_hash,
+    matters,
+    mro,
+    rehash,
+    table_of,
+    vars_of,
+)
+from nbdist.engine.jax.repair.survey import Survey
+from nbdist.engine.jax.repair.twins import Twins
 
 ROUNDS = 10
 """Frozen sets in keys of frozen sets so deep are followed outwards."""
 
 
-def become(twins: Twins) -> int:
+def become(twins: Twins, survey: Survey) -> int:
     """Re-points all references; answers how many were changed.
 
     Args:
       twins: What is to be replaced; gets the twins of tuples and their like as well.
+      survey: Of all that `matters`, before any of the twins was made.
     """
     count = 0
+    twins.survey = survey
     for _ in range(ROUNDS):
         changed: dict[int, Any] = {}
         for holder in _renew(twins):
@@ -41,9 +51,9 @@ def become(twins: Twins) -> int:
                 changed[id(holder)] = holder
         if not changed:
             break
-        classes, computing = _classes_and_computing()
-        _forget_lookups(classes, changed)
-        if not rehash(changed, computing, twins):
+        every = [*survey.wanted, *(one for one in twins.new if matters(type(one)))]
+        _forget_lookups([one for one in every if issubclass(type(one), type)], changed)
+        if not rehash(changed, [one for one in every if _computes_hash(one)], twins):
             break
     return count
 
@@ -86,7 +96,7 @@ def _unchangeable(twins: Twins) -> tuple[dict[int, Any], list[Any]]:
             and _renewal(type(holder)) is not None
         ]
         found.update((id(holder), holder) for holder in reached)
-        holders = referrers(reached, found, every, holders) if reached else []
+        holders = twins.referrers(reached, found, every, holders) if reached else []
     return found, every
 
 
@@ -95,14 +105,9 @@ def _renewal(kind: type) -> Callable[[Any, Twins], Any] | None:
     return next((renew for base, renew in _RENEWALS if issubclass(kind, base)), None)
 
 
-def _classes_and_computing() -> tuple[list[Any], list[Any]]:
-    """All classes, and all objects whose hash is computed in Python; in one walk over the heap."""
-    both = objects_of(lambda kind: issubclass(kind, type) or computes_hash(kind))
-    classes = [one for one in both if issubclass(type(one), type)]
-    # Of classes few have such a hash, and all others are here for no other reason.
-    return classes, [
-        one for one in both if not issubclass(type(one), type) or computes_hash(type(one))
-    ]
+def _computes_hash(one: Any) -> bool:
+    """Of one that matters; of classes few have such a hash, and all others matter for no other reason."""
+    return not issubclass(type(one), type) or computes_hash(type(one))
 
 
 def _forget_lookups(classes: Iterable[Any], changed: Mapping[int, Any]) -> None:

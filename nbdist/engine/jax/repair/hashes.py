@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.jax.repair.twins import Twins, referrers
+from nbdist.engine.jax.repair.twins import Twins
 
 # Asked of `type` itself: a metaclass may answer something else, or raise.
 mro: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
@@ -81,7 +81,7 @@ def rehash(changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins) -
     Returns:
       Whether it got any.
     """
-    stale, holders = _stale(changed, computing)
+    stale, holders = _stale(changed, computing, twins)
     for table in {id(one): one for one in holders}.values():
         if issubclass(type(table), (dict, set)):
             _refill(table, stale)
@@ -90,7 +90,7 @@ def rehash(changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins) -
 
 
 def _stale(
-    changed: Mapping[int, Any], computing: Iterable[Any]
+    changed: Mapping[int, Any], computing: Iterable[Any], twins: Twins
 ) -> tuple[dict[int, Any], list[Any]]:
     """What takes its hash from what was changed, by id; and all that refers to any of it."""
     by_part: dict[int, list[Any]] = {}
@@ -104,7 +104,7 @@ def _stale(
     every: list[Any] = []
     while front:
         reached: dict[int, Any] = {}
-        holders = referrers(front, changed, by_part, found, every)
+        holders = twins.referrers(front, changed, by_part, found, every)
         every += holders
         for holder in holders:
             if _hashes_by_content(type(holder)):
@@ -140,6 +140,11 @@ def _new_frozenset(holder: Any, stale: dict[int, Any], twins: Twins) -> bool:
 
 def _hashes_by_content(kind: type) -> bool:
     return issubclass(kind, (tuple, frozenset)) or computes_hash(kind)
+
+
+def matters(kind: type) -> bool:
+    """Whether objects of a class are themselves classes, or have a hash that is computed in Python."""
+    return issubclass(kind, type) or computes_hash(kind)
 
 
 def computes_hash(kind: type) -> bool:

@@ -19,7 +19,9 @@ from typing import Any
 from nbdist.engine.jax.paths import array_paths
 from nbdist.engine.jax.repair import context, service
 from nbdist.engine.jax.repair.become import become
+from nbdist.engine.jax.repair.collect import collect
 from nbdist.engine.jax.repair.copies import Saved, deleted, free_bytes, remade, save
+from nbdist.engine.jax.repair.hashes import matters
 from nbdist.engine.jax.repair.names import reached_from
 from nbdist.engine.jax.repair.shardings import (
     Devices,
@@ -29,6 +31,7 @@ from nbdist.engine.jax.repair.shardings import (
     live_platforms,
     sharding_like,
 )
+from nbdist.engine.jax.repair.survey import survey
 from nbdist.engine.jax.repair.twins import Twins
 from nbdist.engine.jax.step.step import Step
 from nbdist.engine.jax.versions import forget, mixed, versions
@@ -116,6 +119,8 @@ class Repair:
         if self._old is None or self._halfway is not None:
             # A second try replaces also what the first has put in the place of some.
             self._old = find_old(self._old)
+        else:
+            self._old.survey = survey(matters)
         self.begun = True
         self._step.listen_anew()
         service.leave()
@@ -174,7 +179,7 @@ class Repair:
         count = len(self._saved.arrays)
         # Should it fail halfway, a second try begins with the copies again.
         self._halfway = twins
-        references = become(twins)
+        references = become(twins, self._old.survey)
         # What was saved is used up: should the rest fail, the next repair begins with what is there now.
         self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
         self._context.restore(twins)
@@ -183,9 +188,8 @@ class Repair:
         also = forget(self._namespace, self._step, paths=lost, unnamed=[])
         del twins
         self._step.until_freed(clients)
-        del clients
         # A back end refers to itself. It must be gone before the ports of the new one are looked for.
-        gc.collect()
+        collect(clients)
         self._step.begin(generation)
         return {
             "references": references,
@@ -245,14 +249,14 @@ class Repair:
         return sorted(set(found))
 
 
-def _clients(devices: Iterable[Any]) -> dict[int, Any]:
-    """The back ends of devices.
+def _clients(devices: Iterable[Any]) -> list[Any]:
+    """The back ends of devices, each once.
 
     Undocumented: `Device.client` (jaxlib 0.10.0 to 0.12.0.1). Where it is gone the devices stand for their back
     ends, which they keep alive.
     """
     found = [getattr(device, "client", device) for device in devices]
-    return {id(one): one for one in found}
+    return list({id(one): one for one in found}.values())
 
 
 def _buffers_of(array: Any) -> Any:

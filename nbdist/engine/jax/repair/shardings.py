@@ -6,7 +6,9 @@ import sys
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.jax.repair.twins import Twins, objects_of
+from nbdist.engine.jax.repair.hashes import matters
+from nbdist.engine.jax.repair.survey import Survey, survey
+from nbdist.engine.jax.repair.twins import Twins
 
 Key = tuple[str, int, int]
 """Platform, process and id: what stays of a device when its back end is made anew."""
@@ -38,12 +40,16 @@ class Devices:
 
 @dataclass
 class Old:
-    """What refers to the back end that goes: found before it is taken down."""
+    """What refers to the back end that goes: found before it is taken down, in one walk over the heap.
+
+    `survey` is of all that `matters` where references are re-pointed.
+    """
 
     devices: list[Any]
     meshes: list[Any]
     shardings: list[Any]
     platforms: list[str]
+    survey: Survey
 
 
 def find_old(earlier: Old | None = None) -> Old:
@@ -57,15 +63,16 @@ def find_old(earlier: Old | None = None) -> Old:
     kinds = sys.modules["jax.sharding"]
     platforms = live_platforms()
     sharding = jax.sharding.Sharding
-    every = objects_of(lambda kind: kind is kinds.Mesh or issubclass(kind, sharding))
-    meshes = [one for one in every if type(one) is kinds.Mesh and not one.empty]
-    shardings = [one for one in every if type(one) is not kinds.Mesh]
+    found = survey(lambda kind: kind is kinds.Mesh or issubclass(kind, sharding) or matters(kind))
+    # Never isinstance: it asks the object for its `__class__`, which may be code of the user's.
+    meshes = [one for one in found.wanted if type(one) is kinds.Mesh and not one.empty]
+    shardings = [one for one in found.wanted if issubclass(type(one), sharding)]
     devices = [device for platform in platforms for device in jax.devices(platform)]
     if earlier is not None:
         known = set(map(id, earlier.devices))
         devices = [*earlier.devices, *(device for device in devices if id(device) not in known)]
         platforms = earlier.platforms
-    return Old(devices=devices, meshes=meshes, shardings=shardings, platforms=platforms)
+    return Old(devices, meshes, shardings, platforms, found)
 
 
 def live_platforms() -> list[str]:

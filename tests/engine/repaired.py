@@ -292,6 +292,17 @@ def the_new_back_end_has_the_number_that_all_processes_give_it(world):
 
 
 @situation
+def a_back_end_in_which_a_collective_is_stuck_is_kept(world):
+    world.names["x"] = sharded(mesh_of(), P("data"))
+    old, kept = jax.devices()[0].client, []
+    # Whoever freed it would wait for half an hour.
+    with mock.patch.object(Step, "until_freed", lambda step, back_end: kept.append(back_end)):
+        world.repair()
+    assert kept == [(old,)]
+    assert float(world.names["x"].sum()) == 496
+
+
+@situation
 def when_pointing_elsewhere_fails_halfway_a_second_try_keeps_all(world):
     mesh = mesh_of()
     world.names.update(mesh=mesh, x=sharded(mesh, P("data")), y=jnp.ones(3))

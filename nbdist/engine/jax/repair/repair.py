@@ -187,7 +187,7 @@ class Repair:
         stale = self._stale(twins)
         also = forget(self._namespace, self._step, paths=lost, unnamed=[])
         del twins
-        self._step.until_freed(clients)
+        self._step.until_freed(tuple(clients))  # which may keep them
         # A back end refers to itself. It must be gone before the ports of the new one are looked for.
         collect(clients)
         self._step.begin(generation)

@@ -311,9 +311,10 @@ def test_another_version_is_said_and_not_drawn(open_view: OpenView) -> None:
 
 def test_old_data_is_called_old(open_view: OpenView) -> None:
     page = open_view(None)
-    frame = {"type": "frame", "stream": "page", "sequence": 1, "base": None, "age": 42}
+    frame = {"type": "frame", "stream": "page", "sequence": 1, "base": None, "age": 3000}
     page.evaluate("frame => page.hear(frame)", {**frame, "snapshot": read("tour")["snapshot"]})
-    expect(page.locator(".nbdist-age")).to_have_text("no news for 42 s")
+    # It grows meanwhile, on a busy machine by more than a second.
+    expect(page.locator(".nbdist-age")).to_have_text(re.compile(r"^no news for 5\d min"))
 
 
 def test_the_theme_is_followed(open_view: OpenView) -> None:

@@ -298,7 +298,7 @@ def a_back_end_in_which_a_collective_is_stuck_is_kept(world):
     # Whoever freed it would wait for half an hour.
     with mock.patch.object(Step, "until_freed", lambda step, back_end: kept.append(back_end)):
         world.repair()
-    assert kept == [(old,)]
+    assert kept == [[old]]
     assert float(world.names["x"].sum()) == 496
 
 

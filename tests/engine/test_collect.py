@@ -6,7 +6,7 @@ from unittest import mock
 
 import pytest
 
-from nbdist.engine.jax.repair.collect import collect
+from nbdist.engine.jax.repair.collect import collect, prepare
 
 
 class Client:
@@ -41,44 +41,42 @@ def collections():
     gc.enable()
 
 
-def test_what_nothing_else_refers_to_is_freed_alone(collections):
-    client, device = old_circle(Client)
+def free(clients):
+    """As a repair does; `clients` is the last reference to them."""
+    prepared = prepare(clients)
+    clients.clear()
+    collect(prepared)
+
+
+@pytest.mark.parametrize(
+    ("kind", "part_of_other_garbage", "collected"),
+    [
+        (Client, False, [(0,)]),
+        (Client, True, [(0,), ()]),
+        (Silent, False, [(0,), ()]),
+    ],
+    ids=["alone", "part of other garbage", "no weak reference"],
+)
+def test_it_is_freed_and_all_else_is_looked_at_only_where_that_is_needed(
+    collections, kind, part_of_other_garbage, collected
+):
+    client, device = old_circle(kind)
+    if part_of_other_garbage:
+        garbage = [client]
+        garbage.append(garbage)
+        gc.collect()
+        del garbage
     before = len(collections())
     clients = [client]
     del client
-    collect(clients)
+    free(clients)
     assert device() is None
-    assert collections()[before:] == [(0,)]
+    assert collections()[before:] == collected
 
 
-def test_what_is_part_of_other_garbage_is_freed_with_it(collections):
+def test_what_is_still_in_use_stays_and_is_known_to_the_collector():
     client, device = old_circle(Client)
-    garbage = [client]
-    garbage.append(garbage)
-    gc.collect()
-    del garbage
-    before = len(collections())
-    clients = [client]
-    del client
-    collect(clients)
-    assert device() is None
-    assert collections()[before:] == [(0,), ()]
-
-
-def test_what_allows_no_weak_reference_is_freed_with_all(collections):
-    client, device = old_circle(Silent)
-    before = len(collections())
-    clients = [client]
-    del client
-    collect(clients)
-    assert device() is None
-    assert collections()[before:] == [(0,), ()]
-
-
-def test_what_is_still_in_use_stays():
-    client, device = old_circle(Client)
-    collect([client])
+    free([client])
     assert client.device is device()
-    assert device().client is client
-    gc.collect()
-    assert client.device is device()
+    assert gc.is_tracked(client)
+    assert gc.is_tracked(client.device)

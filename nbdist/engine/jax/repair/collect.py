@@ -5,35 +5,34 @@ from __future__ import annotations
 import ctypes
 import gc
 import weakref
+from collections.abc import Collection, Sequence
 from typing import Any
 
+Weak = Sequence[weakref.ref[Any]] | None
+"""References that keep nothing alive; None where one of the objects allows none."""
 
-def collect(clients: list[Any]) -> None:
-    """Frees the back ends that only they themselves refer to.
 
-    A collection of all that there is takes a tenth of a second of every process. Here the garbage collector looks
-    first at what was made lately, among which these are put; at all else only where something else is in the way.
-
-    Args:
-      clients: Back ends; emptied, since it refers to them.
-    """
-    gone = _weak(clients)
+def prepare(clients: Collection[Any]) -> Weak:
+    """Has the garbage collector find these back ends, which are about to be let go, without a look at all else."""
     _make_young(_circle(clients))
-    clients.clear()
-    gc.collect(0)
-    if gone is None or not all(reference() is None for reference in gone):
-        gc.collect()
-
-
-def _weak(clients: list[Any]) -> list[weakref.ref[Any]] | None:
-    """References that do not keep them alive; None where one allows none."""
     try:
         return [weakref.ref(client) for client in clients]
     except TypeError:
         return None
 
 
-def _circle(clients: list[Any]) -> dict[int, Any]:
+def collect(prepared: Weak) -> None:
+    """Frees what was prepared, where only it refers to itself by now.
+
+    A collection of all that there is takes a tenth of a second of every process: it comes only where something
+    else is in the way.
+    """
+    gc.collect(0)
+    if prepared is None or not all(reference() is None for reference in prepared):
+        gc.collect()
+
+
+def _circle(clients: Collection[Any]) -> dict[int, Any]:
     """What they refer to and is of the same library, by id: devices and memories."""
     found = {id(one): one for one in clients}
     new = list(clients)

@@ -19,7 +19,7 @@ from typing import Any
 from nbdist.engine.jax.paths import array_paths
 from nbdist.engine.jax.repair import context, service
 from nbdist.engine.jax.repair.become import become
-from nbdist.engine.jax.repair.collect import collect
+from nbdist.engine.jax.repair.collect import collect, prepare
 from nbdist.engine.jax.repair.copies import Saved, deleted, free_bytes, remade, save
 from nbdist.engine.jax.repair.hashes import matters
 from nbdist.engine.jax.repair.names import reached_from
@@ -120,6 +120,7 @@ class Repair:
             # A second try replaces also what the first has put in the place of some.
             self._old = find_old(self._old)
         else:
+            # What there was is still the same; who refers to it need not be.
             self._old.survey = survey(matters)
         self.begun = True
         self._step.listen_anew()
@@ -187,9 +188,11 @@ class Repair:
         stale = self._stale(twins)
         also = forget(self._namespace, self._step, paths=lost, unnamed=[])
         del twins
-        self._step.until_freed(tuple(clients))  # which may keep them
+        self._step.until_freed(clients)
+        prepared = prepare(clients)
+        del clients
         # A back end refers to itself. It must be gone before the ports of the new one are looked for.
-        collect(clients)
+        collect(prepared)
         self._step.begin(generation)
         return {
             "references": references,

@@ -12,8 +12,11 @@ class Aside(StrEnum):
     """Say again what a kernel that has just come must know."""
 
     CUT = "c"
-    """End the collectives that wait, where no signal reaches the main thread; to be asked for repeatedly, since
-    code that has just been interrupted is left alone for a moment."""
+    """End all collectives; a repair follows."""
+
+    FREE = "f"
+    """Cut if the main thread is blocked where no signal reaches it. To be asked for repeatedly: code that has just
+    been interrupted is left alone for a moment."""
 
     RESCUE = "s"
     """Save what is in memory to a file: this process is about to be given up."""

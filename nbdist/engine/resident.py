@@ -28,6 +28,7 @@ from nbdist.engine.kernel_gaps import (
     text_progress_bars,
     threads_speak_for_cells,
 )
+from nbdist.engine.main_thread import MainThread
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.errors import ArrayError, SessionError
@@ -60,6 +61,7 @@ class Resident:
         self.process_id = -1
         self.cell = CurrentCell()
         self.probe: Probe | None = None
+        self._main_thread = MainThread(threading.main_thread().ident or 0)
         self.agreement: Agreement | None = None  # made by the first check
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
@@ -180,7 +182,7 @@ class Resident:
         if self.step is not None:
             if Aside.ABANDON in asked:
                 self.step.abandon()
-            if Aside.CUT in asked and not self.interrupts.leaving:
+            if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
                 self.step.cut()
             if Aside.COUNT in asked:
                 self.publish("nbdist_sent", self.step.state())
@@ -190,6 +192,13 @@ class Resident:
             from nbdist.engine.jax.rescue import rescue
 
             self.publish("nbdist_rescue", rescue(self.shell.user_ns, self.process_id))
+
+    def _is_out_of_reach(self) -> bool:
+        """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
+
+        What computes, sleeps or is on its way out after an interrupt comes back by itself; a cut costs a repair.
+        """
+        return not self.interrupts.leaving and self._main_thread.waits_for_a_thread() is not False
 
     def _say_again(self) -> None:
         if self.probe is not None:

@@ -171,7 +171,7 @@ def _free(crew: Crew, asked: dict[int, Asked], give_up_s: float) -> None:
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
         (0.0, crew.interrupt),
-        *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.CUT)) for nth in range(3)),
+        *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.FREE)) for nth in range(3)),
     ]
     started = time.monotonic()
     while waiting and time.monotonic() - started < max(give_up_s, 1.0):

@@ -25,5 +25,5 @@ def remedies_for(crew: Crew) -> Remedies:
         always,
         join=partial(join_proof, crew),
         in_vain=partial(waits_in_vain, crew),
-        cut=partial(ask, Aside.CUT),
+        free=partial(ask, Aside.FREE),
     )

@@ -4,8 +4,7 @@ The rules, in the order they are looked at:
 
 * one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
   interrupted after the grace period;
-* a process is not back `CUT_SECONDS` after its interrupt: where no signal was heard there, its collectives are
-  cut, and elsewhere a moment later;
+* a process is not back `CUT_SECONDS` after its interrupt: where no signal reaches it, its collectives are cut;
 * a process is not back `give_up_s` after its interrupt: reported, and the cell ends without it;
 * all that are still in the cell have finished its code and wait for a proof that all are in step: the others are
   asked to take part, or the wait is ended where they have sent other programs;
@@ -49,7 +48,7 @@ CUT_SECONDS = 0.4
 """An interrupt that is heard at all is heard within 0.3 s (measured)."""
 
 CUT_AGAIN_SECONDS = 1.0
-"""How often a process is asked to cut: it does not while it is on its way out."""
+"""How often a process is asked to cut: it does not while it computes, sleeps or is on its way out."""
 
 BACK_SECONDS = 3.0
 """A process whose collectives were cut is back within 0.05 to 0.23 s (measured); on a busy machine more than 1.4 s
@@ -93,7 +92,7 @@ class Conductor:
     _said: bool = False
     _last_said: str | None = None
     _left: frozenset[int] = frozenset()
-    _cut_at: float | None = None
+    _freed_at: float | None = None
     _early: frozenset[int] = frozenset()
     _said_alone: bool = False
     _joined_at: float | None = None
@@ -150,7 +149,7 @@ class Conductor:
         if self.interrupted_at is not None:
             self._interrupt_late(standings, now)
             if now - self.interrupted_at >= CUT_SECONDS:
-                self._cut(standings, now)
+                self._free(standings, now)
             if now - self.interrupted_at >= max(self.give_up_s, CUT_SECONDS + BACK_SECONDS):
                 self._give_up(standings, now - self.interrupted_at)
             else:
@@ -178,16 +177,16 @@ class Conductor:
         self._early -= set(begun)
         still = [p for p in begun if standings[p].outcome == "running" and not standings[p].proving]
         if still:
-            self.interrupted_at, self._cut_at = now, None
+            self.interrupted_at, self._freed_at = now, None
             self.interrupt(still)
 
-    def _cut(self, standings: dict[int, Standing], now: float) -> None:
-        due = self._cut_at is None or now - self._cut_at >= CUT_AGAIN_SECONDS
-        if self.remedies.cut is not None and due:
-            self._cut_at = now
+    def _free(self, standings: dict[int, Standing], now: float) -> None:
+        due = self._freed_at is None or now - self._freed_at >= CUT_AGAIN_SECONDS
+        if self.remedies.free is not None and due:
+            self._freed_at = now
             ids = [standing.process_id for standing in running(standings.values())]
             self.execution.mark_cut(ids)
-            self.remedies.cut(ids)
+            self.remedies.free(ids)
 
     def _prove(self, standings: dict[int, Standing], now: float) -> None:
         """All code has ended, and those that finished it wait for a proof."""

@@ -19,11 +19,11 @@ class Remedies:
         others wait; answers whether it can pass. None where nothing is proven.
       in_vain: Says why processes wait for what does not come, None where that is not known. None where nothing is
         counted.
-      cut: Ends the collectives of processes where no signal reaches them. None where that is not possible.
+      free: Ends the collectives of processes which no signal reaches. None where that is not possible.
     """
 
     abandon: Callable[[Sequence[int]], None] = lambda ids: None
     rescue: Callable[[Sequence[int]], None] = lambda ids: None
     join: Callable[[Execution], bool] | None = None
     in_vain: Callable[[Execution, Collection[int]], str | None] | None = None
-    cut: Callable[[Sequence[int]], None] | None = None
+    free: Callable[[Sequence[int]], None] | None = None

@@ -8,6 +8,7 @@ import time
 import pytest
 
 from nbdist import Session
+from nbdist.engine.asides import Aside
 from nbdist.errors import NbdistError, ProcessError
 from nbdist.run.cellrun import CellHandle
 from tests.waiting import wait_for
@@ -73,3 +74,17 @@ def test_one_finds_a_cell_that_was_just_sent(session: Session, after_s: float) -
     session.interrupt()
     assert outcomes(handle) == {"interrupted"}
     assert session.out_of_step is False
+
+
+@pytest.mark.parametrize("code", ["import time; time.sleep(3)", "for i in range(30_000_000): pass"])
+def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
+    session: Session, code: str
+) -> None:
+    """On a busy machine it may be asked to free itself before its interrupt has come: a cut costs a repair."""
+    handle = session.run(f"print('in it', flush=True)\n{code}", wait=False)
+    wait_for(lambda: str(handle.blocks()).count("in it") > 0)
+    crew = session._crew
+    assert crew is not None
+    crew.link.parents.ask(Aside.FREE, sorted(session.hosts))
+    assert outcomes(handle) == {"finished"}
+    assert session.recover() == "in step: proven just now; nothing to do"

@@ -99,7 +99,7 @@ class Scene:
                 Remedies(
                     abandon=lambda ids: self.ask("abandon", ids),
                     join=lambda execution: self.ask("join", None) or True,
-                    cut=lambda ids: self.ask("cut", ids),
+                    free=lambda ids: self.ask("free", ids),
                 ),
                 **(remedies or {}),
             ),
@@ -188,11 +188,11 @@ def test_collectives_are_cut_after_an_interrupt_that_is_not_heard_until_it_is(cl
     scene = Scene(clock, {0.0: failed, 5.0: {0: stands(0, "interrupted")}})
     scene.ends()
     (first, ids, interrupted), (second, cut, when), (third, again, later) = scene.asked
-    assert (first, ids, second, cut) == ("interrupt", [0], "cut", [0])
+    assert (first, ids, second, cut) == ("interrupt", [0], "free", [0])
     assert 3.0 <= interrupted < 3.2
     assert conduct.CUT_SECONDS <= round(when - interrupted, 3) < conduct.CUT_SECONDS + 0.2
     # While it is on its way out, it does nothing when asked.
-    assert (third, again) == ("cut", [0])
+    assert (third, again) == ("free", [0])
     assert conduct.CUT_AGAIN_SECONDS <= round(later - when, 3) < conduct.CUT_AGAIN_SECONDS + 0.2
     assert scene.execution.cuts == [[0], [0]]
 
@@ -227,8 +227,8 @@ def test_one_that_begins_after_it_was_cut_in_vain_is_cut_again(clock: Clock) -> 
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
     asked = [what for what, ids, _ in scene.asked if ids == [0, 1]]
-    assert asked[:3] == ["interrupt", "cut", "interrupt"]
-    assert asked[3] == "cut"
+    assert asked[:3] == ["interrupt", "free", "interrupt"]
+    assert asked[3] == "free"
     assert scene.asked[3][2] - scene.asked[2][2] < conduct.CUT_AGAIN_SECONDS
 
 
@@ -241,7 +241,7 @@ def test_an_interrupt_that_is_heard_cuts_nothing(clock: Clock) -> None:
 
 def test_where_nothing_can_be_cut_nothing_is(clock: Clock) -> None:
     failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
-    scene = Scene(clock, {0.0: failed}, remedies={"cut": None})
+    scene = Scene(clock, {0.0: failed}, remedies={"free": None})
     assert scene.ends() == {0: "stuck", 1: "raised"}
     assert [what for what, *_ in scene.asked] == ["interrupt"]
 

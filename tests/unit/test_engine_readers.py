@@ -150,6 +150,30 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
     os.close(asked)
 
 
+@pytest.mark.parametrize(
+    ("asked", "leaving", "waits", "cuts"),
+    [
+        (Aside.CUT, True, False, 1),
+        (Aside.FREE, False, True, 1),
+        (Aside.FREE, False, None, 1),  # where the system does not say
+        (Aside.FREE, False, False, 0),
+        (Aside.FREE, True, True, 0),
+    ],
+)
+def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
+    asked: Aside, leaving: bool, waits: bool | None, cuts: int
+) -> None:
+    cut: list[bool] = []
+    resident = SimpleNamespace(
+        step=SimpleNamespace(cut=lambda: cut.append(True)),
+        interrupts=SimpleNamespace(leaving=leaving),
+        _main_thread=SimpleNamespace(waits_for_a_thread=lambda: waits),
+    )
+    resident._is_out_of_reach = lambda: Resident._is_out_of_reach(resident)  # type: ignore[arg-type]
+    Resident._do(resident, {asked})  # type: ignore[arg-type]
+    assert len(cut) == cuts
+
+
 class Parent(Host):
     """A parent whose events are kept, and that has an assignment already."""
 

@@ -4,7 +4,8 @@ The rules, in the order they are looked at:
 
 * one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
   interrupted after the grace period;
-* a process is not back `CUT_SECONDS` after its interrupt: where no signal reaches it, its collectives are cut;
+* a process is not back `CUT_SECONDS` after its interrupt (`FAILED_CUT_SECONDS` where another has failed): where no
+  signal reaches it, its collectives are cut;
 * a process is not back `give_up_s` after its interrupt: reported, and the cell ends without it;
 * all that are still in the cell have finished its code and wait for a proof that all are in step: the others are
   asked to take part, or the wait is ended where they have sent other programs;
@@ -46,6 +47,10 @@ DEATH_GRACE_SECONDS = 1.5
 
 CUT_SECONDS = 0.4
 """An interrupt that is heard at all is heard within 0.3 s (measured)."""
+
+FAILED_CUT_SECONDS = 0.1
+"""The same where another process has failed: what still waits after the grace period waits for that one. Where
+nobody has failed, a step of a training may end meanwhile, after which all are in step."""
 
 CUT_AGAIN_SECONDS = 1.0
 """How often a process is asked to cut: it does not while it computes, sleeps or is on its way out."""
@@ -148,7 +153,7 @@ class Conductor:
     def _watch(self, standings: dict[int, Standing], now: float, started: float) -> None:
         if self.interrupted_at is not None:
             self._interrupt_late(standings, now)
-            if now - self.interrupted_at >= CUT_SECONDS:
+            if now - self.interrupted_at >= self._cut_seconds:
                 self._free(standings, now)
             if now - self.interrupted_at >= max(self.give_up_s, CUT_SECONDS + BACK_SECONDS):
                 self._give_up(standings, now - self.interrupted_at)
@@ -179,6 +184,10 @@ class Conductor:
         if still:
             self.interrupted_at, self._freed_at = now, None
             self.interrupt(still)
+
+    @property
+    def _cut_seconds(self) -> float:
+        return CUT_SECONDS if self._failed_at is None else FAILED_CUT_SECONDS
 
     def _free(self, standings: dict[int, Standing], now: float) -> None:
         due = self._freed_at is None or now - self._freed_at >= CUT_AGAIN_SECONDS

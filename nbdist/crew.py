@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
+from nbdist.check import Digests
 from nbdist.engine.asides import Aside
 from nbdist.engine.frameworks import framework
 from nbdist.errors import GoneError, NbdistError, SessionError
@@ -38,6 +40,11 @@ WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your va
 
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
+
+IDLE_SECONDS = 2.0
+"""How long a process that has left its cell may take to report so; it does at least once a second."""
+
+POLL_SECONDS = 0.005
 
 IMPORTED_SECONDS = 2.0
 """How long processes may take to say what they have imported; those in a cell do not answer."""
@@ -92,6 +99,8 @@ class Crew:
             connection=link.connection,
             publish=publish,
         )
+        self._digests = Digests(partial(link.parents.ask, Aside.COMPARE))
+        self.monitor.on_digests = self._digests.put
         self.monitor.start()
         self.choice = Choice(
             plan.hosts,
@@ -262,11 +271,21 @@ class Crew:
         view = self.link.client[self.link.engines[process_id]]
         return ask(view, name, *buffers, where=where, **arguments)
 
+    def busy(self, process_id: int) -> bool:
+        """Whether a process has said of itself that it is in a cell."""
+        activity = self.monitor.activity(process_id)
+        return activity is not None and activity.state != "idle"
+
+    def digests(self, process_ids: Sequence[int], code: str) -> dict[int, dict[str, str]] | None:
+        """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
+        if not self.link.parents.reaches_past_main_threads or any(map(self.busy, process_ids)):
+            return None
+        return self._digests.ask(process_ids, code)
+
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""
         for process_id in sorted(self.plan.hosts):
-            activity = self.monitor.activity(process_id)
-            if process_id in self.facts.lost or (activity and activity.state != "idle"):
+            if process_id in self.facts.lost or self.busy(process_id):
                 continue
             request = self.send(process_id, name, **arguments)
             self.asked_alone = [*self.asked_alone, request]
@@ -334,19 +353,29 @@ class Crew:
                     found[name] = (*found.get(name, ()), process_id)
         return found, tuple(p for p, request in asked.items() if not request.ready())
 
-    def look(self) -> None:
-        """Has idle processes report what they hold now, so that what is shown next is what is there."""
-        self._have_told(self._idle(), within_s=LOOK_SECONDS)
+    def look(self, in_cells: Collection[int]) -> None:
+        """Has processes report what they hold now, so that what is shown next is what is there.
 
-    def _idle(self) -> list[int]:
-        return [
+        Args:
+          in_cells: Those that have not left their cells; their probes report by themselves.
+        """
+        there = [
             p
             for p in sorted(self.plan.hosts)
-            if p not in self.facts.lost
-            and p not in self.facts.stuck
-            and (activity := self.monitor.activity(p)) is not None
-            and activity.state == "idle"
+            if p not in in_cells and p not in self.facts.lost and p not in self.facts.stuck
         ]
+        # That a cell has ended is known from its replies; the reports of that may still be on their way.
+        deadline = time.monotonic() + IDLE_SECONDS
+        while (
+            any(self._state(p) not in ("idle", None) for p in there) and time.monotonic() < deadline
+        ):
+            time.sleep(POLL_SECONDS)
+        idle = [p for p in there if self._state(p) == "idle"]
+        self._have_told(idle, within_s=LOOK_SECONDS)
+
+    def _state(self, process_id: int) -> str | None:
+        activity = self.monitor.activity(process_id)
+        return None if activity is None else activity.state
 
     def _have_told(self, process_ids: Sequence[int], *, within_s: float) -> None:
         """Has processes report what there is now, and waits until that is heard; no longer than `within_s`."""

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
@@ -46,6 +47,16 @@ def _shown_alone(error: NbdistError) -> NbdistError:
     return error
 
 
+@contextlib.contextmanager
+def _undone_by_interrupt(undo: Callable[[], None]) -> Iterator[None]:
+    """Whoever interrupts a start expects no session; one that stayed would refuse the next start."""
+    try:
+        yield
+    except KeyboardInterrupt:
+        undo()
+        raise
+
+
 @magics_class
 class DistMagics(Magics):
     """Registered by `%load_ext nbdist`; holds the active session."""
@@ -81,16 +92,19 @@ class DistMagics(Magics):
         progress = Progress(in_notebook=self._in_notebook)
         if asked.attach:
             self.session = attach_session(asked.attach, tell=progress, feed=self.feed, **arguments)
-            self._started(progress)
+            with _undone_by_interrupt(self.session.detach):
+                self._started(progress)
             return
         self.session = start_session(tell=progress, feed=self.feed, **arguments)
-        self._started(progress, kept_here(besides=self.session.id))
+        with _undone_by_interrupt(self.session.shutdown):
+            self._started(progress, kept_here(besides=self.session.id))
 
     def _restart(self) -> None:
         session = self._active()
         progress = Progress(in_notebook=self._in_notebook)
         session.restart(tell=progress)
-        self._started(progress)
+        with _undone_by_interrupt(session.shutdown):
+            self._started(progress)
 
     def _started(self, progress: Progress, others: Sequence[str] = ()) -> None:
         session = self._active()

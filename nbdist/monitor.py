@@ -75,6 +75,7 @@ class Monitor:
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
         self._publishing = MessageGuard("A snapshot of the session", logger, self.fault)
+        self.on_digests: Callable[[Mapping[str, Any]], None] = lambda answer: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
 
@@ -181,30 +182,34 @@ class Monitor:
             context.term()
 
     def _read(self, socket: zmq.Socket[bytes]) -> bool:
-        """Takes all reports that have come, waiting a moment for the first; answers whether any has."""
-        came = False
+        """Takes all messages that have come, waiting a moment for the first; answers whether any was a report."""
+        reported = False
         try:
             came = bool(socket.poll(int(PERIOD_SECONDS * 1000)))
             while came and socket.poll(0):
                 frames = socket.recv_multipart()
                 with self._reading:
-                    self._take(frames)
+                    reported = self._take(frames) or reported
         except zmq.ZMQError:
             logger.exception("the socket of reports cannot be read")
             self._stop.wait(AFTER_FAILURE_SECONDS)
-        return came
+        return reported
 
-    def _take(self, frames: list[bytes]) -> None:
+    def _take(self, frames: list[bytes]) -> bool:
         try:
             _, parts = self._wire.feed_identities(frames)
             message = self._wire.deserialize(parts)
         except (ValueError, TypeError, IndexError):
-            return  # not signed with this session's key: not ours to read
+            return False  # not signed with this session's key: not ours to read
+        if message["msg_type"] == "nbdist_digests":
+            self.on_digests(message["content"])
+            return False
         report = decode(Report, message["content"])
         with self._lock:
             self._merger.update(report, time_s=time.time())
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
+        return True
 
 
 def aged(activity: Activity, seconds: float) -> Activity:

@@ -195,8 +195,15 @@ class Session:
         return picture
 
     def _look(self) -> None:
-        if self._crew is not None:
-            self._crew.look()
+        if self._crew is None:
+            return
+        in_cells = {
+            process_id
+            for run in [*self._running, *self._background]
+            for process_id, standing in run.execution.standings().items()
+            if standing.outcome == "running"
+        }
+        self._crew.look(in_cells)
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Called on the monitor's thread with each new snapshot."""
@@ -297,6 +304,7 @@ class Session:
             without_leading_blank_lines(code)[0],
             hosts=self.hosts,
             activity=crew.monitor.activity,
+            digests=crew.digests,
         )
 
     def interrupt(self) -> None:

@@ -29,6 +29,7 @@ def refuse_disagreement(
     *,
     hosts: Mapping[int, str],
     activity: Callable[[int], Activity | None],
+    digests: Callable[[Sequence[int], str], Mapping[int, dict[str, str]] | None] = lambda *_: None,
     timeout_s: float = ANSWER_SECONDS,
 ) -> None:
     """Compares what must be equal on all targets before they run a cell; uses no collective.
@@ -39,6 +40,7 @@ def refuse_disagreement(
       code: The cell.
       hosts: Host names by process id.
       activity: The newest activity of a process, for one that does not answer.
+      digests: A shorter way to their digests; None where it does not lead to all.
       timeout_s: For all answers together.
 
     Raises:
@@ -59,10 +61,10 @@ def refuse_disagreement(
             raise AgreementError(busy_text(doing, hosts, timeout_s))
         return {p: request.get()[0][part] for p, request in asked.items()}
 
-    digests = answers("digests", None)
-    first = digests[targets[0]]
-    differing = [topic for topic in first if len({one[topic] for one in digests.values()}) > 1]
+    found = digests(targets, code) or answers("digests", None)
+    first = found[targets[0]]
+    differing = [topic for topic in first if len({one[topic] for one in found.values()}) > 1]
     if differing:
-        found = differences(answers("facts", differing))
-        if found:
-            raise AgreementError(differences_text(found, hosts))
+        what = differences(answers("facts", differing))
+        if what:
+            raise AgreementError(differences_text(what, hosts))

@@ -24,5 +24,12 @@ class Aside(StrEnum):
     COUNT = "n"
     """Say what was sent to the devices of several processes."""
 
+    COMPARE = "d"
+    """Say digests of what must be equal before the cell in the file `QUESTION`, when the main thread is free."""
+
     ABANDON = "a"
     """End the wait for a proof."""
+
+
+QUESTION = "question"
+"""A file of the session's folder on a host: what goes with a letter, as JSON."""

@@ -375,10 +375,6 @@ def agreement(
     Returns:
       `digests` by topic, or with `topics` the `facts` of these; see `nbdist.engine.agreement.facts`.
     """
-    from nbdist.engine.agreement.facts import Agreement
-
-    if resident.agreement is None:
-        resident.agreement = Agreement(resident.shell)
     if topics is None:
-        return {"digests": resident.agreement.digests(code)}, []
-    return {"facts": resident.agreement.facts(code, topics)}, []
+        return {"digests": resident.agreement().digests(code)}, []
+    return {"facts": resident.agreement().facts(code, topics)}, []

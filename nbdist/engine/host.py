@@ -37,7 +37,7 @@ from typing import Any
 
 from nbdist.engine import checkup, coordinator, sweep
 from nbdist.engine.anew import begin_anew, too_late, unread
-from nbdist.engine.asides import Aside
+from nbdist.engine.asides import QUESTION, Aside
 from nbdist.engine.children import Children
 from nbdist.engine.controller import run_controller
 from nbdist.engine.events import Events
@@ -207,6 +207,8 @@ class Host:
         elif "listen" in order:
             self._stop_listening()
         elif "ask" in order:
+            if "question" in order:
+                write_private(Path(self.folder) / QUESTION, order["question"])
             self.children.ask(order["process_ids"], Aside(order["ask"]))
         elif "coordinate" in order:
             if self.task in (None, order["coordinate"]["process_id"]):

@@ -7,6 +7,9 @@ for ever. And one raised in a destructor or a weak reference's callback, whereve
 main thread, is printed and lost, and the code goes on.
 
 So the handler raises inside windows only. What comes before one, in the same request, is raised when it opens.
+Nor does it raise while the lock of a `threading.Condition` is taken or given back: it would stay locked, or be
+given back twice. Events and queues are made of it, also the event with which ipykernel waits until output is
+sent: no output of that process would come again.
 """
 
 from __future__ import annotations
@@ -15,15 +18,51 @@ import signal
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable
-from types import FrameType, TracebackType
+from types import FrameType, FunctionType, TracebackType
 from typing import Any
 
 AGAIN_SECONDS = 0.02
 """After so long an interrupt that was lost, or came at the edge of a window, is repeated."""
 
+MOST_FRAMES = 20
+"""Lines of the traceback of an interrupt, the innermost."""
+
+MOST_DELAYS = 50
+"""So many times in a row an interrupt is put off; then it is raised. Who waits for a lock is there for long."""
+
 LEAVING_SECONDS = 1.0
 """So long after an interrupt was raised code is taken to be on its way out."""
+
+
+class Interrupt(KeyboardInterrupt):
+    """A `KeyboardInterrupt` that IPython shows in few lines.
+
+    Where a process was is said elsewhere. IPython's own traceback, made twice, costs a tenth of a second of every
+    process, before a session that is broken can be repaired.
+    """
+
+    def _render_traceback_(self) -> list[str]:
+        """Called by IPython, which shows what it gives."""
+        frames = [(frame.f_code, line) for frame, line in traceback.walk_tb(self.__traceback__)]
+        shown = [
+            f"   {code.co_filename}, line {line}, in {code.co_name}"
+            for code, line in frames[-MOST_FRAMES:]
+        ]
+        return ["KeyboardInterrupt", *shown]
+
+
+# It is named in replies, and in what is shown, as what it stands for.
+Interrupt.__name__ = Interrupt.__qualname__ = "KeyboardInterrupt"
+Interrupt.__module__ = "builtins"
+
+LOCKING = frozenset(
+    method.__code__
+    for name, method in vars(threading.Condition).items()
+    if isinstance(method, FunctionType) and name not in {"wait", "wait_for"}
+)
+"""Code in which a lock was just taken, or is about to be given back; all but what waits."""
 
 
 class InterruptHandler:
@@ -35,7 +74,8 @@ class InterruptHandler:
         self._repeated: threading.Timer | None = None
         self._raised_at: float | None = None
         edges = (InterruptHandler.swap, Window.__enter__, Window.__exit__)
-        self._edges = {method.__code__ for method in edges}
+        self._edges = {method.__code__ for method in edges} | LOCKING
+        self._delays = 0
 
     def install(
         self, kernel: Any, shell: Any, *, interruptible: Callable[[str | None], bool]
@@ -77,7 +117,7 @@ class InterruptHandler:
         if self._repeated is not None:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
-        self._raised_at = None
+        self._raised_at, self._delays = None, 0
         signal.signal(signal.SIGINT, self._handle)
 
     def window(self, *, once: bool = False) -> Window:
@@ -109,12 +149,14 @@ class InterruptHandler:
             return
         if window.spent:
             return
-        if frame is not None and frame.f_code in self._edges:
+        if frame is not None and frame.f_code in self._edges and self._delays < MOST_DELAYS:
+            self._delays += 1
             self._again()
             return
+        self._delays = 0
         window.spent = window.once
         self._raised_at = time.monotonic()
-        raise KeyboardInterrupt
+        raise Interrupt
 
     def _again(self) -> None:
         main = threading.main_thread().ident
@@ -128,7 +170,7 @@ class InterruptHandler:
 
         def hook(unraisable: Any) -> None:
             mine = threading.current_thread() is threading.main_thread()
-            if mine and self._window is not None and unraisable.exc_type is KeyboardInterrupt:
+            if mine and self._window is not None and unraisable.exc_type is Interrupt:
                 self._window.spent = False
                 self._again()
             else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 import logging
 import os
 import socket
@@ -14,11 +16,12 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.asides import Aside
+from nbdist.engine.asides import QUESTION, Aside
 from nbdist.engine.calls import interruptible
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
+from nbdist.engine.folder import read_whole
 from nbdist.engine.interrupts import InterruptHandler
 from nbdist.engine.kernel_gaps import (
     allow_await,
@@ -62,7 +65,8 @@ class Resident:
         self.cell = CurrentCell()
         self.probe: Probe | None = None
         self._main_thread = MainThread(threading.main_thread().ident or 0)
-        self.agreement: Agreement | None = None  # made by the first check
+        self._agreement: Agreement | None = None
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
@@ -100,6 +104,7 @@ class Resident:
         if process_id is None:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
+        self._loop = running_loop()
         self.echo.install()
         NotebookCells(
             self.shell,
@@ -157,6 +162,14 @@ class Resident:
                 "processes were not yet in step again. Run this cell again."
             )
 
+    def agreement(self) -> Agreement:
+        """Describes what must be equal on all processes; made when it is asked for first."""
+        if self._agreement is None:
+            from nbdist.engine.agreement.facts import Agreement
+
+            self._agreement = Agreement(self.shell)
+        return self._agreement
+
     def publish_step(self, facts: dict[str, Any]) -> None:
         """Says how a cell that has ended stands to the others."""
         self.publish("nbdist_step", facts)
@@ -188,10 +201,27 @@ class Resident:
                 self.publish("nbdist_sent", self.step.state())
         if Aside.REPEAT in asked:
             self._say_again()
+        if Aside.COMPARE in asked and self._loop is not None:
+            question = read_whole(self.folder / QUESTION)
+            if question is not None:
+                self._loop.call_soon_threadsafe(self._compare, question)
         if Aside.RESCUE in asked and self.step is not None:
             from nbdist.engine.jax.rescue import rescue
 
             self.publish("nbdist_rescue", rescue(self.shell.user_ns, self.process_id))
+
+    def _compare(self, question: dict[str, Any]) -> None:
+        """Answers what `nbdist.check.digests` asks, on the main thread."""
+        if self.cell.running:
+            return  # it waits in a cell; what it would say is of the middle of it
+        self._broadcast(
+            "nbdist_digests",
+            {
+                "process_id": self.process_id,
+                "number": question["number"],
+                "digests": self.agreement().digests(question["code"]),
+            },
+        )
 
     def _is_out_of_reach(self) -> bool:
         """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
@@ -249,6 +279,8 @@ class Resident:
         finally:
             if number is not None and self.step is not None:
                 self.step.end_cell(number, failed=failed, compared=False)
+        if number is not None and self.step is not None and self.step.unsettled:
+            raise ArrayError(f"{expression!r} was not computed alike on all processes.")
         return value
 
     def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
@@ -263,10 +295,14 @@ class Resident:
             )
 
     def _publish_report(self, report: dict[str, Any]) -> None:
+        self._broadcast("nbdist_report", report)
+
+    def _broadcast(self, kind: str, facts: dict[str, Any]) -> None:
+        """Sends a message of ours to every kernel that takes part, whatever it has asked for."""
         self.kernel.session.send(
             self.kernel.iopub_socket,
-            "nbdist_report",
-            content=report,
+            kind,
+            content=facts,
             parent=None,
             ident=f"nbdist.{self.process_id}".encode(),
         )
@@ -281,3 +317,10 @@ class Resident:
             parent=self._request,
             ident=f"engine.{self.kernel.engine_id}.stderr".encode(),
         )
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """That of the engine's main thread, in which each request is handled; None outside of one."""
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None

@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection
+from typing import Any
 
 from nbdist.engine.calls import PROTOCOL
 from nbdist.engine.host import CONTROLLER
 from nbdist.errors import LaunchError, VersionError
-from nbdist.launch.calling import ask
+from nbdist.launch.calling import Asked, ask
 from nbdist.launch.exits import Exit
 from nbdist.launch.gather import check_host
 from nbdist.launch.parent import Parent
@@ -18,6 +19,9 @@ from nbdist.launch.running import Running
 from nbdist.launch.tell import POLL_SECONDS, Tell
 from nbdist.quantities import processes_text
 from nbdist.version import __version__
+
+GREET_SECONDS = 3.0
+"""An engine that has not said who it is for so long is asked once more."""
 
 
 def connect(
@@ -79,8 +83,11 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
     if time.monotonic() > deadline:
         missing = len(process_ids) - running.connected
         hosts = ", ".join(sorted(set(plan.hosts.values())))
+        who = f"{missing} of {len(process_ids)} processes did not connect"
+        if not missing:
+            who = f"All {len(process_ids)} processes connected, but not all answered the first message"
         raise LaunchError(
-            f"{missing} of {len(process_ids)} processes did not connect within "
+            f"{who} within "
             f"{plan.start_timeout_s:g} s (host {hosts}). Give them longer with --start-timeout."
             f"{_unreached(running)}"
         )
@@ -152,11 +159,10 @@ def _greet(
     running: Running, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """The first message: who is who, and the versions compared."""
-    asked = {engine: ask(running.client[engine], "hello", process_id=None) for engine in engines}
-    for engine, answer in asked.items():
-        while not answer.ready():
+    asked = {engine: _Greeted(running.client[engine]) for engine in engines}
+    for engine, greeted in asked.items():
+        while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
             check(running, process_ids, deadline)
-            answer.wait(POLL_SECONDS)
         facts, _ = answer.get()
         process_id, host = facts["process_id"], facts["host"]
         if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
@@ -167,3 +173,30 @@ def _greet(
         running.engines[process_id] = engine
         running.idents[process_id] = facts["ident"].encode()
         running.pids[process_id] = facts["pid"]
+
+
+class _Greeted:
+    """An engine that is asked who it is until it answers.
+
+    The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
+    connection; ZeroMQ drops what is sent to it until then. The engine answers each request alike.
+    """
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+        self._asked: list[Asked] = []
+        self._ask()
+
+    def answer(self, *, within_s: float) -> Asked | None:
+        """The first answer that is there; asks again where there has been none for a while."""
+        self._asked[-1].wait(within_s)
+        for asked in self._asked:
+            if asked.ready():
+                return asked
+        if time.monotonic() >= self._again:
+            self._ask()
+        return None
+
+    def _ask(self) -> None:
+        self._asked.append(ask(self._view, "hello", process_id=None))
+        self._again = time.monotonic() + GREET_SECONDS

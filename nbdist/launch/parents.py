@@ -50,6 +50,8 @@ class Parents:
     `{"event": "fault", "text": …}` as well.
     """
 
+    reaches_past_main_threads = True
+
     def __init__(
         self, home: Parent, others: Mapping[str, Parent], *, files: Files | None = None
     ) -> None:
@@ -62,6 +64,7 @@ class Parents:
         self._guard = MessageGuard("A look after the hosts", logger, self._fault)
         self._of: dict[int, Parent] = {}
         self._stopped = threading.Event()
+        self._stopping = threading.Lock()
         self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
         if self.others:
             self._watch.start()
@@ -142,10 +145,22 @@ class Parents:
                 ends[process_id] = replace(end, process_id=process_id)
         return ends
 
-    def ask(self, what: Aside, process_ids: Sequence[int]) -> None:
-        """Asks processes for one thing past their main threads; returns at once."""
+    def ask(
+        self,
+        what: Aside,
+        process_ids: Sequence[int],
+        question: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Asks processes for one thing past their main threads; returns at once.
+
+        Args:
+          what: The thing.
+          process_ids: The processes.
+          question: What they read beside it; see `nbdist.engine.asides.QUESTION`.
+        """
+        beside = {} if question is None else {"question": dict(question)}
         for parent in {self._of[process_id]: None for process_id in process_ids}:
-            parent.order({"ask": what, "process_ids": list(process_ids)})
+            parent.order({"ask": what, "process_ids": list(process_ids), **beside})
 
     def keep(self) -> None:
         """Has kept parents go on without a kernel from now on, since another can find them."""
@@ -159,16 +174,17 @@ class Parents:
             parent.leave()
 
     def stop(self) -> None:
-        """Stops everything that was started, on all hosts at once."""
-        self._stopped.set()
-        if self.files is not None:
-            self.files.stop()
-        for parent in self.others.values():
-            parent.begin_to_stop()
-        # They end side by side. The controller goes last: engines that are left alone wait for it.
-        for parent in self.others.values():
-            parent.stop()
-        self.home.stop()
+        """Stops everything that was started, on all hosts at once. Several threads may ask for it."""
+        with self._stopping:
+            self._stopped.set()
+            if self.files is not None:
+                self.files.stop()
+            for parent in self.others.values():
+                parent.begin_to_stop()
+            # They end side by side. The controller goes last: engines that are left alone wait for it.
+            for parent in self.others.values():
+                parent.stop()
+            self.home.stop()
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)
 

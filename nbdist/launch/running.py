@@ -16,6 +16,7 @@ from nbdist.launch.meeting import Meeting
 from nbdist.launch.parents import Parents
 from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.spawn import planned
+from nbdist.launch.to_the_end import to_the_end
 from nbdist.launch.told import HostFacts
 
 
@@ -80,7 +81,14 @@ class Running:
         self.parents.leave()
 
     def stop(self) -> None:
-        """Stops all that was started here, and removes the session's folder."""
+        """Stops all that was started here, and removes the session's folder.
+
+        Raises:
+          KeyboardInterrupt: The user's; all is stopped all the same.
+        """
+        to_the_end(self._stop)
+
+    def _stop(self) -> None:
         if self.client is not None:
             self.client.close()
         self.parents.stop()

@@ -28,6 +28,7 @@ from nbdist.launch.plan import Plan, PlannedProcess
 from nbdist.launch.preflight import Preflight
 from nbdist.launch.reach import controller_address, forwarded, job_environment, job_reach, ssh_reach
 from nbdist.launch.sync import Files
+from nbdist.launch.to_the_end import to_the_end
 from nbdist.launch.way import Reach
 
 CLUSTER_ID = "nbdist"
@@ -58,7 +59,14 @@ class Spawned:
     warnings: list[Finding] = field(default_factory=list)
 
     def stop(self) -> None:
-        """Stops them and all that came of them, and removes the session's folder; again, it does nothing."""
+        """Stops them and all that came of them, and removes the session's folder; again, it does nothing.
+
+        Raises:
+          KeyboardInterrupt: The user's; they are stopped all the same.
+        """
+        to_the_end(self._stop)
+
+    def _stop(self) -> None:
         self.preflight.close()
         self.parents.stop()
         folders.remove(self.folder)
@@ -104,10 +112,7 @@ def spawn(plan: Plan) -> Spawned:
             "host",
         )
     except BaseException:
-        for parent in started:
-            parent.stop()
-        preflight.close()
-        folders.remove(folder)
+        to_the_end(lambda: _give_up(started, preflight, folder))
         raise
     parents = Parents(home, others, files=files)
     heard.append(parents.heard)
@@ -119,6 +124,13 @@ def spawn(plan: Plan) -> Spawned:
         began=began,
         preflight=preflight,
     )
+
+
+def _give_up(started: Sequence[Parent], preflight: Preflight, folder: str) -> None:
+    for parent in started:
+        parent.stop()
+    preflight.close()
+    folders.remove(folder)
 
 
 def reaches(plan: Plan, folder: str | None = None) -> list[Reach]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import ipyparallel
 
 from nbdist.engine.folder import engine_connection, read_whole
+from nbdist.errors import LaunchError
 from nbdist.launch import coordination
 from nbdist.launch.client import Client
 from nbdist.launch.connect import check, connect
@@ -17,6 +19,9 @@ from nbdist.launch.launchers import Controller, Engines
 from nbdist.launch.running import Running
 from nbdist.launch.spawn import CLUSTER_ID, Spawned
 from nbdist.launch.tell import POLL_SECONDS, Tell
+
+ANSWER_SECONDS = 5
+"""So long each request to the controller waits; between two it is seen whether the start can still succeed."""
 
 
 def start(spawned: Spawned, *, tell: Tell) -> Running:
@@ -94,4 +99,22 @@ def _open_client(running: Running, tell: Tell) -> None:
         check(running, running.plan.hosts, deadline)
         time.sleep(POLL_SECONDS)
     running.parents.connect(connection)
-    running.client = Client(str(client), cluster=running.cluster)
+    running.client = _connected(running, client, deadline)
+
+
+def _connected(running: Running, connection_file: Path, deadline: float) -> Client:
+    """ipyparallel's client; a controller on a busy machine may take its time, one that has ended is named.
+
+    Raises:
+      LaunchError: The controller ended, or did not answer in time.
+    """
+    while True:
+        check(running, running.plan.hosts, deadline=math.inf)
+        try:
+            return Client(str(connection_file), cluster=running.cluster, timeout=ANSWER_SECONDS)
+        except TimeoutError as error:
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"The controller (host {running.plan.processes[0].host}) did not answer within "
+                    f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout."
+                ) from error

@@ -15,7 +15,7 @@ from nbdist.launch import coordination
 from nbdist.launch.framework import jax
 from nbdist.quantities import bytes_text, names_text, seconds_text
 from nbdist.recovery.asking import ask_all
-from nbdist.recovery.under_way import until_computed
+from nbdist.recovery.under_way import States, until_computed
 from nbdist.recovery.versions import LOST_MEANS, common_serial, disagreeing
 
 ANSWER_SECONDS = 10.0
@@ -57,13 +57,16 @@ class Repaired:
         return "\n".join(lines)
 
 
-def repair(crew: Crew, *, number: int, say: Callable[[str], None]) -> Repaired:
+def repair(
+    crew: Crew, *, number: int, say: Callable[[str], None], states: States | None = None
+) -> Repaired:
     """Brings all processes in step; their variables stay.
 
     Args:
       crew: Processes of which none is in a cell.
       number: Of the proof at its end.
       say: Gets lines while it lasts.
+      states: What they have said that they have sent, if nothing has happened since; None: they are asked.
 
     Raises:
       RecoveryError: It did not succeed; says on which process, and what was kept.
@@ -72,8 +75,10 @@ def repair(crew: Crew, *, number: int, say: Callable[[str], None]) -> Repaired:
     link, plan = crew.link, crew.plan
     first = plan.processes[0].process_id
     services = link.parents.of(first).services
-    common = common_serial(ask_all(crew, "step", within_s=ANSWER_SECONDS).values())
-    until_computed(crew, common, say=say)
+    if states is None:
+        states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
+    common = common_serial(states.values())
+    until_computed(crew, states, say=say)
     cut = partial(link.parents.ask, Aside.CUT)
     cut(sorted(crew.facts.workers))
     service = coordination.ask_for_service(link, again=True)

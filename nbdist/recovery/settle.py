@@ -17,8 +17,8 @@ from nbdist.recovery.asking import ask_all
 from nbdist.recovery.compared import since
 from nbdist.recovery.differing import differing, differing_labels, which_differ
 from nbdist.recovery.inplace import repair
-from nbdist.recovery.under_way import until_computed
-from nbdist.recovery.versions import LOST_MEANS, Mixed, common_serial, disagreeing
+from nbdist.recovery.under_way import States, until_computed
+from nbdist.recovery.versions import LOST_MEANS, Mixed, disagreeing
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -51,19 +51,31 @@ def settle(crew: Crew, *, automatic: bool, say: Callable[[str], None]) -> Settle
     why = hindrance(crew)
     if why is not None:
         return Settled(why=why)
+    states: States | None = None
     try:
-        why = disproven(crew, say=say)
+        said, why = _compared(crew)
+        if why is not None:
+            states = said  # a proof that does not pass changes them
+        else:
+            why = _unproven(crew, said, say=say)
         if why is None:
             return _without_mixed_arrays(crew)
     except RecoveryError as error:
         why = str(error)
-    return replace(mend(crew, say=say), because=why) if automatic else Settled(why=why)
+    return (
+        replace(mend(crew, say=say, states=states), because=why) if automatic else Settled(why=why)
+    )
 
 
-def mend(crew: Crew, *, say: Callable[[str], None]) -> Settled:
+def mend(crew: Crew, *, say: Callable[[str], None], states: States | None = None) -> Settled:
     """Repairs all processes in place, whether or not they are in step.
 
     What they have computed since they were in step is lost, from the first program on that not all have sent.
+
+    Args:
+      crew: Processes of which none is in a cell.
+      say: Gets lines while it lasts.
+      states: What they have said that they have sent, if nothing has happened since; None: they are asked.
     """
     why = hindrance(crew)
     if why is None and not crew.link.parents.all:
@@ -72,7 +84,7 @@ def mend(crew: Crew, *, say: Callable[[str], None]) -> Settled:
         return Settled(why=why)
     crew.repairing(True)
     try:
-        done = repair(crew, number=crew.next_number(), say=say)
+        done = repair(crew, number=crew.next_number(), say=say, states=states)
     except NbdistError as error:
         return Settled(why=f"getting in step again did not succeed: {error}")
     finally:
@@ -105,16 +117,25 @@ def disproven(crew: Crew, *, say: Callable[[str], None]) -> str | None:
     Raises:
       RecoveryError: One did not answer.
     """
+    states, why = _compared(crew)
+    return why if why is not None else _unproven(crew, states, say=say)
+
+
+def _compared(crew: Crew) -> tuple[States, str | None]:
+    """What the processes have sent, and why that cannot be in step, if it cannot."""
     states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
     sent = {p: since(state, crew.in_step_at) for p, state in states.items()}
     why = differing({p: {**state, "programs": sent[p]} for p, state in states.items()})
     if why is not None:
-        return why + which_differ(_labels(crew, sent))
+        return states, why + which_differ(_labels(crew, sent))
     if len({(state["names"], state["kinds"]) for state in states.values()}) > 1:
         why = differing_labels(_labels(crew, sent))
-    if why is not None:
-        return why
-    until_computed(crew, common_serial(states.values()), say=say)
+    return states, why
+
+
+def _unproven(crew: Crew, states: States, *, say: Callable[[str], None]) -> str | None:
+    """As `unproven`, once what all have sent is computed."""
+    until_computed(crew, states, say=say)
     return unproven(crew)
 
 

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from nbdist.crew import Crew
 from nbdist.quantities import processes_text
 from nbdist.recovery.asking import ask_all
+from nbdist.recovery.versions import common_serial
+
+States = Mapping[int, Mapping[str, Any]]
+"""What each process says it has sent, by process id."""
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -23,17 +27,21 @@ LIMIT_SECONDS = 300.0
 SAY_SECONDS = 2.0
 
 
-def until_computed(crew: Crew, common: int, *, say: Callable[[str], None]) -> None:
+def until_computed(crew: Crew, states: States, *, say: Callable[[str], None]) -> None:
     """Waits until the programs that all processes have sent are computed, as long as they get on with them.
 
     Args:
       crew: Processes of which none is in a cell.
-      common: The serial of the last program that all have sent.
+      states: What each has said just now; see `nbdist.engine.jax.step.step.Step.trail`.
       say: Gets a line when it takes longer. An interrupt ends the wait.
 
     Raises:
       RecoveryError: One did not answer.
     """
+    common = common_serial(states.values())
+    # Who said that nothing of it is left is not asked again.
+    if not any(_is_left(state, common) for state in states.values()):
+        return
     began = moved = time.monotonic()
     before: dict[int, Any] = {}
     said = False
@@ -52,3 +60,7 @@ def until_computed(crew: Crew, common: int, *, say: Callable[[str], None]) -> No
             who = f"{processes_text(waiting)} still {verb} what all have sent"
             say(f"{who}; it is waited for (an interrupt ends that)")
         crew.hurry.wait(LOOK_SECONDS)
+
+
+def _is_left(state: Mapping[str, Any], common: int) -> bool:
+    return state["earliest"] is not None and state["earliest"] <= common

@@ -158,7 +158,11 @@ def _say_divergence(
     waiting_ids = {s.process_id for s in waiting}
     for (line, source), group in sorted(places.items(), key=lambda item: -len(item[1])):
         ids = [s.process_id for s in group]
-        longest = max((s.activity.line_seconds or 0.0) for s in group if s.activity)
+        known = [s.activity for s in group if s.activity]
+        if not known:
+            lines.append(f"{processes_text(ids)}   nothing reported yet")
+            continue
+        longest = max(activity.line_seconds or 0.0 for activity in known)
         lasting = f"for {seconds_text(longest)} " if waiting_ids.issuperset(ids) else ""
         lines.append(f"{processes_text(ids)}   {lasting}in {say_place(line, source)}")
     if finished:

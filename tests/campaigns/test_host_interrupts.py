@@ -79,11 +79,13 @@ def test_a_second_interrupt_while_the_first_still_cleans_up_leaves_nothing(
 
 def interrupt_and_end(kernel: Kernel, request: str) -> None:
     kernel.interrupt()
-    output = kernel.collect(request, timeout_s=GRACE_SECONDS)
-    if output.error is not None and output.error[0] == "KeyboardInterrupt":
-        kernel.left.nothing()
-    # It may have been faster, or the interrupt may have come when the session was there.
-    kernel.run("%dist_shutdown")
+    try:
+        output = kernel.collect(request, timeout_s=GRACE_SECONDS)
+        if output.error is not None and output.error[0] == "KeyboardInterrupt":
+            kernel.left.nothing()
+    finally:
+        # It may have been faster. The next test starts a session of its own.
+        kernel.run("%dist_shutdown")
     kernel.left.nothing()
 
 

@@ -326,7 +326,8 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
 
     from nbdist.engine import resident
 
-    stand_in = types.SimpleNamespace(agreement=None, shell=Shell(w=3))
+    described = Agreement(Shell(w=3))
+    stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
     (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))()
     assert set(json.loads(text)["ok"]["digests"]) == set(facts("w"))

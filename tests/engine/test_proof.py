@@ -62,13 +62,14 @@ def test_another_number_of_the_proof_does_not_pass(proof, column):
     assert not trial.in_step
 
 
-def test_a_program_more_elsewhere_had_no_collective_where_the_proof_passes(proof):
+def test_a_program_more_elsewhere_is_not_alike_where_the_proof_passes(proof):
     def change(rows):
         rows[:, 2] += 1
 
     with_another(proof, change)
     trial = finished(proof.begin(5, Count(programs=1), counted=True))
-    assert (trial.in_step, trial.uneven) == (True, True)
+    assert (trial.passed, trial.alike, trial.uneven) == (True, False, True)
+    assert not trial.in_step
 
 
 @pytest.mark.parametrize("column", [3, 4])

@@ -86,6 +86,8 @@ class Notebook:
             if LOST_PORT not in str(error):
                 raise
             self.client.stop_channels()
+            # Else a socket of the manager stays until its context is collected, in the middle of another test.
+            self.manager.cleanup_resources()
             self._start(env, folder)
         self._displays: dict[str, list[Output]] = {}
 

@@ -76,6 +76,18 @@ def notebook(kernel: Notebook, folder: Path) -> Iterator[Notebook]:
         ran.unlink()
 
 
+def test_digests_are_the_same_whichever_way_they_come(notebook: Notebook) -> None:
+    # A process that does not answer within a second is sent a request: here it is asked again.
+    notebook.good(
+        "import nbdist\n"
+        "crew, cell = nbdist.current()._crew, 'fast(w, key, params)'\n"
+        "asked = {p: crew.send(p, 'agreement', code=cell, topics=None) for p in (0, 1)}\n"
+        "requested = {p: one.get(60)[0]['digests'] for p, one in asked.items()}\n"
+        "while (found := crew.digests([0, 1], cell)) is None: pass\n"
+        "assert found == requested and found[0] == found[1], (found, requested)"
+    )
+
+
 def refused(notebook: Notebook, folder: Path, differ: str, cell: str) -> str:
     """What is said of a cell after process 1 alone ran `differ`; the cell must not have run anywhere."""
     notebook.good(f"%%dist --no-check\nif me == 1:\n    {differ}")

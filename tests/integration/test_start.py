@@ -253,6 +253,42 @@ def test_interrupt_during_start_leaves_nothing(fresh: Notebook) -> None:
     fresh.good(START)
 
 
+def test_an_interrupt_while_the_started_session_is_shown_leaves_nothing(fresh: Notebook) -> None:
+    # As if the stop button had been pressed after the last process has joined, before the picture is there.
+    fresh.good(
+        "from nbdist.view.picture import Picture\n"
+        "shown = Picture.show\n"
+        "def interrupted(*_, **__): raise KeyboardInterrupt\n"
+        "Picture.show = interrupted"
+    )
+    output = fresh.bad(START)
+    assert "KeyboardInterrupt" in output.traceback
+    fresh.good("Picture.show = shown")
+    assert fresh.descendants() == []
+    assert "%dist_init starts one" in fresh.bad("%%dist\n1").traceback
+    fresh.good(START)
+
+
+def test_an_interrupt_while_a_session_stops_leaves_nothing(fresh: Notebook) -> None:
+    fresh.good(START)
+    started = fresh.descendants()
+    # The same, in the middle of the end.
+    fresh.good(
+        "import _thread, threading\n"
+        "from nbdist.launch.parents import Parents\n"
+        "stop, begun = Parents.stop, threading.Event()\n"
+        "def slow(self): begun.set(); import time; time.sleep(1); stop(self)\n"
+        "Parents.stop = slow\n"
+        "def press(): begun.wait(); _thread.interrupt_main()\n"
+        "threading.Thread(target=press).start()"
+    )
+    output = fresh.bad("%dist_shutdown")
+    assert "KeyboardInterrupt" in output.traceback
+    assert not gone(started)
+    fresh.good("Parents.stop = stop")
+    fresh.good(START)
+
+
 def test_shutdown_leaves_nothing_and_another_session_can_be_started(fresh: Notebook) -> None:
     fresh.good(START)
     started = fresh.descendants()

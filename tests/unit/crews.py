@@ -107,6 +107,7 @@ def sent(programs: int = 0, names: int = 0, *, counted: bool = True) -> dict[str
         "serial": programs,
         "proven": None,
         "trail": [],
+        "earliest": None,
     }
 
 

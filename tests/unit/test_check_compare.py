@@ -258,6 +258,22 @@ def test_equal_digests_take_one_round() -> None:
     assert processes.asked == [(0, None), (1, None)]
 
 
+@pytest.mark.parametrize(("mine", "asked"), [("a", 0), ("b", 2)])
+def test_digests_that_come_another_way_are_not_asked_for(mine: str, asked: int) -> None:
+    facts: dict[int, Any] = {0: {"software": {"jax": "1"}}, 1: {"software": {"jax": "1"}}}
+    processes = Processes({}, facts)
+    refuse_disagreement(
+        processes,
+        [0, 1],
+        "w",
+        hosts=HOSTS,
+        activity=lambda _: None,
+        digests=lambda ids, code: {0: {"software": "a"}, 1: {"software": mine}},
+        timeout_s=0.01,
+    )
+    assert len(processes.asked) == asked
+
+
 def test_one_process_is_not_asked() -> None:
     processes = Processes({})
     refuse(processes, [1])

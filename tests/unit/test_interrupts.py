@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import os
 import signal
 import sys
+import threading
 import time
 import weakref
 from collections.abc import Callable, Iterator
@@ -68,6 +70,27 @@ def test_each_is_raised_in_a_window(interrupts: InterruptHandler) -> None:
         for _ in range(2):
             with pytest.raises(KeyboardInterrupt):
                 press()
+
+
+def test_none_leaves_a_lock_locked(interrupts: InterruptHandler) -> None:
+    """Without care, a third of the interrupts that hit an event leave it locked for ever."""
+    for _ in range(60):
+        event = threading.Event()
+        event.set()
+        with pytest.raises(KeyboardInterrupt), interrupts.window():
+            threading.Timer(0.001, os.kill, (os.getpid(), signal.SIGINT)).start()
+            while True:
+                event.wait()
+        assert event._cond.acquire(blocking=False)  # type: ignore[attr-defined]
+
+
+def test_who_waits_for_a_lock_is_interrupted(interrupts: InterruptHandler) -> None:
+    locked = threading.Lock()
+    condition = threading.Condition(locked)
+    with locked, pytest.raises(KeyboardInterrupt), interrupts.window():
+        threading.Timer(0.05, os.kill, (os.getpid(), signal.SIGINT)).start()
+        with condition:
+            pass
 
 
 def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: InterruptHandler) -> None:
@@ -183,3 +206,14 @@ def test_an_engine_runs_code_in_windows_and_replies_outside(interrupts: Interrup
     shell = Shell(lambda: None)
     interrupts.install(kernel, shell, interruptible=interruptible)
     assert asyncio.run(shell.run_code("1", result="r")) == ("1", "r")
+
+
+def test_it_is_a_keyboard_interrupt_in_few_lines(interrupts: InterruptHandler) -> None:
+    press()
+    with pytest.raises(KeyboardInterrupt) as raised, interrupts.window():
+        wait()
+    assert type(raised.value).__name__ == "KeyboardInterrupt"
+    shown = raised.value._render_traceback_()  # type: ignore[attr-defined]
+    assert shown[0] == "KeyboardInterrupt"
+    assert any(line.endswith("in wait") for line in shown)
+    assert len(shown) <= 1 + module.MOST_FRAMES

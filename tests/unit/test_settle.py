@@ -26,7 +26,7 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the proofs of repairs that were begun."""
     found: list[int] = []
 
-    def repair(crew: Any, *, number: int, say: Any) -> Repaired:
+    def repair(crew: Any, *, number: int, say: Any, states: Any = None) -> Repaired:
         found.append(number)
         return REPAIRED
 
@@ -43,7 +43,7 @@ def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
 ) -> None:
     crew = FakeCrew()
     assert settled(crew) == Settled()
-    assert crew.names() == ["step", "under_way", "prove", "versions"]
+    assert crew.names() == ["step", "prove", "versions"]
     assert repairs == []
 
 
@@ -206,7 +206,7 @@ def test_names_that_differ_are_looked_at_one_by_one_before_a_proof(repairs: list
         step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "?" if p else "g() 2")
     )
     assert settled(crew) == Settled()
-    assert crew.names() == ["step", "labels", "under_way", "prove", "versions"]
+    assert crew.names() == ["step", "labels", "prove", "versions"]
     crew = FakeCrew(
         step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "h() 9" if p else "g() 2")
     )

@@ -58,6 +58,13 @@ def test_processes_at_two_lines_are_named_with_both() -> None:
     assert "process 1   in line 7, save()" in text
 
 
+def test_one_that_has_reported_nothing_yet_is_named_so() -> None:
+    text = divergence(by_id(standing(0), standing(1, activity=None)))
+    assert text is not None
+    assert "process 0   for 11.0 s in line 4" in text
+    assert "process 1   nothing reported yet" in text
+
+
 def test_all_in_one_line_is_no_divergence() -> None:
     assert divergence(by_id(standing(0), standing(1))) is None
 

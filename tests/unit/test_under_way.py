@@ -8,13 +8,14 @@ from typing import Any
 import pytest
 
 from nbdist.recovery import under_way
-from tests.unit.crews import FakeCrew
+from tests.unit.crews import FakeCrew, sent
 
 
 def waited(crew: FakeCrew) -> list[str]:
     """What is said meanwhile."""
     said: list[str] = []
-    under_way.until_computed(crew, 3, say=said.append)  # type: ignore[arg-type]
+    states = {p: {**sent(3), "programs": 0, "earliest": 2 if p else None} for p in (0, 1)}
+    under_way.until_computed(crew, states, say=said.append)  # type: ignore[arg-type]
     return said
 
 
@@ -37,6 +38,14 @@ def test_where_all_is_computed_it_asks_once() -> None:
     crew = FakeCrew()
     assert waited(crew) == []
     assert crew.asked == [("under_way", 0), ("under_way", 1)]
+
+
+@pytest.mark.parametrize("earliest", [None, 4])
+def test_where_nothing_that_all_have_sent_is_left_nobody_is_asked(earliest: int | None) -> None:
+    crew = FakeCrew()
+    states = {p: {**sent(3), "programs": 0, "earliest": earliest} for p in (0, 1)}
+    under_way.until_computed(crew, states, say=[].append)  # type: ignore[arg-type]
+    assert crew.asked == []
 
 
 def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:

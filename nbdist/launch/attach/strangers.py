@@ -34,6 +34,8 @@ class Strangers(Parents):
       home: The parent of the controller, with which all end; None: not known.
     """
 
+    reaches_past_main_threads = False
+
     def __init__(
         self,
         client: Any,
@@ -83,7 +85,12 @@ class Strangers(Parents):
         if engines:
             self._client.send_signal(int(number), targets=engines, block=False)
 
-    def ask(self, what: Aside, process_ids: Sequence[int]) -> None:
+    def ask(
+        self,
+        what: Aside,
+        process_ids: Sequence[int],
+        question: Mapping[str, Any] | None = None,
+    ) -> None:
         """Only a parent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
         if what is Aside.ABANDON:
             self.signal(signal.SIGINT, process_ids)

@@ -94,10 +94,10 @@ class Proof:
         try:
             self._ignore(threading.get_ident(), True)
             found = self._meeting.rows(row)
-            # A program more on one process had no collective, or was counted by mistake, if that of all devices
-            # passes. Only equally many programs can have taken each other's place.
+            # If the collective of all devices passes, a program more on one process had none. It has computed what
+            # the others have not: that is in step, and not alike.
             trial.uneven = not bool((found[:, 2] == row[:, 2]).all())
-            trial.alike = trial.uneven or bool((found[:, 3:5] == row[:, 3:5]).all())
+            trial.alike = bool((found[:, 2:5] == row[:, 2:5]).all())
             passed = bool((found[:, :2] == row[:, :2]).all())
             # All have the same rows, and so the same answer.
             if passed and (trial.uneven or found[:, 5].any()):

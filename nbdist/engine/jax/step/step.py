@@ -18,7 +18,7 @@ from nbdist.engine.jax.step.proof import Proof, Trial
 from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.jax.step.stuck import carrying, keep, let_go, silence, waiting
 from nbdist.engine.jax.step.threads import computed_seconds
-from nbdist.engine.jax.step.under_way import arrays_under_way, wait_for_arrays
+from nbdist.engine.jax.step.under_way import arrays_under_way, serials_under_way, wait_for_arrays
 
 SAY_SECONDS = 0.05
 """A proof that takes longer is reported: another process may have to be asked to take part."""
@@ -115,9 +115,19 @@ class Step:
         }
 
     def trail(self) -> dict[str, Any]:
-        """`state` and, as `trail`, the newest programs by their checksums."""
+        """`state`, and more.
+
+        Returns:
+          As `trail` the newest programs by their checksums, and as `earliest` the serial of the first program that
+          is not computed yet, None where all are.
+        """
         sent = self.dispatched.count.programs
-        return {**self.state(), "trail": list(self.dispatched.trail)[-sent:] if sent else []}
+        left = serials_under_way(self.dispatched)
+        return {
+            **self.state(),
+            "trail": list(self.dispatched.trail)[-sent:] if sent else [],
+            "earliest": min(left, default=None),
+        }
 
     def under_way(self, common: int) -> dict[str, Any]:
         """What is computed of the programs that all processes have sent, and how far that is.

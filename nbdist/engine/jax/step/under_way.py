@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from nbdist.engine.jax.step.dispatched import Dispatched
@@ -19,14 +19,23 @@ def arrays_under_way(dispatched: Dispatched, common: int, *, since: int = 0) -> 
       common: The serial of the last of them.
       since: That of the last before them.
     """
-    return [
-        array
-        for array, origin in dispatched.origins
-        if origin[0] == dispatched.generation
-        and since < origin[1] <= common
-        and not array.is_deleted()  # jax 0.10.0 ends the process where a deleted one is asked for more
-        and not _is_ready(array)
-    ]
+    return [array for array, serial in _under_way(dispatched) if since < serial <= common]
+
+
+def serials_under_way(dispatched: Dispatched) -> set[int]:
+    """Those of the programs of which an array is not computed yet."""
+    return {serial for _, serial in _under_way(dispatched)}
+
+
+def _under_way(dispatched: Dispatched) -> Iterator[tuple[Any, int]]:
+    for array, (generation, serial, _) in dispatched.origins:
+        if (
+            generation == dispatched.generation
+            and serial > 0
+            and not array.is_deleted()  # jax 0.10.0 ends the process where a deleted one is asked for more
+            and not _is_ready(array)
+        ):
+            yield array, serial
 
 
 def wait_for_arrays(arrays: Iterable[Any], then: Callable[[], None]) -> None:

@@ -1,0 +1,34 @@
+"""What an interrupt does not end halfway."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+def to_the_end(call: Callable[[], None]) -> None:
+    """Calls it on a thread, which no signal reaches: an interrupt ends the waiting, not the call.
+
+    The interpreter waits for that thread before it ends. Where none can be started any more (a program that
+    ends), it is called here.
+
+    Raises:
+      KeyboardInterrupt: The user's; the call goes on.
+    """
+    errors: list[Exception] = []
+
+    def called() -> None:
+        try:
+            call()
+        except Exception as error:  # noqa: BLE001 - raised again where it was called
+            errors.append(error)
+
+    thread = threading.Thread(target=called, name="nbdist to the end")
+    try:
+        thread.start()
+    except RuntimeError:  # "can't create new thread at interpreter shutdown"
+        call()
+        return
+    thread.join()
+    if errors:
+        raise errors[0]

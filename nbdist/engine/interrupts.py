@@ -9,19 +9,20 @@ main thread, is printed and lost, and the code goes on.
 So the handler raises inside windows only. What comes before one, in the same request, is raised when it opens.
 Nor does it raise while the lock of a `threading.Condition` is taken or given back: it would stay locked, or be
 given back twice. Events and queues are made of it, also the event with which ipykernel waits until output is
-sent: no output of that process would come again.
+sent: no output of that process would come again. What must be done whole (`put_off`) is interrupted after it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import sys
 import threading
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from types import FrameType, FunctionType, TracebackType
-from typing import Any
+from typing import Any, NoReturn
 
 AGAIN_SECONDS = 0.02
 """After so long an interrupt that was lost, or came at the edge of a window, is repeated."""
@@ -30,7 +31,8 @@ MOST_FRAMES = 20
 """Lines of the traceback of an interrupt, the innermost."""
 
 MOST_DELAYS = 50
-"""So many times in a row an interrupt is put off; then it is raised. Who waits for a lock is there for long."""
+"""So many times in a row an interrupt is put off; then it is raised. Who waits for a lock is there for long, and
+so may be what is to be done whole."""
 
 LEAVING_SECONDS = 1.0
 """So long after an interrupt was raised code is taken to be on its way out."""
@@ -76,6 +78,7 @@ class InterruptHandler:
         edges = (InterruptHandler.swap, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delays = 0
+        self._whole = self._put_off = False
 
     def install(
         self, kernel: Any, shell: Any, *, interruptible: Callable[[str | None], bool]
@@ -118,6 +121,7 @@ class InterruptHandler:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
         self._raised_at, self._delays = None, 0
+        self._whole = self._put_off = False
         signal.signal(signal.SIGINT, self._handle)
 
     def window(self, *, once: bool = False) -> Window:
@@ -127,6 +131,26 @@ class InterruptHandler:
           once: Only the first time.
         """
         return Window(self, once=once)
+
+    @contextlib.contextmanager
+    def put_off(self) -> Iterator[None]:
+        """What runs in it is done whole, unless it takes longer than a second after an interrupt.
+
+        An interrupt that was put off is raised soon afterwards, and before the next begins. On other threads than
+        the main thread nothing is interrupted anyway.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+        if self._put_off and self._window is not None:
+            if self._repeated is not None:
+                self._repeated.cancel()
+            self._raise(self._window)
+        self._whole = True
+        try:
+            yield
+        finally:
+            self._whole = False
 
     @property
     def leaving(self) -> bool:
@@ -149,16 +173,23 @@ class InterruptHandler:
             return
         if window.spent:
             return
-        if frame is not None and frame.f_code in self._edges and self._delays < MOST_DELAYS:
+        at_an_edge = frame is not None and frame.f_code in self._edges
+        if (at_an_edge or self._whole) and self._delays < MOST_DELAYS:
             self._delays += 1
+            self._put_off = self._whole
             self._again()
             return
-        self._delays = 0
+        self._raise(window)
+
+    def _raise(self, window: Window) -> NoReturn:
+        self._delays, self._put_off = 0, False
         window.spent = window.once
         self._raised_at = time.monotonic()
         raise Interrupt
 
     def _again(self) -> None:
+        if self._repeated is not None:
+            self._repeated.cancel()
         main = threading.main_thread().ident
         timer = threading.Timer(AGAIN_SECONDS, signal.pthread_kill, (main, signal.SIGINT))
         timer.daemon = True

@@ -93,6 +93,53 @@ def test_who_waits_for_a_lock_is_interrupted(interrupts: InterruptHandler) -> No
             pass
 
 
+def test_what_is_put_off_is_raised_after_it(interrupts: InterruptHandler) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        with interrupts.put_off():
+            press()
+            time.sleep(3 * module.AGAIN_SECONDS)
+            done.append(1)
+        wait()
+    assert done == [1]
+
+
+def test_what_is_put_off_is_raised_before_the_next_begins(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AGAIN_SECONDS", LONG_SECONDS)
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        for step in range(3):
+            with interrupts.put_off():
+                press()
+                done.append(step)
+    assert done == [0]
+
+
+def test_what_takes_long_is_interrupted_all_the_same(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_DELAYS", 2)
+    with pytest.raises(KeyboardInterrupt), interrupts.window(), interrupts.put_off():
+        press()
+        wait()
+
+
+def test_another_thread_puts_nothing_off(interrupts: InterruptHandler) -> None:
+    def whole() -> None:
+        with interrupts.put_off():
+            begun.set()
+            wait()
+
+    begun = threading.Event()
+    threading.Thread(target=whole, daemon=True).start()
+    assert begun.wait(LONG_SECONDS)
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        press()
+        wait()
+
+
 def test_where_one_reply_is_made_only_the_first_is_raised(interrupts: InterruptHandler) -> None:
     with interrupts.window(once=True):
         with pytest.raises(KeyboardInterrupt):

@@ -6,12 +6,14 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from typing import Any
 
 from nbdist.engine.keras.guards import waiting
 from nbdist.engine.keras.guards.agreement import Agreement
 from nbdist.engine.keras.guards.board import Board, coordinator_client
 from nbdist.engine.keras.guards.watch import Watch
+from nbdist.engine.keras.guards.whole import STEPS, made_whole, put_back
 
 METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
 ATTRIBUTE = "nbdist_watch"
@@ -29,6 +31,11 @@ def install() -> None:
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
         watch.restore.append(_placed(keras.Model, name, method))
+    if keras.config.backend() == "jax":
+        for step in STEPS:
+            name = f"make_{step}"
+            method = made_whole(step, getattr(keras.Model, name), _put_off)
+            watch.restore.append(_placed(keras.Model, name, method))
     unplace = waiting.place()
     if unplace is not None:
         watch.restore.append(unplace)
@@ -68,6 +75,13 @@ def _agreement() -> Agreement | None:
     return agreement
 
 
+def _put_off() -> AbstractContextManager[None]:
+    """Within it, interrupts of this engine are put off."""
+    from nbdist.engine.resident import Resident
+
+    return Resident.of().interrupts.put_off()
+
+
 def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
     """Puts a method into a class; the answer takes it away again."""
     own = vars(owner).get(name)
@@ -93,6 +107,10 @@ def _guarded(name: str, original: Callable[..., Any], watch: Watch) -> Callable[
             raise error
         watch.slow_down(bound.arguments)
         with watch.within():
-            return original(*bound.args, **bound.kwargs)
+            try:
+                return original(*bound.args, **bound.kwargs)
+            except BaseException:
+                put_back(self)
+                raise
 
     return method

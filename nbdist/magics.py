@@ -11,12 +11,13 @@ from typing import Any, TypeVar, cast
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 
 import nbdist.options as options
-from nbdist.errors import ArrayError, NbdistError, SessionError
+from nbdist.errors import ArrayError, NbdistError, OptionError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
+from nbdist.run.listed import cells_text
 from nbdist.session import Session
 from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel
@@ -154,7 +155,25 @@ class DistMagics(Magics):
     def dist_interrupt(self, line: str) -> None:
         """Interrupt what runs on the processes."""
         options.plain("%dist_interrupt", "Interrupt what runs on the processes.").parse(line)
-        self._active().interrupt()
+        print(self._active().interrupt())
+
+    @line_magic
+    @teaching
+    def dist_cells(self, line: str) -> None:
+        """List the cells that run and the last that have ended; follow one, or interrupt it."""
+        asked = options.dist_cells().parse(line)
+        session = self._active()
+        if asked.interrupt:
+            if asked.cell is None:
+                raise OptionError(
+                    "--interrupt needs the number of a cell: %dist_cells 83 --interrupt. %dist_interrupt "
+                    "interrupts all that runs."
+                )
+            print(session.interrupt(asked.cell))
+        elif asked.cell is not None:
+            session.follow(asked.cell)
+        else:
+            print(cells_text(session.cells()))
 
     @line_magic
     @teaching
@@ -217,6 +236,7 @@ class DistMagics(Magics):
             timeout_s=asked.timeout,
             grace_s=asked.grace,
             wait=not asked.no_wait,
+            live=self._in_notebook,
             check=asked.check,
             cell=self._cell_number,
             offset=1,

@@ -21,11 +21,13 @@ from nbdist.launch.attach.regained import Regained
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
+from nbdist.quantities import processes_text
 from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
 from nbdist.recovery.compared import have_sent_the_same, place_of
 from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules
+from nbdist.run.background import Background, queued_text
 from nbdist.run.cellrun import CellHandle, CellRun, Ended
 from nbdist.run.choice import Targets
 from nbdist.run.execution import Cell, without_leading_blank_lines
@@ -33,6 +35,7 @@ from nbdist.run.facts import Facts
 from nbdist.run.followed import FollowedRun
 from nbdist.run.history import History, OpenCell, PastCell
 from nbdist.run.history import read as read_history
+from nbdist.run.listed import ListedCell, listed
 from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
 from nbdist.snapshot import Snapshot
@@ -87,8 +90,7 @@ class Session:
         crew = Crew.begin(spawned, session=self.id, tell=tell, publish=self._publish)
         self._numbers = itertools.count(1)
         self._history = History(Path(crew.link.folder))
-        self._running: list[RegainedRun] = []
-        self._background: list[FollowedRun] = []
+        self._background = Background()
         self._ours = True
         self._take(crew)
         unwritten = self._write_down(crew)
@@ -114,16 +116,16 @@ class Session:
         self._history = History(folder)
         self._history.cells = known.past
         self._take(crew)
-        self._background = []
-        self._running = take_up(
+        regained_runs = take_up(
             crew,
             known.running,
             besides=regained.others,
             rules=self._rules,
             ended=self._ended,
         )
-        self._own_remarks = [*regained.remarks, *say_running(self._running)]
-        if crew.proves and not self._running and left_unsettled(crew):
+        self._background = Background(regained_runs)
+        self._own_remarks = [*regained.remarks, *say_running(regained_runs)]
+        if crew.proves and not regained_runs and left_unsettled(crew):
             done = make_sure(crew, automatic=self._rules.recover)
             self._own_remarks += [done] if done else []
 
@@ -170,8 +172,15 @@ class Session:
     @property
     def running(self) -> tuple[CellHandle, ...]:
         """Cells of a kernel before this one that still run."""
-        handles = [CellHandle(run) for run in self._running]
-        return tuple(handle for handle in handles if not handle.done)
+        return tuple(CellHandle(run) for run in self._regained)
+
+    @property
+    def _regained(self) -> tuple[RegainedRun, ...]:
+        return tuple(run for run in self._background.runs if isinstance(run, RegainedRun))
+
+    def cells(self) -> tuple[ListedCell, ...]:
+        """The cells that run in the background and the last that have ended, in the order they were sent in."""
+        return listed(self._background, self.history, now=time.time())
 
     @property
     def client(self) -> Any:
@@ -197,13 +206,7 @@ class Session:
     def _look(self) -> None:
         if self._crew is None:
             return
-        in_cells = {
-            process_id
-            for run in [*self._running, *self._background]
-            for process_id, standing in run.execution.standings().items()
-            if standing.outcome == "running"
-        }
-        self._crew.look(in_cells)
+        self._crew.look(self._background.busy())
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Called on the monitor's thread with each new snapshot."""
@@ -231,6 +234,7 @@ class Session:
         timeout_s: float | None = None,
         grace_s: float | None = None,
         wait: bool = True,
+        live: bool = False,
         check: bool | None = None,
         cell: int | None = None,
         offset: int = 0,
@@ -244,6 +248,7 @@ class Session:
           timeout_s: Interrupt the cell after so many seconds.
           grace_s: How long other processes may stay in the cell when one has failed.
           wait: Return when the cell has ended; otherwise at once.
+          live: Where it is not waited for, show its output all the same, as it comes.
           check: First compare what must be equal on all targets, without a collective; default: as the session
             was started.
           cell: The notebook's execution count; default: counted here.
@@ -284,7 +289,7 @@ class Session:
             timeout_s=timeout_s,
             out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
             in_step=crew.in_step_at if crew.facts.workers.issubset(chosen) else None,
-            remarks=crew.choice.remarks(on, chosen),
+            remarks=self._remarks(crew, on, chosen, number, wait=wait),
             told=crew.told,
             began=self._begun,
             ended=self._ended,
@@ -293,9 +298,24 @@ class Session:
         )
         handle = run.begin()
         if isinstance(run, FollowedRun):
-            self._background = [*(one for one in self._background if not one.done), run]
-            return run.follow(shown=False)
+            self._background.add(run)
+            return run.follow(shown=live)
         return handle.wait()
+
+    def _remarks(
+        self, crew: Crew, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
+    ) -> list[str]:
+        """Lines to show above a cell's output."""
+        busy = self._background.busy()
+        queued = queued_text({p: busy[p] for p in chosen if p in busy})
+        remarks = [*crew.choice.remarks(on, chosen), *([queued] if queued else [])]
+        if wait:
+            return remarks
+        since = time.strftime("%H:%M:%S")
+        return [
+            f"cell {number} in the background on {processes_text(chosen)}, since {since}",
+            *remarks,
+        ]
 
     def _compare(self, crew: Crew, targets: Iterable[int], code: str) -> None:
         refuse_disagreement(
@@ -307,15 +327,40 @@ class Session:
             digests=crew.digests,
         )
 
-    def interrupt(self) -> None:
-        """Interrupts what runs on all processes; then they are proven to be in step, or brought there."""
+    def follow(self, cell: int) -> None:
+        """Shows the output of a cell in the background until it ends; an interrupt ends this look only.
+
+        Raises:
+          SessionError: No cell of this number runs in the background.
+        """
+        self._alive()
+        self._background.find(cell).watch()
+
+    def interrupt(self, cell: int | None = None) -> str:
+        """Interrupts what runs on all processes; then they are proven to be in step, or brought there.
+
+        Args:
+          cell: The number of one cell in the background; None: all that runs.
+
+        Returns:
+          One line that says what was interrupted.
+
+        Raises:
+          SessionError: `cell` does not run in the background.
+        """
         crew = self._alive()
-        followed: set[int] = set()
-        for run in [*self._running, *self._background]:
-            if not run.done:
-                run.interrupt()
-                followed |= run.execution.requests.keys() | set(run.execution.targets)
-        crew.interrupt([p for p in sorted(self.hosts) if p not in followed])
+        if cell is not None:
+            run = self._background.find(cell)
+            inside = run.execution.still_in()
+            run.interrupt()
+            return f"interrupted: cell {cell} ({processes_text(inside)})"
+        stopped = self._background.interrupt()
+        others = [p for p in sorted(self.hosts) if not any(p in ids for ids in stopped.values())]
+        busy = [p for p in others if crew.busy(p)]
+        crew.interrupt(others)
+        said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
+        said += [f"what runs on {processes_text(busy)}"] if busy else []
+        return f"interrupted: {', '.join(said)}" if said else "no cell is running"
 
     def _begun(self, cell: OpenCell) -> None:
         self._alive().monitor.sent(cell.requests, cell.run)
@@ -323,7 +368,7 @@ class Session:
 
     def _wait_for_ends(self) -> None:
         """Waits for what follows the end of a cell on a thread: that all are in step, or are not."""
-        for run in self._background:
+        for run in self._background.runs:
             while (run.has_left or run.ending) and not run.done:
                 time.sleep(SETTLE_SECONDS)
         crew = self._alive()
@@ -335,8 +380,9 @@ class Session:
     def _ended(self, end: Ended) -> Facts:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
         crew = self._alive()
-        facts = crew.learn(end.standings, end.cell.number)
-        if crew.proves and not facts.workers.isdisjoint(end.standings):
+        ran = any(s.outcome != "not run" for s in end.standings.values())
+        facts = crew.learn(end.standings, end.cell.number) if ran else crew.facts
+        if ran and crew.proves and not facts.workers.isdisjoint(end.standings):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
                 crew.in_step_at = place_of(end.steps) or crew.in_step_at
             else:
@@ -482,8 +528,8 @@ class Session:
           ProcessError: A cell of a kernel before this one has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
-        for handle in self.running:
-            handle.wait(timeout_s)
+        for run in self._regained:
+            run.wait(timeout_s, show=False)
         self._alive().wait_until_idle(timeout_s=timeout_s)
         self._wait_for_ends()
 
@@ -564,8 +610,7 @@ class Session:
         crew, self._crew = self._crew, None
         if crew is not None:
             atexit.unregister(self.leave)
-            for run in [*self._running, *self._background]:
-                run.leave()
+            self._background.leave()
         return crew
 
     def _alive(self) -> Crew:

@@ -93,6 +93,11 @@ class MainThread:
             return None
         return True
 
+    def waits_in_threading(self) -> bool:
+        """Whether its innermost Python code is that of `threading`, as for an event: a signal ends that wait."""
+        stack = self.stack()
+        return bool(stack) and stack[0].filename == threading.__file__
+
     def _processor_time(self) -> int | None:
         """In nanoseconds; None where the system does not say."""
         return None if self._clock is None else time.clock_gettime_ns(self._clock)

@@ -34,6 +34,7 @@ from nbdist.engine.kernel_gaps import (
 from nbdist.engine.main_thread import MainThread
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
 from nbdist.message_guard import MessageGuard
 
@@ -121,6 +122,7 @@ class Resident:
         text_progress_bars()
         allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
+        Withdrawal().install(self.kernel)
         allow_shell_commands()
         self.descriptors.start()
         self.probe = Probe(
@@ -226,9 +228,12 @@ class Resident:
     def _is_out_of_reach(self) -> bool:
         """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
 
-        What computes, sleeps or is on its way out after an interrupt comes back by itself; a cut costs a repair.
+        What computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is on its way out
+        after an interrupt, comes back by itself; a cut costs a repair.
         """
-        return not self.interrupts.leaving and self._main_thread.waits_for_a_thread() is not False
+        if self.interrupts.leaving or self._main_thread.waits_for_a_thread() is False:
+            return False
+        return not self._main_thread.waits_in_threading()
 
     def _say_again(self) -> None:
         if self.probe is not None:

@@ -2,6 +2,7 @@
 
 from nbdist.options.cells import (
     dist,
+    dist_cells,
     dist_layout,
     dist_mesh,
     dist_mode,
@@ -35,6 +36,7 @@ __all__ = [
     "Parser",
     "attach_arguments",
     "dist",
+    "dist_cells",
     "dist_doctor",
     "dist_init",
     "dist_layout",

@@ -26,6 +26,20 @@ def dist_recover() -> Parser:
     )
 
 
+def dist_cells() -> Parser:
+    """`%dist_cells`."""
+    parser = Parser("%dist_cells", "List the cells that run and the last that have ended.")
+    parser.add_argument(
+        "cell",
+        nargs="?",
+        type=int,
+        metavar="CELL",
+        help="show the output of this one, until it ends",
+    )
+    parser.add_argument("--interrupt", action="store_true", help="interrupt this one, and no other")
+    return parser
+
+
 def dist() -> Parser:
     """`%%dist`."""
     parser = Parser("%%dist", "Run this cell on the processes.")

@@ -3,7 +3,7 @@
 from nbdist.output.blocks import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.output.cell import CellOutput
 from nbdist.output.notebook import NotebookRenderer
-from nbdist.output.renderer import Renderer, renderer_for
+from nbdist.output.renderer import Renderer, renderer_elsewhere, renderer_for
 from nbdist.output.terminal import TerminalRenderer
 
 __all__ = [
@@ -15,5 +15,6 @@ __all__ = [
     "RichBlock",
     "TerminalRenderer",
     "TextBlock",
+    "renderer_elsewhere",
     "renderer_for",
 ]

@@ -17,6 +17,11 @@ class Renderer(Protocol):
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
 
 
+def renderer_elsewhere(shell: object | None) -> Renderer | None:
+    """One that shows, whole, what another shows already; None where nothing can be shown twice."""
+    return renderer_for(shell) if getattr(shell, "kernel", None) is not None else None
+
+
 def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
     """A renderer for one cell: that of notebooks where the shell is a Jupyter kernel's.
 

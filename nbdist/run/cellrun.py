@@ -19,7 +19,7 @@ from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
 from nbdist.run.facts import Facts
-from nbdist.run.failure import failure
+from nbdist.run.failure import failure, outcome_text
 from nbdist.run.history import OpenCell
 from nbdist.run.late import LateOutput, late_name
 from nbdist.run.refuse import computes
@@ -60,10 +60,13 @@ class CellHandle:
         return self
 
     def __repr__(self) -> str:
-        standings = self._run.execution.standings()
+        number, standings = self._run.cell.number, self._run.execution.standings()
         running = [p for p, s in standings.items() if s.outcome == "running"]
-        state = f"{processes_text(running)} running" if running else "done"
-        return f"<cell {self._run.cell.number}: {state}; .wait() shows its output>"
+        if running:
+            # What stands in a notebook stays there when the cell has ended.
+            at = time.strftime("%H:%M:%S")
+            return f"<cell {number}: {processes_text(running)} running at {at}; .wait() waits for its end>"
+        return f"<cell {number}: {outcome_text(standings)}; .wait() shows its output>"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -251,6 +254,7 @@ class CellRun:
                 say=self._say,
             )
         )
+        self._note_end(standings)
         self.output.close()
         self._draw()
         self._late.open()
@@ -274,6 +278,9 @@ class CellRun:
             way_on=facts.why_and_way_on if facts.out_of_step else None,
             diverged=facts.diverged,
         )
+
+    def _note_end(self, standings: dict[int, Standing]) -> None:
+        """Says how it ended, where nobody may be looking."""
 
     def _draw(self) -> None:
         """Draws all output, once more and for good."""

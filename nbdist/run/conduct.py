@@ -264,12 +264,15 @@ class Conductor:
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
         self._early = frozenset(standing.process_id for standing in still if not standing.begun)
+        # What they are in the middle of is another cell.
+        waiting = self.execution.withdraw(sorted(self._early))
         # Their code has ended; a signal might reach what comes after the cell.
         proving = [standing.process_id for standing in still if standing.proving]
         if proving:
             self.remedies.abandon(proving)
-        if len(proving) < len(ids):
-            self.interrupt([p for p in ids if p not in proving])
+        inside = [p for p in ids if p not in proving and p not in waiting]
+        if inside:
+            self.interrupt(inside)
 
     def _say_alone(self, standings: dict[int, Standing], now: float) -> None:
         """Says who goes on by itself although it was interrupted, and for how long it may."""

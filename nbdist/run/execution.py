@@ -6,6 +6,7 @@ import logging
 import re
 import time
 from collections.abc import Iterable, Mapping, Sequence
+from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Protocol
@@ -117,6 +118,8 @@ class Execution:
         self._replied_at: dict[int, float] = {}
         self._cut: set[int] = set()
         self._begun: set[int] = set()
+        self._adopted: dict[int, str] = {}
+        self._withdrawn: dict[int, Future[Any]] = {}
         self.steps: dict[int, Mapping[str, Any]] = {}
         self.sent: dict[int, Mapping[str, Any]] = {}
         self.tracebacks: dict[int, str] = {}
@@ -136,15 +139,46 @@ class Execution:
                 lambda message, process_id=process_id: self.hear(process_id, message),  # type: ignore[misc]
             )
 
-    def adopt(self, process_id: int, submission: Submission) -> None:
-        """Takes a cell that another kernel has sent to a process."""
+    def adopt(self, process_id: int, submission: Submission, request: str) -> None:
+        """Takes a cell that another kernel has sent to a process, under the number of its request."""
         self._submissions[process_id] = submission
+        self._adopted[process_id] = request
 
     @property
     def requests(self) -> dict[int, str]:
         """The number of the request that was sent to each target; none where ipyparallel does not tell it."""
         found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
-        return {p: request for p, request in found.items() if request is not None}
+        return {
+            **{p: request for p, request in found.items() if request is not None},
+            **self._adopted,
+        }
+
+    def withdraw(self, process_ids: Iterable[int]) -> tuple[int, ...]:
+        """Takes the cell back from processes that have not begun it, without touching what they run now.
+
+        Returns:
+          Those that will say whether that came in time: one that has begun the cell after all goes on with it.
+        """
+        requests = self.requests
+        asked = tuple(p for p in process_ids if p in requests)
+        for process_id in asked:
+            self._withdrawn[process_id] = self._link.client.abort(
+                [requests[process_id]], targets=self._link.engines[process_id], block=False
+            )
+        return asked
+
+    def _taken_back(self, process_id: int) -> bool:
+        """Whether a process has said that it will not begin the cell."""
+        reply = self._withdrawn.get(process_id)
+        if reply is None or not reply.done() or reply.exception() is not None:
+            return False
+        # Where the reply does not tell, that of the cell itself is waited for.
+        contents = [message["content"] for message in reply.result()]
+        return all(content.get("taken") == [] for content in contents)
+
+    def still_in(self) -> tuple[int, ...]:
+        """The targets that have not left the cell."""
+        return tuple(p for p, s in self.standings().items() if s.outcome == "running")
 
     def pending(self) -> list[Any]:
         """What to wait on: replies and ends of output that have not come yet."""
@@ -202,7 +236,7 @@ class Execution:
             return self._gone(process_id, end)
         submission = self._submissions[process_id]
         if not submission.replied:
-            return None
+            return self._standing(process_id, "not run") if self._taken_back(process_id) else None
         now = time.monotonic()
         since = self._replied_at.setdefault(process_id, now)
         if not submission.output.done() and not self._given_up(process_id, now - since):
@@ -211,9 +245,8 @@ class Execution:
         if error is None:
             return self._standing(process_id, "finished")
         if isinstance(error, TaskAborted):
-            return self._standing(
-                process_id, "raised", error="Aborted: an earlier cell had failed on this process"
-            )
+            error = None if process_id in self._marked else "an earlier cell had failed there"
+            return self._standing(process_id, "not run", error=error)
         if getattr(error, "ename", "EngineError") == "EngineError":
             # The engine is gone, and its exit not told yet.
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))

@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from nbdist.errors import ProcessError
-from nbdist.quantities import hosts_text, processes_text
+from nbdist.quantities import hosts_text, processes_text, seconds_text
 from nbdist.run.standing import Standing, first_cause, first_line, place, say_failure, say_place
 
 
@@ -55,6 +55,21 @@ def failure(
     )
 
 
+def outcome_text(standings: Mapping[int, Standing]) -> str:
+    """`processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
+    failed = [s for s in standings.values() if s.outcome != "finished"]
+    if not failed:
+        return f"{processes_text(standings)} finished"
+    cause = first_cause(standings.values()) or failed[0]
+    same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
+    return _headline(cause, same, _hosts(standings, same))
+
+
+def ending_text(number: int, standings: Mapping[int, Standing], seconds: float) -> str:
+    """`cell 5 ended after 3.2 s: processes 0–3 finished`."""
+    return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(standings)}"
+
+
 def _diverged(diverged: str, way_on: str | None) -> ProcessError:
     """All have finished, and not all have computed the same."""
     text = f"all processes finished the cell, but {diverged}"
@@ -73,6 +88,8 @@ def _headline(cause: Standing, same: list[int], hosts: str) -> str:
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
         return f"{processes_text(same)} {hosts} {first_line(error)}"
+    if cause.outcome == "not run":
+        return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
     if cause.outcome == "stuck":
         return f"{processes_text(same)} did not come back from the interrupt"
     return f"{processes_text(same)} interrupted"
@@ -97,6 +114,10 @@ def _ending(standing: Standing) -> str:
             return "interrupted while waiting" if waited else f"interrupted in {where}"
         case "stuck" | "running":
             return f"stuck in {where}"
+        case "not run":
+            return (
+                f"not run{f': {standing.error}' if standing.error else ', stopped before it began'}"
+            )
         case _:
             said = first_line(standing.error or "").rstrip(".")
             at = f", line {standing.line}" if standing.line else ""

@@ -10,9 +10,13 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from IPython import get_ipython
+
 from nbdist.errors import ProcessError
 from nbdist.message_guard import MessageGuard
+from nbdist.output import Renderer, renderer_elsewhere
 from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.failure import ending_text
 from nbdist.run.standing import Standing
 
 logger = logging.getLogger(__name__)
@@ -37,14 +41,20 @@ class FollowedRun(CellRun):
         self._draws = False
 
     def follow(self, *, shown: bool) -> CellHandle:
-        """Begins; `shown` says whether output is drawn at once, or by whoever waits for the cell."""
+        """Begins; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
         self._draws = shown
+        self._refresh()
         # Output goes where this cell of the notebook shows its own, also from another thread.
         context = contextvars.copy_context()
         threading.Thread(
             target=context.run, args=(self._follow,), name="nbdist-followed", daemon=True
         ).start()
         return CellHandle(self)
+
+    @property
+    def started(self) -> float:
+        """When it was sent, in Unix seconds."""
+        return self._started
 
     @property
     def has_left(self) -> bool:
@@ -75,8 +85,8 @@ class FollowedRun(CellRun):
             if final is None:
                 return
             self._error = self._finish(final)
-            if self._draws and isinstance(self._error, ProcessError):
-                print("\n".join(self._error._render_traceback_()))
+            if self._draws and self._error is not None:
+                print(_shown(self._error))
         except Exception as error:  # noqa: BLE001 - raised by whoever waits
             self._error = error
         finally:
@@ -94,20 +104,32 @@ class FollowedRun(CellRun):
         if self._draws:
             super()._draw()
 
+    def _note_end(self, standings: dict[int, Standing]) -> None:
+        seconds = time.time() - self._started
+        self.output.note(ending_text(self.cell.number, standings, seconds))
+
     def leave(self) -> None:
         """Follows no longer; the cell goes on."""
         self._left.set()
         self._stop_listening()
 
-    def wait(self, timeout_s: float | None) -> None:
-        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell."""
+    def wait(self, timeout_s: float | None, *, show: bool = True) -> None:
+        """See `CellHandle.wait`; an interrupt of the notebook interrupts the cell.
+
+        Args:
+          timeout_s: As there.
+          show: Show the output here as well, whole, where it is drawn under the cell itself already.
+        """
         deadline = None if timeout_s is None else time.monotonic() + timeout_s
+        here: Renderer | None = self._renderer
+        if self._draws:
+            here = renderer_elsewhere(get_ipython()) if show else None
         interrupted: KeyboardInterrupt | None = None
         while not self._over.is_set():
             try:
                 self._over.wait(WAIT_SECONDS)
-                if not self._draws:
-                    super()._refresh()
+                if here is not None:
+                    here.refresh(self.output)
             except KeyboardInterrupt as interrupt:
                 if interrupted is not None:
                     raise
@@ -115,17 +137,34 @@ class FollowedRun(CellRun):
                 self.interrupt()
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
-        if not self._draws:
-            super()._draw()
+        if here is not None:
+            here.refresh(self.output, final=True)
         error, self._error = self._error, None
         if interrupted is not None:
             raise interrupted
         if error is not None:
             raise error
 
+    def watch(self) -> None:
+        """Shows the output, whole, until the cell ends; an interrupt of the notebook ends this look only."""
+        here = renderer_elsewhere(get_ipython()) or self._renderer
+        try:
+            while not self._over.wait(WAIT_SECONDS):
+                here.refresh(self.output)
+        except KeyboardInterrupt:
+            self.output.note("no longer followed here; the cell goes on")
+        here.refresh(self.output, final=True)
+
     def interrupt(self) -> None:
         """Interrupts the cell on all processes that are still in it."""
         self._conductor.interrupt_all()
+
+
+def _shown(error: Exception) -> str:
+    """An error as IPython would show it, by whoever nobody waits for."""
+    if isinstance(error, ProcessError):
+        return "\n".join(error._render_traceback_())
+    return f"{type(error).__name__}: {error}"
 
 
 def follow(

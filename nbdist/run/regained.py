@@ -122,7 +122,8 @@ class RegainedRun(FollowedRun):
         self._overheard.start()
         self._catch_up(repeat)
         for process_id, request in cell.requests.items():
-            self.execution.adopt(process_id, self._recalled(process_id, request, recall))
+            recalled = self._recalled(process_id, request, recall)
+            self.execution.adopt(process_id, recalled, request)
         return self.follow(shown=True)
 
     def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:

@@ -7,14 +7,15 @@ who has finished, who has raised, who is gone, and which line the rest are in.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.snapshot import Activity
 
-Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck"]
+Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
+"""`not run`: stopped before the process had begun it; where there is an error, an earlier cell had failed."""
 
 SILENT_SECONDS = 4.0
 """A process reports at least once a second; one that does not for so long is named."""
@@ -58,9 +59,10 @@ def running(standings: Iterable[Standing]) -> list[Standing]:
     return [standing for standing in standings if standing.outcome == "running"]
 
 
-def first_cause(standings: Iterable[Standing]) -> Standing | None:
-    """The failure that came first; interrupts that nbdist sent are never a cause."""
+def first_cause(standings: Collection[Standing]) -> Standing | None:
+    """The failure that came first; what nbdist was asked to stop is never a cause."""
     failed = [s for s in standings if s.outcome in ("raised", "gone")]
+    failed = failed or [s for s in standings if s.outcome == "not run" and s.error is not None]
     return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 

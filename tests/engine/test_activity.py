@@ -158,6 +158,7 @@ def test_waiting_for_a_thread_is_told_from_sleeping():
     end = time.monotonic() + 60
     while not watched.waits_for_a_thread():
         assert time.monotonic() < end
+    assert watched.waits_in_threading()
     release.set()
     worker.join()
     # The system lists it a little longer than Python does.
@@ -165,6 +166,19 @@ def test_waiting_for_a_thread_is_told_from_sleeping():
     while watched.waits_for_a_thread() is not None:
         assert time.monotonic() < end
         time.sleep(0.01)
+
+
+def test_a_lock_that_no_code_of_threading_takes_may_be_out_of_reach():
+    lock = threading.Lock()
+    lock.acquire()
+    worker = threading.Thread(target=lambda: lock.acquire())
+    worker.start()
+    watched = MainThread(worker.ident)
+    end = time.monotonic() + 60
+    while not watched.waits_for_a_thread() or watched.waits_in_threading():
+        assert time.monotonic() < end
+    lock.release()
+    worker.join()
 
 
 def test_what_a_system_does_not_say_is_none(monkeypatch):

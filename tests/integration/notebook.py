@@ -90,6 +90,7 @@ class Notebook:
             self.manager.cleanup_resources()
             self._start(env, folder)
         self._displays: dict[str, list[Output]] = {}
+        self._outputs: dict[str, Output] = {}
 
     def _start(self, env: dict[str, str], folder: Path) -> None:
         self.manager = KernelManager(kernel_name="python3")
@@ -128,22 +129,26 @@ class Notebook:
     ) -> Output:
         """Hears a cell to its end, or until its text matches the pattern `until`.
 
-        What comes for a cell after its end is added to `output`, if that is given.
+        What comes for a cell after its end is added to its output, as in a front end.
         """
-        output = output or Output()
+        output = self._outputs.setdefault(request, output or Output())
         started = time.monotonic()
-        while True:
+        while not (until and re.search(until, output.text)):
             left = timeout_s - (time.monotonic() - started)
             assert left > 0, f"still running after {timeout_s} s:\n{output.text}"
             try:
                 message = self.client.get_iopub_msg(timeout=min(left, 1.0))
             except Empty:
                 continue
-            if message["parent_header"].get("msg_id") != request:
+            parent = message["parent_header"].get("msg_id")
+            if parent != request:
+                if parent in self._outputs:
+                    self._take(message, self._outputs[parent])
                 continue
             output.seconds = time.monotonic() - started
-            if self._take(message, output) or (until and re.search(until, output.text)):
-                return output
+            if self._take(message, output):
+                break
+        return output
 
     def _take(self, message: dict[str, Any], output: Output) -> bool:
         kind, content = message["msg_type"], message["content"]

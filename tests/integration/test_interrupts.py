@@ -94,7 +94,8 @@ def test_one_finds_a_cell_that_was_just_sent(session: Session, after_s: float) -
     handle = session.run(LOOP, wait=False)
     time.sleep(after_s)
     session.interrupt()
-    assert outcomes(handle) == {"interrupted"}
+    # Where it had not begun it is taken back.
+    assert outcomes(handle) in ({"interrupted"}, {"not run"}, {"interrupted", "not run"})
     assert session.out_of_step is False
 
 

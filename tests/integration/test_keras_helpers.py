@@ -144,13 +144,14 @@ def test_a_checkpoint_is_restored_into_any_distribution_with_its_optimizer(
         f"%%dist\n{distribution}\nother = new_model()\n"
         "print('go on from', nbdist.keras.restore(other, nbdist.keras.latest(folder + '/checkpoints')))\n"
         "print('steps', int(other.optimizer.iterations.value))\n"
-        "print('differs by', abs(nbdist.keras.predict(other, x[:101]) - output).max() > 1e-6)\n"
+        "print('differs by', abs(nbdist.keras.predict(other, x[:101]) - output).max() > 1e-5)\n"
         "moments = [v for v in other.optimizer.variables if v.path.endswith('kernel_momentum')]\n"
         "print('moments', [str(v.value.sharding.spec) for v in moments])"
     ).text
     assert "processes 0, 1" in text, text
     assert "go on from 2" in text
     assert "steps 24" in text
+    # Sums over other parts are rounded elsewhere: by 4 units in the last place of the largest output, 5.7, seen.
     assert "differs by False" in text
     split = "data" not in distribution
     assert text.count("P(None, 'model')") == (2 if split else 0), text

@@ -39,6 +39,8 @@ class FakeExecution:
         self.notes: list[str] = []
         self.marks: list[tuple[list[int], str]] = []
         self.cuts: list[list[int]] = []
+        self.withdrawn: list[int] = []
+        self.answers = True
         self.output = self
         self.steps: dict[int, Any] = {}
 
@@ -64,6 +66,10 @@ class FakeExecution:
         self.marks.append((list(ids), outcome))
         if outcome == "stuck":
             self.change({p: stands(p, "stuck") for p in ids})
+
+    def withdraw(self, ids: Sequence[int]) -> tuple[int, ...]:
+        self.withdrawn += ids
+        return tuple(ids) if self.answers else ()
 
     def mark_cut(self, ids: Sequence[int]) -> None:
         self.cuts.append(list(ids))
@@ -214,7 +220,9 @@ def test_one_that_had_not_begun_when_it_was_interrupted_is_interrupted_when_it_b
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
     first, *_, last = (entry for entry in scene.asked if entry[0] == "interrupt")
-    assert first[1] == [0, 1]
+    # A signal would interrupt what runs there before this cell.
+    assert first[1] == [0]
+    assert scene.execution.withdrawn == [1]
     assert last[1] == [1]
     assert 5.0 <= last[2] < 5.2
 
@@ -228,9 +236,25 @@ def test_one_that_begins_after_it_was_cut_in_vain_is_cut_again(clock: Clock) -> 
     with pytest.raises(KeyboardInterrupt):
         scene.ends()
     asked = [what for what, ids, _ in scene.asked if ids == [0, 1]]
-    assert asked[:3] == ["interrupt", "free", "interrupt"]
-    assert asked[3] == "free"
-    assert scene.asked[3][2] - scene.asked[2][2] < conduct.CUT_AGAIN_SECONDS
+    assert asked[:3] == ["free", "interrupt", "free"]
+    assert scene.asked[2][2] - scene.asked[1][2] < conduct.CUT_AGAIN_SECONDS
+
+
+def test_one_that_cannot_say_whether_it_has_begun_gets_a_signal(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.2: both("interrupted")})
+    scene.execution.now[1] = stands(1, begun=False)
+    scene.execution.answers = False
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    assert scene.asked[0][:2] == ("interrupt", [0, 1])
+
+
+def test_one_that_is_taken_back_in_time_ends_the_cell_at_once(clock: Clock) -> None:
+    scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.1: both("not run")})
+    scene.execution.now = {p: stands(p, begun=False) for p in (0, 1)}
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    assert scene.asked == []
 
 
 def test_an_interrupt_that_is_heard_cuts_nothing(clock: Clock) -> None:

@@ -151,23 +151,26 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
 
 
 @pytest.mark.parametrize(
-    ("asked", "leaving", "waits", "cuts"),
+    ("asked", "leaving", "waits", "in_threading", "cuts"),
     [
-        (Aside.CUT, True, False, 1),
-        (Aside.FREE, False, True, 1),
-        (Aside.FREE, False, None, 1),  # where the system does not say
-        (Aside.FREE, False, False, 0),
-        (Aside.FREE, True, True, 0),
+        (Aside.CUT, True, False, False, 1),
+        (Aside.FREE, False, True, False, 1),
+        (Aside.FREE, False, None, False, 1),  # where the system does not say
+        (Aside.FREE, False, False, False, 0),
+        (Aside.FREE, False, True, True, 0),
+        (Aside.FREE, True, True, False, 0),
     ],
 )
 def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
-    asked: Aside, leaving: bool, waits: bool | None, cuts: int
+    asked: Aside, leaving: bool, waits: bool | None, in_threading: bool, cuts: int
 ) -> None:
     cut: list[bool] = []
     resident = SimpleNamespace(
         step=SimpleNamespace(cut=lambda: cut.append(True)),
         interrupts=SimpleNamespace(leaving=leaving),
-        _main_thread=SimpleNamespace(waits_for_a_thread=lambda: waits),
+        _main_thread=SimpleNamespace(
+            waits_for_a_thread=lambda: waits, waits_in_threading=lambda: in_threading
+        ),
     )
     resident._is_out_of_reach = lambda: Resident._is_out_of_reach(resident)  # type: ignore[arg-type]
     Resident._do(resident, {asked})  # type: ignore[arg-type]

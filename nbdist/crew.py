@@ -7,10 +7,9 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
-from nbdist.check import Digests
+from nbdist.asking import Asking
 from nbdist.engine.asides import Aside
 from nbdist.engine.frameworks import framework
 from nbdist.errors import GoneError, NbdistError, SessionError
@@ -52,6 +51,9 @@ IMPORTED_SECONDS = 2.0
 AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
 """How long processes that run already may take to tell of themselves, and how often they are asked."""
+
+STACK_SECONDS = 3.0
+"""How long processes may take to read their stacks."""
 
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
@@ -99,8 +101,8 @@ class Crew:
             connection=link.connection,
             publish=publish,
         )
-        self._digests = Digests(partial(link.parents.ask, Aside.COMPARE))
-        self.monitor.on_digests = self._digests.put
+        self._asking = Asking(link.parents.ask)
+        self.monitor.on_answer = self._asking.put
         self.monitor.start()
         self.choice = Choice(
             plan.hosts,
@@ -280,7 +282,22 @@ class Crew:
         """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
         if not self.link.parents.reaches_past_main_threads or any(map(self.busy, process_ids)):
             return None
-        return self._digests.ask(process_ids, code)
+        found = self._asking.ask(Aside.COMPARE, process_ids, code=code)
+        return dict(found) if len(found) == len(process_ids) else None
+
+    def stacks(self, process_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+        """The threads of processes, also of busy ones; only of those that answer soon.
+
+        Raises:
+          SessionError: Somebody else has started these processes.
+        """
+        if not self.link.parents.reaches_past_main_threads:
+            raise SessionError(
+                "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
+                "their stacks cannot be read."
+            )
+        found = self._asking.ask(Aside.STACK, process_ids, within_s=STACK_SECONDS)
+        return {p: answer["threads"] for p, answer in found.items()}
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""

@@ -184,6 +184,13 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_stack(self, line: str) -> None:
+        """Show what processes are in the middle of, also while they run a cell."""
+        asked = options.dist_stack().parse(line)
+        print(self._active().stacks(asked.on))
+
+    @line_magic
+    @teaching
     def dist_doctor(self, line: str) -> None:
         """Check the hosts: what is wrong, where, and what to type."""
         asked = options.dist_doctor().parse(line)

@@ -75,7 +75,7 @@ class Monitor:
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
         self._publishing = MessageGuard("A snapshot of the session", logger, self.fault)
-        self.on_digests: Callable[[Mapping[str, Any]], None] = lambda answer: None
+        self.on_answer: Callable[[Mapping[str, Any]], None] = lambda answer: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
 
@@ -201,8 +201,8 @@ class Monitor:
             message = self._wire.deserialize(parts)
         except (ValueError, TypeError, IndexError):
             return False  # not signed with this session's key: not ours to read
-        if message["msg_type"] == "nbdist_digests":
-            self.on_digests(message["content"])
+        if message["msg_type"] == "nbdist_answer":
+            self.on_answer(message["content"])
             return False
         report = decode(Report, message["content"])
         with self._lock:

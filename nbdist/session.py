@@ -38,6 +38,7 @@ from nbdist.run.history import read as read_history
 from nbdist.run.listed import ListedCell, listed
 from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
+from nbdist.run.stacks import stacks_text
 from nbdist.snapshot import Snapshot
 from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
@@ -186,6 +187,22 @@ class Session:
     def client(self) -> Any:
         """ipyparallel's own client of the engines, for what nbdist does not do."""
         return self._alive().link.client
+
+    def stacks(self, on: Targets = None) -> str:
+        """What processes are in the middle of, also while they run a cell: their Python stacks, equal ones once.
+
+        Args:
+          on: All threads of these; None: the main threads of all.
+
+        Raises:
+          TargetError: There is no such process, or it is gone.
+          SessionError: Somebody else has started the processes.
+        """
+        crew = self._alive()
+        asked = crew.choice.there(on)
+        found = crew.stacks(asked)
+        missing = [p for p in asked if p not in found]
+        return stacks_text(found, missing, whole=on is not None)
 
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now, as plain data."""

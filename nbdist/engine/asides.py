@@ -27,9 +27,15 @@ class Aside(StrEnum):
     COMPARE = "d"
     """Say digests of what must be equal before the cell in the file `QUESTION`, when the main thread is free."""
 
+    STACK = "t"
+    """Say what all threads are in the middle of."""
+
     ABANDON = "a"
     """End the wait for a proof."""
 
+
+WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK})
+"""Those that are answered to a kernel, under the number of its question."""
 
 QUESTION = "question"
 """A file of the session's folder on a host: what goes with a letter, as JSON."""

@@ -12,11 +12,10 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Collection
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdist.engine.asides import QUESTION, Aside
+from nbdist.engine.asides import QUESTION, WITH_QUESTIONS, Aside
 from nbdist.engine.calls import interruptible
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.descriptors import Descriptors
@@ -34,6 +33,7 @@ from nbdist.engine.kernel_gaps import (
 from nbdist.engine.main_thread import MainThread
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.threads import stacks
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
 from nbdist.message_guard import MessageGuard
@@ -193,7 +193,11 @@ class Resident:
             with guard:
                 self._do(set(map(Aside, letters.decode())))
 
-    def _do(self, asked: Collection[Aside]) -> None:
+    def _code_name(self, filename: str) -> tuple[str, str] | None:
+        named: tuple[str, str] | None = self.shell.compile.format_code_name(filename)
+        return named
+
+    def _do(self, asked: set[Aside]) -> None:
         if self.step is not None:
             if Aside.ABANDON in asked:
                 self.step.abandon()
@@ -203,26 +207,27 @@ class Resident:
                 self.publish("nbdist_sent", self.step.state())
         if Aside.REPEAT in asked:
             self._say_again()
-        if Aside.COMPARE in asked and self._loop is not None:
-            question = read_whole(self.folder / QUESTION)
-            if question is not None:
-                self._loop.call_soon_threadsafe(self._compare, question)
+        question = read_whole(self.folder / QUESTION) if asked & WITH_QUESTIONS else None
+        if question is not None and Aside.COMPARE in asked and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._compare, question)
+        if question is not None and Aside.STACK in asked:
+            self._answer_to(question, {"threads": stacks(self._code_name)})
         if Aside.RESCUE in asked and self.step is not None:
             from nbdist.engine.jax.rescue import rescue
 
             self.publish("nbdist_rescue", rescue(self.shell.user_ns, self.process_id))
 
     def _compare(self, question: dict[str, Any]) -> None:
-        """Answers what `nbdist.check.digests` asks, on the main thread."""
+        """Answers with digests of what must be equal before a cell, on the main thread."""
         if self.cell.running:
             return  # it waits in a cell; what it would say is of the middle of it
+        self._answer_to(question, self.agreement().digests(question["code"]))
+
+    def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
+        """Answers what `nbdist.asking` asks."""
         self._broadcast(
-            "nbdist_digests",
-            {
-                "process_id": self.process_id,
-                "number": question["number"],
-                "digests": self.agreement().digests(question["code"]),
-            },
+            "nbdist_answer",
+            {"process_id": self.process_id, "number": question["number"], "answer": answer},
         )
 
     def _is_out_of_reach(self) -> bool:

@@ -11,6 +11,7 @@ from nbdist.options.cells import (
     dist_recover,
     dist_shards,
     dist_shutdown,
+    dist_stack,
     plain,
     timeout_and_expression,
 )
@@ -47,6 +48,7 @@ __all__ = [
     "dist_recover",
     "dist_shards",
     "dist_shutdown",
+    "dist_stack",
     "doctor_arguments",
     "doctor_options",
     "environment",

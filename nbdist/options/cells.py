@@ -40,6 +40,15 @@ def dist_cells() -> Parser:
     return parser
 
 
+def dist_stack() -> Parser:
+    """`%dist_stack`."""
+    parser = Parser("%dist_stack", "Show what processes are in the middle of, also while they run.")
+    parser.add_argument(
+        "on", nargs="?", metavar="TARGETS", help="all threads of these processes: 1, 0,2:4, host=h1"
+    )
+    return parser
+
+
 def dist() -> Parser:
     """`%%dist`."""
     parser = Parser("%%dist", "Run this cell on the processes.")

@@ -57,6 +57,20 @@ class Choice:
             self._refuse_unable(process_id)
         return chosen
 
+    def there(self, on: Targets) -> tuple[int, ...]:
+        """The processes that `on` names, stuck ones included; by default all that are not gone.
+
+        Raises:
+          TargetError: No such process, or one that is gone.
+        """
+        if on is None:
+            return tuple(p for p in sorted(self._hosts) if p not in self._facts().lost)
+        words = on if isinstance(on, str) else ",".join(map(str, on))
+        chosen = parse(words, self._hosts, self._named)
+        for process_id in chosen:
+            self._refuse_lost(process_id)
+        return chosen
+
     def able(self) -> tuple[int, ...]:
         """All processes that can take a cell, of every role."""
         facts = self._facts()
@@ -79,11 +93,16 @@ class Choice:
             return [f"on {processes_text(chosen)} only: {every} (said once)"]
         return []
 
+    def _refuse_lost(self, process_id: int) -> None:
+        facts = self._facts()
+        if process_id in facts.lost:
+            where = f"process {process_id} (host {self._hosts[process_id]})"
+            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.way_on}")
+
     def _refuse_unable(self, process_id: int) -> None:
+        self._refuse_lost(process_id)
         facts = self._facts()
         where = f"process {process_id} (host {self._hosts[process_id]})"
-        if process_id in facts.lost:
-            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.way_on}")
         if process_id in facts.stuck:
             activity = self._activity(process_id)
             if activity is not None and activity.state == "idle":

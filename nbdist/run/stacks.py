@@ -1,0 +1,41 @@
+"""The stacks of processes as text: equal ones once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbdist.quantities import count_text, processes_text
+
+Threads = Sequence[Mapping[str, Any]]
+
+
+def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
+    """The threads of each process, outermost call first.
+
+    Args:
+      found: The threads of processes, the main thread first, as `nbdist.engine.threads.stacks` gives them.
+      missing: Processes that have not answered.
+      whole: All threads; else the main thread, and how many others there are.
+    """
+    groups: dict[str, list[int]] = {}
+    for process_id, threads in sorted(found.items()):
+        groups.setdefault(_threads_text(threads, whole=whole), []).append(process_id)
+    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
+    if missing:
+        parts.append(
+            f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+            "its host is stopped"
+        )
+    return "\n\n".join(parts)
+
+
+def _threads_text(threads: Threads, *, whole: bool) -> str:
+    shown = threads if whole else threads[:1]
+    lines = []
+    for thread in shown:
+        lines += [f"  {thread['name']}", *(f"    {line}" for line in thread["lines"])]
+    if len(threads) > len(shown):
+        others = count_text(len(threads) - len(shown), "other thread")
+        lines.append(f"  and {others}: %dist_stack with a process shows them")
+    return "\n".join(lines)

@@ -309,6 +309,13 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_nan(self, line: str) -> None:
+        """Count NaN and Inf in each array of a tree, piece by piece, without a collective."""
+        limit, expression = options.timeout_and_expression(options.dist_nan(), line)
+        print(self._active().nan(expression, **limit))
+
+    @line_magic
+    @teaching
     def dist_layout(self, line: str) -> None:
         """Show each variable of a Keras model with the rule that placed it."""
         limit, expression = options.timeout_and_expression(options.dist_layout(), line)

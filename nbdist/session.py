@@ -45,7 +45,7 @@ from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
-from nbdist.view.text import status_text
+from nbdist.view.text import nan_text, status_text
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -487,6 +487,26 @@ class Session:
         """
         answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         return Shards.decode(answer, self.snapshot())
+
+    def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
+        """Counts NaN and infinite values in each array of a tree, by piece and without a collective.
+
+        Args:
+          expression: A name, or any expression, of the processes' namespace.
+          timeout_s: How long the processes may take to answer.
+
+        Raises:
+          ArrayError: `expression` raises, or names nothing.
+          SessionError: A process is busy, or did not answer in time; or the session computes with TensorFlow.
+        """
+        crew = self._alive()
+        if self.plan.framework == "tensorflow":
+            raise SessionError(
+                "NaN are counted in JAX arrays; this session computes with TensorFlow."
+            )
+        workers = [p for p in crew.choice.targets(None) if p in crew.facts.workers]
+        found = self._evaluated("nan", expression, workers, timeout_s=timeout_s)
+        return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
     def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout:
         """Every variable of one Keras model, with the rule that placed it and what each device holds.

@@ -26,7 +26,7 @@ PROTOCOL = 2
 LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
-INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "set_names"}
+INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "nan", "set_names"}
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
 
 PREFIX = "nbdist."
@@ -97,6 +97,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "set_names": set_names,
         "get_value": get_value,
         "shards": shards,
+        "nan": nan,
         "layout": layout,
         "imported": imported,
         "agreement": agreement,
@@ -242,6 +243,15 @@ def shards(
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
     value = resident.evaluate(expression, number=number)
     return framework_named(framework).explain(value, expression), []
+
+
+def nan(
+    resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
+) -> Answer:
+    """NaN and infinite values in this process's pieces of the arrays of a tree; see `nbdist.engine.jax.nan`."""
+    from nbdist.engine.jax.nan import count
+
+    return count(resident.evaluate(expression, number=number), expression), []
 
 
 def meet(resident: Resident, buffers: Buffers, *, ports: list[int]) -> Answer:

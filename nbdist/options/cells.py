@@ -100,6 +100,16 @@ def dist_shards() -> Parser:
     return parser
 
 
+def dist_nan() -> Parser:
+    """`%dist_nan`."""
+    parser = Parser(
+        "%dist_nan", "Count NaN and Inf in each array of a tree, and say where they are."
+    )
+    _add_timeout(parser)
+    parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
+    return parser
+
+
 def dist_layout() -> Parser:
     """`%dist_layout`."""
     parser = Parser("%dist_layout", "Show where the variables of a Keras model lie, and why.")

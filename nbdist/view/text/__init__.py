@@ -5,6 +5,7 @@ from __future__ import annotations
 from nbdist.view.text.arrays import arrays_text, shards_text
 from nbdist.view.text.layout import layout_text
 from nbdist.view.text.mesh import mesh_text
+from nbdist.view.text.nan import nan_text
 from nbdist.view.text.status import status_text
 
-__all__ = ["arrays_text", "layout_text", "mesh_text", "shards_text", "status_text"]
+__all__ = ["arrays_text", "layout_text", "mesh_text", "nan_text", "shards_text", "status_text"]

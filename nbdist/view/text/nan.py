@@ -1,0 +1,71 @@
+"""NaN and infinite values of a tree of arrays, leaf by leaf and piece by piece."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbdist.quantities import array_type_text, count_text, names_text
+from nbdist.view.text.table import columns
+
+Counted = Mapping[str, Any]
+"""What one process has counted; see `nbdist.engine.jax.nan.count`."""
+
+
+def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:
+    """A table of the arrays that have NaN or infinite values, each followed by the pieces they are in.
+
+    Args:
+      expression: What was looked at.
+      answers: What each process has counted in its own pieces.
+    """
+    arrays: dict[str, list[tuple[int, Mapping[str, Any]]]] = {}
+    for process_id, answer in sorted(answers.items()):
+        for array in answer["arrays"]:
+            arrays.setdefault(array["path"], []).append((process_id, array))
+    if not arrays:
+        return f"{expression} holds no arrays"
+    rows, unknown = [], []
+    for path, everywhere in arrays.items():
+        if any(array["pieces"] is None for _, array in everywhere):
+            unknown.append(path)
+            continue
+        rows += _rows(path, everywhere)
+    looked = count_text(len(arrays) - len(unknown), "array")
+    lines = (
+        columns([("array", "type", "NaN", "Inf"), *rows], right=(2, 3))
+        if rows
+        else [f"no NaN or Inf in {looked} of {expression}"]
+    )
+    if unknown:
+        lines.append(f"without values, and not counted: {names_text(unknown)}")
+    omitted = max(answer["omitted"] for answer in answers.values())
+    if omitted:
+        lines.append(f"not looked at: {count_text(omitted, 'more array')}")
+    return "\n".join(lines)
+
+
+def _rows(
+    path: str, everywhere: Sequence[tuple[int, Mapping[str, Any]]]
+) -> list[tuple[str, str, str, str]]:
+    """One row for the array, and one for each piece with something in it; none where there is nothing."""
+    pieces = [(process_id, piece) for process_id, array in everywhere for piece in array["pieces"]]
+    touched = [(p, piece) for p, piece in pieces if piece["nan"] or piece["inf"]]
+    if not touched:
+        return []
+    first = everywhere[0][1]
+    nan, inf = (
+        sum(piece[what] for _, piece in pieces if piece["first"]) for what in ("nan", "inf")
+    )
+    return [
+        (path, array_type_text(first["dtype"], first["shape"]), str(nan), str(inf)),
+        *(
+            (
+                f"  process {process_id}, device {piece['device']}",
+                piece["index"],
+                str(piece["nan"]),
+                str(piece["inf"]),
+            )
+            for process_id, piece in touched
+        ),
+    ]

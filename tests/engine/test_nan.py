@@ -1,0 +1,74 @@
+"""NaN and infinite values, counted piece by piece."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import NamedSharding, PartitionSpec
+
+from nbdist.engine.jax.nan import count
+from nbdist.view.text import nan_text
+
+
+def spread(values, mesh, *spec):
+    return jax.device_put(jnp.asarray(values), NamedSharding(mesh, PartitionSpec(*spec)))
+
+
+def test_each_piece_by_itself_and_copies_once_in_the_sum(mesh):
+    values = np.zeros((8, 4), "float32")
+    values[0, 0], values[7, 1], values[7, 2] = np.nan, np.inf, -np.inf
+    (array,) = count({"w": spread(values, mesh, "data")}, "params")["arrays"]
+    assert array["path"] == "params['w']"
+    assert len(array["pieces"]) == 8
+    sums = {what: sum(p[what] for p in array["pieces"] if p["first"]) for what in ("nan", "inf")}
+    assert sums == {"nan": 1, "inf": 2}
+    assert {p["index"] for p in array["pieces"] if p["nan"]} == {"[0:2, :]"}
+    assert sum(p["nan"] for p in array["pieces"]) == 2, "both copies have it"
+    text = nan_text("params", {0: {"arrays": [array], "omitted": 0}})
+    assert text.splitlines()[1].split() == ["params['w']", "f32[8,", "4]", "1", "2"]
+    assert text.count("process 0, device") == 4
+
+
+@pytest.mark.parametrize(
+    "dtype", ["bfloat16", "float16", "float8_e4m3fn", "float8_e5m2", "complex64"]
+)
+def test_every_kind_of_float(dtype):
+    array = jnp.asarray([1.0, np.nan, 2.0], dtype)
+    assert count(array, "x")["arrays"][0]["pieces"][0]["nan"] == 1
+
+
+def test_integers_and_keys_have_none():
+    tree = {"n": jnp.arange(3), "key": jax.random.key(0), "empty": jnp.zeros((0, 2))}
+    found = count(tree, "x")["arrays"]
+    assert len(found) == 3
+    assert not any(p["nan"] or p["inf"] for array in found for p in array["pieces"])
+    assert nan_text("x", {0: {"arrays": found, "omitted": 0}}) == "no NaN or Inf in 3 arrays of x"
+
+
+def test_what_has_no_values_is_said_and_not_counted():
+    gone = jnp.zeros(2)
+    gone.delete()
+    answer = count([gone, jnp.zeros(2)], "a + b")
+    assert [a["path"] for a in answer["arrays"]] == ["(a + b)[0]", "(a + b)[1]"]
+    text = nan_text("a + b", {0: answer})
+    assert text.splitlines() == [
+        "no NaN or Inf in 1 array of a + b",
+        "without values, and not counted: (a + b)[0]",
+    ]
+
+
+def test_nothing_is_left_out_of_a_large_tree():
+    one = jnp.zeros(1)
+    bad = jnp.full(1, jnp.nan)
+    deep = bad
+    for _ in range(60):
+        deep = [deep]
+    answer = count({"many": [one] * 5000, "deep": deep}, "x")
+    assert answer["omitted"] == 0
+    assert sum(p["nan"] for a in answer["arrays"] for p in a["pieces"]) == 1
+
+
+def test_a_tree_without_arrays_says_so():
+    assert nan_text("x", {0: count([1, "a"], "x")}) == "x holds no arrays"

@@ -1,0 +1,51 @@
+"""`%dist_nan`: where NaN are, in arrays that lie on several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.notebook import Notebook
+
+SETUP = """%%dist
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("data",))
+values = np.zeros((8, 3), "float32")
+values[5, 1], values[7, 2] = np.nan, np.inf
+split = NamedSharding(mesh, P("data"))
+w = jax.make_array_from_callback(values.shape, split, lambda index: values[index])
+params = {"w": w, "b": jnp.zeros(3), "n": 1}
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    with Notebook(folder=tmp_path_factory.mktemp("nan")) as found:
+        found.good("%load_ext nbdist")
+        found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
+        found.good(SETUP)
+        yield found
+        found.run("%dist_shutdown")
+
+
+def test_it_says_in_which_array_and_on_which_process(notebook: Notebook) -> None:
+    lines = [line.split() for line in notebook.good("%dist_nan params").text.splitlines()]
+    assert lines[1] == ["params['w']", "f32[8,", "3]", "1", "1"]
+    assert lines[2][:2] == ["process", "1,"] and lines[2][4:] == ["[4:6,", ":]", "1", "0"]
+    assert lines[3][:2] == ["process", "1,"] and lines[3][4:] == ["[6:8,", ":]", "0", "1"]
+    assert len(lines) == 4
+
+
+def test_expressions_are_evaluated_on_all_and_leave_all_in_step(notebook: Notebook) -> None:
+    assert (
+        "no NaN or Inf in 1 array of jnp.nan_to_num(w)"
+        in notebook.good("%dist_nan jnp.nan_to_num(w)").text
+    )
+    assert "proven just now" in notebook.good("%dist_recover").text
+
+
+def test_a_name_that_is_not_there_says_so(notebook: Notebook) -> None:
+    assert "ArrayError" in notebook.bad("%dist_nan nothing_of_this_name").traceback
+    assert "usage" in notebook.good("%dist_nan").text.lower()

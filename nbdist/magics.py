@@ -229,14 +229,17 @@ class DistMagics(Magics):
     @line_cell_magic
     @teaching
     def dist(self, line: str, cell: str | None = None) -> Any:
-        """Run this cell on the processes."""
+        """Run this cell on the processes; as %dist, what stands behind it on the line."""
         if cell is None:
-            if options.dist().parse(line):
-                raise SessionError(
-                    "%dist is a cell magic: write %%dist as the first line of a cell."
+            asked, cell = options.dist().parse_before_code(line)
+            if not cell:
+                raise OptionError(
+                    "%dist runs what stands behind it on the processes, such as %dist x.shape. For a whole cell "
+                    "write %%dist as its first line."
                 )
-            return None
-        asked = options.dist().parse(line)
+            offset = 0
+        else:
+            asked, offset = options.dist().parse(line), 1
         handle = self._active().run(
             cell,
             on=asked.on,
@@ -246,7 +249,7 @@ class DistMagics(Magics):
             live=self._in_notebook,
             check=asked.check,
             cell=self._cell_number,
-            offset=1,
+            offset=offset,
         )
         return handle if asked.no_wait else None
 

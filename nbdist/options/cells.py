@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import re
 
 from nbdist.options.parser import Parser
 
@@ -136,10 +135,8 @@ def timeout_and_expression(parser: Parser, line: str) -> tuple[dict[str, float],
     """
     if line.split()[-1:] in ([], ["--help"], ["-h"]):
         parser.parse("--help")
-    found = re.match(r"\s*--timeout(?:\s+|=)(\S+)\s+(.+)", line)
-    if found is None:
-        return {}, line.strip()
-    return {"timeout_s": parser.parse(f"--timeout {found[1]} x").timeout}, found[2].strip()
+    asked, expression = parser.parse_before_code(line)
+    return ({} if asked.timeout is None else {"timeout_s": asked.timeout}), expression
 
 
 def dist_mode() -> Parser:

@@ -57,6 +57,34 @@ class Parser(argparse.ArgumentParser):
             raise OptionError(self._unknown(unknown[0]))
         return options
 
+    def parse_before_code(self, line: str) -> tuple[argparse.Namespace, str]:
+        """Takes the options off the front of a line; the rest is Python, which no shell's rules take apart.
+
+        Args:
+          line: Such as `--on 0 w['a b'].shape`.
+
+        Returns:
+          The options, and the code; empty where there is none.
+
+        Raises:
+          OptionError: Something unknown or unreadable, with the nearest known option.
+          HelpShown: `--help` was among the options.
+        """
+        with_value = {
+            flag for action in self._actions for flag in action.option_strings if action.nargs != 0
+        }
+        words, rest = [], line.strip()
+        while rest.startswith("--") or rest == "-h":
+            word, _, rest = rest.partition(" ")
+            words.append(word)
+            if word in with_value:
+                value, _, rest = rest.strip().partition(" ")
+                words += [value] if value else []
+            rest = rest.strip()
+        # What the code stands for must be there.
+        code = ["code"] * any(action.required for action in self._actions)
+        return self.parse(shlex.join([*words, *code])), rest
+
     def _unknown(self, word: str) -> str:
         if not word.startswith("-"):
             return (

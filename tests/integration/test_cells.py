@@ -128,6 +128,17 @@ def test_targets_choose_processes(notebook: Notebook) -> None:
     assert "here 0" in notebook.good(f"%%distributed\n{own}").text
 
 
+def test_one_line_runs_what_stands_behind_it(notebook: Notebook) -> None:
+    assert "processes 0, 1   (3, 4)" in notebook.good("import math\n%dist 3, 4").text
+    alone = notebook.good("%dist --on 1 [c for c in 'a  b']").text
+    assert "process 1   ['a', ' ', ' ', 'b']" in alone
+    failed = notebook.bad("%dist 1 / 0").traceback
+    assert "ZeroDivisionError" in failed and "line 1" in failed
+    assert "such as %dist x.shape" in notebook.bad("%dist").traceback
+    assert "Did you mean --timeout" in notebook.bad("%dist --timout 3 1").traceback
+    assert "--no-wait" in notebook.good("%dist --help").text
+
+
 def test_unknown_targets_and_options_change_nothing(notebook: Notebook) -> None:
     assert "processes 0 to 1" in notebook.bad("%%dist --on 5\n1").traceback
     wrong = notebook.bad("%%dist --timout 3\n1").traceback

@@ -7,6 +7,7 @@ import pytest
 from nbdist.errors import OptionError
 from nbdist.options import (
     HelpShown,
+    dist,
     dist_init,
     dist_layout,
     dist_mesh,
@@ -49,6 +50,21 @@ def test_an_expression_alone_is_left_as_it_is() -> None:
 def test_a_time_limit_that_is_no_number_is_refused() -> None:
     with pytest.raises(OptionError, match="--timeout"):
         timeout_and_expression(dist_shards(), "--timeout soon w")
+
+
+def test_code_behind_options_is_left_as_it_is() -> None:
+    asked, code = dist().parse_before_code(" --on 0,1 --no-wait --grace=2  -x['a b'] - 1 ")
+    assert (asked.on, asked.no_wait, asked.grace) == ("0,1", True, 2.0)
+    assert code == "-x['a b'] - 1"
+    asked, code = dist().parse_before_code("--on 0 x['a  b'].shape --on 3")
+    assert (asked.on, code) == ("0", "x['a  b'].shape --on 3")
+    assert dist().parse_before_code("-1 + x")[1] == "-1 + x"
+    assert dist().parse_before_code("")[1] == ""
+
+
+def test_unknown_options_before_code_are_refused() -> None:
+    with pytest.raises(OptionError, match="Did you mean --timeout"):
+        dist().parse_before_code("--timout 3 x")
 
 
 @pytest.mark.parametrize("line", ["", "  ", "--help"])

@@ -78,7 +78,7 @@ class InterruptHandler:
         edges = (InterruptHandler.swap, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delays = 0
-        self._whole = self._put_off = False
+        self._whole = self._put_off = self._stepping = False
 
     def install(
         self, kernel: Any, shell: Any, *, interruptible: Callable[[str | None], bool]
@@ -121,7 +121,7 @@ class InterruptHandler:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
         self._raised_at, self._delays = None, 0
-        self._whole = self._put_off = False
+        self._whole = self._put_off = self._stepping = False
         signal.signal(signal.SIGINT, self._handle)
 
     def window(self, *, once: bool = False) -> Window:
@@ -133,16 +133,28 @@ class InterruptHandler:
         return Window(self, once=once)
 
     @contextlib.contextmanager
-    def put_off(self) -> Iterator[None]:
+    def stepping(self) -> Iterator[None]:
+        """What runs in it has steps that `put_off` does whole; an interrupt between two waits for the next."""
+        self._stepping = True
+        try:
+            yield
+        finally:
+            self._stepping = False
+
+    @contextlib.contextmanager
+    def put_off(self, leave: Callable[[], bool] = lambda: True) -> Iterator[None]:
         """What runs in it is done whole, unless it takes longer than a second after an interrupt.
 
         An interrupt that was put off is raised soon afterwards, and before the next begins. On other threads than
         the main thread nothing is interrupted anyway.
+
+        Args:
+          leave: Asked before one begins while an interrupt is put off: whether it is raised now.
         """
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        if self._put_off and self._window is not None:
+        if self._put_off and self._window is not None and leave():
             if self._repeated is not None:
                 self._repeated.cancel()
             self._raise(self._window)
@@ -174,9 +186,10 @@ class InterruptHandler:
         if window.spent:
             return
         at_an_edge = frame is not None and frame.f_code in self._edges
-        if (at_an_edge or self._whole) and self._delays < MOST_DELAYS:
+        whole = self._whole or self._stepping
+        if (at_an_edge or whole) and self._delays < MOST_DELAYS:
             self._delays += 1
-            self._put_off = self._whole
+            self._put_off = whole
             self._again()
             return
         self._raise(window)

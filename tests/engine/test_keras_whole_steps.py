@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -12,8 +13,10 @@ import numpy as np
 import pytest
 from keras import layers
 
+from nbdist.engine.cell import CurrentCell
 from nbdist.engine.jax.paths import array_paths
 from nbdist.engine.keras import guards
+from nbdist.engine.keras.guards.stop import AgreedStop
 
 X, Y = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -30,7 +33,10 @@ class Puts:
         self.at: int | None = None
         self.steps = 0
 
-    def __call__(self) -> Puts:
+    def stepping(self) -> contextlib.AbstractContextManager[None]:
+        return contextlib.nullcontext()
+
+    def put_off(self, leave: Callable[[], bool]) -> Puts:
         return self
 
     def __enter__(self) -> None:
@@ -44,7 +50,9 @@ class Puts:
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Puts]:
     found = Puts()
-    monkeypatch.setattr(sys.modules["nbdist.engine.keras.guards.install"], "_put_off", found)
+    module = sys.modules["nbdist.engine.keras.guards.install"]
+    monkeypatch.setattr(module, "_interrupts", lambda: found)
+    monkeypatch.setattr(module, "_stop", lambda: AgreedStop(lambda: None, CurrentCell(), 0))
     guards.install()
     yield found
     guards.remove()

@@ -126,6 +126,30 @@ def test_what_takes_long_is_interrupted_all_the_same(
         wait()
 
 
+def test_one_between_two_steps_waits_for_the_next_that_may_leave(
+    interrupts: InterruptHandler,
+) -> None:
+    done: list[int] = []
+    with pytest.raises(KeyboardInterrupt), interrupts.window(), interrupts.stepping():
+        press()
+        for step in range(5):
+            with interrupts.put_off(lambda: len(done) >= 3):
+                done.append(step)
+    assert done == [0, 1, 2]
+
+
+def test_one_that_waits_for_a_step_is_raised_when_there_is_none(
+    interrupts: InterruptHandler,
+) -> None:
+    done = []
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        with interrupts.stepping():
+            press()
+            done.append(1)
+        wait()
+    assert done == [1]
+
+
 def test_another_thread_puts_nothing_off(interrupts: InterruptHandler) -> None:
     def whole() -> None:
         with interrupts.put_off():

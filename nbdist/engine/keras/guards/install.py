@@ -6,12 +6,13 @@ import functools
 import inspect
 import threading
 from collections.abc import Callable
-from contextlib import AbstractContextManager
 from typing import Any
 
+from nbdist.engine.interrupts import InterruptHandler
 from nbdist.engine.keras.guards import waiting
 from nbdist.engine.keras.guards.agreement import Agreement
 from nbdist.engine.keras.guards.board import Board, coordinator_client
+from nbdist.engine.keras.guards.stop import AgreedStop
 from nbdist.engine.keras.guards.watch import Watch
 from nbdist.engine.keras.guards.whole import STEPS, made_whole, put_back
 
@@ -26,7 +27,7 @@ def install() -> None:
 
     if guard() is not None:
         return
-    watch = Watch(_agreement())
+    watch = Watch(_agreement(), _interrupts(), _stop())
     setattr(keras.Model, ATTRIBUTE, watch)
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
@@ -34,7 +35,7 @@ def install() -> None:
     if keras.config.backend() == "jax":
         for step in STEPS:
             name = f"make_{step}"
-            method = made_whole(step, getattr(keras.Model, name), _put_off)
+            method = made_whole(step, getattr(keras.Model, name), watch.step)
             watch.restore.append(_placed(keras.Model, name, method))
     unplace = waiting.place()
     if unplace is not None:
@@ -75,11 +76,19 @@ def _agreement() -> Agreement | None:
     return agreement
 
 
-def _put_off() -> AbstractContextManager[None]:
-    """Within it, interrupts of this engine are put off."""
+def _interrupts() -> InterruptHandler:
+    """Those of this engine."""
     from nbdist.engine.resident import Resident
 
-    return Resident.of().interrupts.put_off()
+    return Resident.of().interrupts
+
+
+def _stop() -> AgreedStop:
+    """What finds the step before which all processes leave."""
+    from nbdist.engine.resident import Resident
+
+    resident = Resident.of()
+    return AgreedStop(coordinator_client, resident.cell, resident.process_id)
 
 
 def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:

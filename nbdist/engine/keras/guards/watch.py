@@ -6,8 +6,10 @@ import contextlib
 import socket
 import sys
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
 from typing import Any
 
+from nbdist.engine.interrupts import InterruptHandler
 from nbdist.engine.keras.guards.agreement import Agreement
 from nbdist.engine.keras.guards.arguments import feed, is_tf_dataset, split_rows, written_paths
 from nbdist.engine.keras.guards.call import Call
@@ -20,6 +22,7 @@ from nbdist.engine.keras.guards.checks import (
 )
 from nbdist.engine.keras.guards.places import Places
 from nbdist.engine.keras.guards.steps import run_ahead_too_far, with_waiting
+from nbdist.engine.keras.guards.stop import AgreedStop
 from nbdist.errors import InputError, NbdistError
 
 Facts = dict[str, int | str | None]
@@ -30,10 +33,16 @@ class Watch:
 
     Args:
       agreement: The way to the other processes; None: each looks at itself alone.
+      interrupts: Of this engine.
+      stop: Finds the step before which all leave.
     """
 
-    def __init__(self, agreement: Agreement | None) -> None:
+    def __init__(
+        self, agreement: Agreement | None, interrupts: InterruptHandler, stop: AgreedStop
+    ) -> None:
         self.inside = False
+        self._interrupts = interrupts
+        self._stop = stop
         self.restore: list[Callable[[], None]] = []
         self._agreement = agreement
         self._host = socket.gethostname()
@@ -46,11 +55,19 @@ class Watch:
     @contextlib.contextmanager
     def within(self) -> Iterator[None]:
         """Calls from within a guarded one are part of it: `fit` evaluates, callbacks save."""
+        found = self._places()
+        self._stop.group = () if found is None else found[1].processes
         self.inside = True
         try:
-            yield
+            with self._interrupts.stepping():
+                yield
         finally:
             self.inside = False
+
+    def step(self) -> AbstractContextManager[None]:
+        """Around each step: it is done whole, and an interrupt that waits is raised before the same on all."""
+        self._stop.count()
+        return self._interrupts.put_off(self._stop.leave if self.inside else lambda: True)
 
     def before(self, method: str, model: Any, arguments: Mapping[str, Any]) -> NbdistError | None:
         """The error to raise in place of a call of `keras.Model`, or None.

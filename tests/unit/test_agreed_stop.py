@@ -10,19 +10,22 @@ from collections.abc import Callable
 import pytest
 
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.keras.guards import stop
 from nbdist.engine.keras.guards.stop import AgreedStop
 
 LIMIT_SECONDS = 60.0
 
 
 class Store:
-    """The coordinator's key-value store, in this process."""
+    """The coordinator's key-value store, in this process; `pause` says how many seconds an answer takes."""
 
-    def __init__(self) -> None:
+    def __init__(self, pause: Callable[[], float] = lambda: 0.0) -> None:
         self.entries: dict[str, str] = {}
         self.lock = threading.Lock()
+        self.pause = pause
 
     def key_value_set(self, key: str, value: str, *, allow_overwrite: bool) -> None:
+        time.sleep(self.pause())
         with self.lock:
             if key in self.entries and not allow_overwrite:
                 raise RuntimeError("ALREADY_EXISTS")
@@ -30,7 +33,9 @@ class Store:
 
     def key_value_dir_get(self, folder: str) -> list[tuple[str, str]]:
         with self.lock:
-            return [(k, v) for k, v in self.entries.items() if k.startswith(f"{folder}/")]
+            found = [(k, v) for k, v in self.entries.items() if k.startswith(f"{folder}/")]
+        time.sleep(self.pause())
+        return found
 
 
 class Training:
@@ -41,8 +46,10 @@ class Training:
       together: Whether steps need all processes.
     """
 
-    def __init__(self, pressed: list[int], *, together: bool = True) -> None:
-        self.store = Store()
+    def __init__(
+        self, pressed: list[int], *, together: bool = True, store: Store | None = None
+    ) -> None:
+        self.store = store or Store()
         self.pressed = pressed
         self.begun = [0] * len(pressed)
         self.left: dict[int, int] = {}
@@ -52,11 +59,11 @@ class Training:
     def process(self, me: int, pause: Callable[[], float]) -> None:
         cell = CurrentCell()
         cell.started(1, "fit()", run=7, targets=tuple(range(len(self.pressed))))
-        stop = AgreedStop(lambda: self.store, cell, me)
-        stop.group = range(len(self.pressed))
+        agreed = AgreedStop(lambda: self.store, cell, me)
+        agreed.group = range(len(self.pressed))
         for step in range(1, 10_000):
-            stop.count()
-            if step >= self.pressed[me] and stop.leave():
+            agreed.count()
+            if step >= self.pressed[me] and agreed.leave():
                 self.left[me] = step
                 return
             with self.came:
@@ -89,14 +96,25 @@ def test_all_leave_before_the_same_step(seed: int, together: bool) -> None:
     assert len(training.run(lambda: chance.uniform(0, 0.01))) == 1
 
 
+@pytest.mark.parametrize("seed", range(8))
+def test_no_answer_of_the_board_is_too_late(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Patience ends while others decide to leave, and what was read is old when it comes."""
+    monkeypatch.setattr(stop, "PATIENCE_SECONDS", 0.001)
+    chance = random.Random(seed)
+    for _ in range(10):
+        store = Store(lambda: chance.choice([0.0, 0.0005, 0.002]))
+        training = Training([chance.randrange(1, 4) for _ in range(3)], store=store)
+        assert len(training.run(lambda: chance.uniform(0, 0.001))) == 1
+
+
 def alone(store: Store | None, *, run: int | None = 7) -> AgreedStop:
     cell = CurrentCell()
     if run is not None:
         cell.started(1, "fit()", run=run, targets=(0, 1))
-    stop = AgreedStop(lambda: store, cell, 0)
-    stop.group = (0, 1)
-    stop.count()
-    return stop
+    agreed = AgreedStop(lambda: store, cell, 0)
+    agreed.group = (0, 1)
+    agreed.count()
+    return agreed
 
 
 def test_where_nothing_can_be_agreed_on_it_leaves_at_once() -> None:
@@ -116,13 +134,13 @@ def test_one_whose_coordinator_is_gone_leaves() -> None:
 
 
 def test_one_for_which_the_others_do_not_come_goes_on_and_waits_longer_each_time() -> None:
-    stop = alone(Store())
+    agreed = alone(Store())
     took = []
     for _ in range(3):
         began = time.monotonic()
-        assert stop.leave() is False
+        assert agreed.leave() is False
         took.append(time.monotonic() - began)
-        stop.count()
+        agreed.count()
     assert took[0] >= 0.05 and took[1] >= 0.1 and took[2] >= 0.2
 
 

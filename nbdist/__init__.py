@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import logging
+import sys
 from typing import TYPE_CHECKING, Any
 
 from nbdist.version import __version__
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__all__ = ["Session", "__version__", "attach", "current", "start"]
+__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "start"]
 
 
 def start(processes: int | None = None, **options: Any) -> Session:
@@ -46,6 +47,23 @@ def attach(word: str = "last", **options: Any) -> Session:
     from nbdist.starting import attach_session
 
     return attach_session(word, **options)
+
+
+def checkpoint() -> None:
+    """A point of a loop at which all processes can leave it together; to be called once a step, on all.
+
+    An interrupt, and `%dist_interrupt --stop-at-step`, are raised here as `KeyboardInterrupt`, before the same
+    step on all processes, so that they are in step afterwards and nothing of a step is lost. An interrupt waits
+    for the next call a second at most. Keras' `fit`, `evaluate` and `predict` do this by themselves before each
+    batch. In a process that is not one of a session this does nothing.
+
+    Raises:
+      KeyboardInterrupt: The cell was stopped.
+    """
+    module = sys.modules.get("nbdist.engine.resident")
+    resident = None if module is None else module.Resident.there()
+    if resident is not None:
+        resident.checkpoint()
 
 
 def current() -> Session | None:

@@ -53,7 +53,7 @@ REPEAT_SECONDS = 0.05
 """How long processes that run already may take to tell of themselves, and how often they are asked."""
 
 STACK_SECONDS = 3.0
-"""How long processes may take to read their stacks."""
+"""How long processes may take to read their stacks, and to note that they are to stop."""
 
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
@@ -284,6 +284,27 @@ class Crew:
             return None
         found = self._asking.ask(Aside.COMPARE, process_ids, code=code)
         return dict(found) if len(found) == len(process_ids) else None
+
+    def stop_at_step(self, process_ids: Sequence[int], run: int) -> dict[int, int | None]:
+        """Asks processes to leave a cell before the same step; how many steps have begun on each that answers.
+
+        None stands for one in which the cell does not run.
+
+        Raises:
+          SessionError: Somebody else has started these processes, or they cannot agree on a step.
+        """
+        if not self.link.parents.reaches_past_main_threads:
+            raise SessionError(
+                "These processes were not started by nbdist: nothing reaches them while they run a cell. "
+                "%dist_interrupt interrupts it."
+            )
+        if self.plan.framework == "tensorflow":
+            raise SessionError(
+                "A common step is agreed on through JAX's coordinator, and this session computes with TensorFlow. "
+                "%dist_interrupt interrupts the cell."
+            )
+        found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
+        return {p: answer["steps"] for p, answer in found.items()}
 
     def stacks(self, process_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
         """The threads of processes, also of busy ones; only of those that answer soon.

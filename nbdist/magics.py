@@ -154,8 +154,8 @@ class DistMagics(Magics):
     @teaching
     def dist_interrupt(self, line: str) -> None:
         """Interrupt what runs on the processes."""
-        options.plain("%dist_interrupt", "Interrupt what runs on the processes.").parse(line)
-        print(self._active().interrupt())
+        asked, session = options.dist_interrupt().parse(line), self._active()
+        print(session.stop_at_step() if asked.stop_at_step else session.interrupt())
 
     @line_magic
     @teaching

@@ -27,7 +27,7 @@ from nbdist.recovery.compared import have_sent_the_same, place_of
 from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules
-from nbdist.run.background import Background, queued_text
+from nbdist.run.background import Background, queued_text, stopping_text
 from nbdist.run.cellrun import CellHandle, CellRun, Ended
 from nbdist.run.choice import Targets
 from nbdist.run.execution import Cell, without_leading_blank_lines
@@ -378,6 +378,30 @@ class Session:
         said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
         said += [f"what runs on {processes_text(busy)}"] if busy else []
         return f"interrupted: {', '.join(said)}" if said else "no cell is running"
+
+    def stop_at_step(self) -> str:
+        """Has all processes leave what runs in the background before the same step; all stay in step.
+
+        A step begins where the cell calls `nbdist.checkpoint()`, and where Keras begins a batch. What never does
+        either runs on.
+
+        Returns:
+          One line for each cell.
+
+        Raises:
+          SessionError: No cell runs in the background, or its processes cannot agree on a step.
+        """
+        crew = self._alive()
+        runs = self._background.runs
+        if not runs:
+            raise SessionError("No cell runs in the background that could be stopped.")
+        said = []
+        for run in runs:
+            inside = run.execution.still_in()
+            steps = crew.stop_at_step(inside, run.execution.number)
+            run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
+            said.append(stopping_text(run.cell.number, inside, steps))
+        return "\n".join(said)
 
     def _begun(self, cell: OpenCell) -> None:
         self._alive().monitor.sent(cell.requests, cell.run)

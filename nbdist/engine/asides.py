@@ -30,11 +30,14 @@ class Aside(StrEnum):
     STACK = "t"
     """Say what all threads are in the middle of."""
 
+    STOP = "p"
+    """Leave the cell of this run before the same step as all others, and say how many steps have begun."""
+
     ABANDON = "a"
     """End the wait for a proof."""
 
 
-WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK})
+WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK, Aside.STOP})
 """Those that are answered to a kernel, under the number of its question."""
 
 QUESTION = "question"

@@ -52,7 +52,8 @@ class Interrupt(KeyboardInterrupt):
             f"   {code.co_filename}, line {line}, in {code.co_name}"
             for code, line in frames[-MOST_FRAMES:]
         ]
-        return ["KeyboardInterrupt", *shown]
+        why = f": {self}" if self.args else ""
+        return [f"KeyboardInterrupt{why}", *shown]
 
 
 # It is named in replies, and in what is shown, as what it stands for.
@@ -75,9 +76,10 @@ class InterruptHandler:
         self._pending = False
         self._repeated: threading.Timer | None = None
         self._raised_at: float | None = None
-        edges = (InterruptHandler.swap, Window.__enter__, Window.__exit__)
+        edges = (InterruptHandler.swap, InterruptHandler._handle, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delays = 0
+        self._handling = False
         self._whole = self._put_off = self._stepping = False
 
     def install(
@@ -135,11 +137,27 @@ class InterruptHandler:
     @contextlib.contextmanager
     def stepping(self) -> Iterator[None]:
         """What runs in it has steps that `put_off` does whole; an interrupt between two waits for the next."""
-        self._stepping = True
+        before, self._stepping = self._stepping, True
         try:
             yield
         finally:
-            self._stepping = False
+            self._stepping = before
+
+    def step(self, leave: Callable[[], bool]) -> None:
+        """A step begins that an interrupt may find anywhere; from now on one waits for the next, a second at most.
+
+        Args:
+          leave: Asked where an interrupt waits: whether it is raised now.
+        """
+        if threading.current_thread() is threading.main_thread():
+            self._raise_what_waits(leave)
+            self._stepping = True
+
+    def _raise_what_waits(self, leave: Callable[[], bool]) -> None:
+        if self._put_off and self._window is not None and leave():
+            if self._repeated is not None:
+                self._repeated.cancel()
+            self._raise(self._window)
 
     @contextlib.contextmanager
     def put_off(self, leave: Callable[[], bool] = lambda: True) -> Iterator[None]:
@@ -154,10 +172,7 @@ class InterruptHandler:
         if threading.current_thread() is not threading.main_thread():
             yield
             return
-        if self._put_off and self._window is not None and leave():
-            if self._repeated is not None:
-                self._repeated.cancel()
-            self._raise(self._window)
+        self._raise_what_waits(leave)
         self._whole = True
         try:
             yield
@@ -179,6 +194,17 @@ class InterruptHandler:
         return before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
+        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met.
+        # What the first does serves both.
+        if self._handling:
+            return
+        self._handling = True
+        try:
+            self._take(frame)
+        finally:
+            self._handling = False
+
+    def _take(self, frame: FrameType | None) -> None:
         window = self._window
         if window is None:
             self._pending = True

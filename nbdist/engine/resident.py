@@ -22,6 +22,7 @@ from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
 from nbdist.engine.folder import read_whole
 from nbdist.engine.interrupts import InterruptHandler
+from nbdist.engine.jax.store import coordinator_client
 from nbdist.engine.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -33,6 +34,7 @@ from nbdist.engine.kernel_gaps import (
 from nbdist.engine.main_thread import MainThread
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
@@ -71,6 +73,7 @@ class Resident:
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
+        self.stop = AgreedStop(coordinator_client, self.cell, lambda: self.process_id)
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
@@ -93,6 +96,20 @@ class Resident:
             found = cls(shell)
             setattr(shell.kernel, cls.ATTRIBUTE, found)
         return found
+
+    @classmethod
+    def there(cls) -> Resident | None:
+        """This engine's; None where this process is none, or does nothing for nbdist."""
+        ipython = sys.modules.get("IPython")
+        shell = ipython.get_ipython() if ipython else None
+        return getattr(getattr(shell, "kernel", None), cls.ATTRIBUTE, None)
+
+    def checkpoint(self) -> None:
+        """See `nbdist.checkpoint`."""
+        running = self.cell.running
+        if threading.current_thread() is threading.main_thread() and running is not None:
+            self.stop.step(running.targets)
+            self.interrupts.step(self.stop.leave)
 
     def settle(self, *, process_id: int | None) -> None:
         """Makes the engine ready for cells; a second call changes nothing.
@@ -210,6 +227,8 @@ class Resident:
         question = read_whole(self.folder / QUESTION) if asked & WITH_QUESTIONS else None
         if question is not None and Aside.COMPARE in asked and self._loop is not None:
             self._loop.call_soon_threadsafe(self._compare, question)
+        if question is not None and Aside.STOP in asked:
+            self._answer_to(question, {"steps": self.stop.ask(question["run"])})
         if question is not None and Aside.STACK in asked:
             self._answer_to(question, {"threads": stacks(self._code_name)})
         if Aside.RESCUE in asked and self.step is not None:

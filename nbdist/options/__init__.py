@@ -3,6 +3,7 @@
 from nbdist.options.cells import (
     dist,
     dist_cells,
+    dist_interrupt,
     dist_layout,
     dist_mesh,
     dist_mode,
@@ -41,6 +42,7 @@ __all__ = [
     "dist_cells",
     "dist_doctor",
     "dist_init",
+    "dist_interrupt",
     "dist_layout",
     "dist_mesh",
     "dist_mode",

@@ -25,6 +25,17 @@ def dist_recover() -> Parser:
     )
 
 
+def dist_interrupt() -> Parser:
+    """`%dist_interrupt`."""
+    parser = Parser("%dist_interrupt", "Interrupt what runs on the processes.")
+    parser.add_argument(
+        "--stop-at-step",
+        action="store_true",
+        help="before the same step on all: where the cell calls nbdist.checkpoint(), or Keras begins a batch",
+    )
+    return parser
+
+
 def dist_cells() -> Parser:
     """`%dist_cells`."""
     parser = Parser("%dist_cells", "List the cells that run and the last that have ended.")

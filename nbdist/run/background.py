@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from nbdist.errors import SessionError
 from nbdist.quantities import names_text, processes_text
@@ -69,3 +69,26 @@ def queued_text(ahead: Mapping[int, int]) -> str | None:
         return None
     behind = ", ".join(f"cell {number} ({processes_text(ids)})" for number, ids in cells.items())
     return f"queued behind {behind}"
+
+
+def stopping_text(number: int, inside: Sequence[int], steps: Mapping[int, int | None]) -> str:
+    """What comes of a request to stop a cell at a step.
+
+    Args:
+      number: Of the cell.
+      inside: The processes in it.
+      steps: How many steps have begun on each that has answered; None where the cell does not run.
+    """
+    cell = f"cell {number}"
+    silent = [p for p in inside if p not in steps]
+    waiting = [p for p in inside if p in steps and steps[p] is None]
+    if silent:
+        return f"{cell}: {processes_text(silent)} did not answer; %dist_interrupt interrupts it"
+    if waiting:
+        return f"{cell} has not begun on {processes_text(waiting)}; %dist_cells {number} --interrupt takes it back"
+    if not any(steps.values()):
+        return (
+            f"{cell} leaves at its first step, and has begun none: it needs nbdist.checkpoint() in its loop, "
+            "or Keras' fit"
+        )
+    return f"{cell} leaves before a step that is the same on {processes_text(inside)}"

@@ -9,6 +9,9 @@ from nbdist.errors import ProcessError
 from nbdist.quantities import hosts_text, processes_text, seconds_text
 from nbdist.run.standing import Standing, first_cause, first_line, place, say_failure, say_place
 
+STOPPED = "stopped before step"
+"""In the error of a process that has left at a step; see `nbdist.engine.stop`."""
+
 
 def failure(
     standings: Mapping[int, Standing],
@@ -88,6 +91,8 @@ def _headline(cause: Standing, same: list[int], hosts: str) -> str:
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
         return f"{processes_text(same)} {hosts} {first_line(error)}"
+    if cause.outcome == "interrupted" and STOPPED in error:
+        return f"{processes_text(same)} {error.partition(': ')[2]}"
     if cause.outcome == "not run":
         return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
     if cause.outcome == "stuck":
@@ -109,6 +114,8 @@ def _ending(standing: Standing) -> str:
     match standing.outcome:
         case "finished":
             return "finished the cell"
+        case "interrupted" if STOPPED in (standing.error or ""):
+            return (standing.error or "").partition(": ")[2]
         case "interrupted":
             waited = standing.activity is None or standing.activity.waiting
             return "interrupted while waiting" if waited else f"interrupted in {where}"

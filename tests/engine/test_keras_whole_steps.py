@@ -16,7 +16,7 @@ from keras import layers
 from nbdist.engine.cell import CurrentCell
 from nbdist.engine.jax.paths import array_paths
 from nbdist.engine.keras import guards
-from nbdist.engine.keras.guards.stop import AgreedStop
+from nbdist.engine.stop import AgreedStop
 
 X, Y = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -51,8 +51,8 @@ class Puts:
 def puts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Puts]:
     found = Puts()
     module = sys.modules["nbdist.engine.keras.guards.install"]
-    monkeypatch.setattr(module, "_interrupts", lambda: found)
-    monkeypatch.setattr(module, "_stop", lambda: AgreedStop(lambda: None, CurrentCell(), 0))
+    stop = AgreedStop(lambda: None, CurrentCell(), lambda: 0)
+    monkeypatch.setattr(module, "_of_this_engine", lambda: (found, stop))
     guards.install()
     yield found
     guards.remove()

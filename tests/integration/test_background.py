@@ -91,6 +91,62 @@ def test_a_cell_that_must_wait_says_behind_which(notebook: Notebook, tmp_path: P
     notebook.collect(request, until="ended after")
 
 
+TRAIN = """%%dist --no-wait
+import jax, jax.numpy as jnp, numpy as np, nbdist
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",))
+w = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda i: np.ones(8, "float32")[i])
+step = jax.jit(lambda w: w + w.sum() * 0)
+done = 0
+while True:
+    nbdist.checkpoint()
+    w = step(w)
+    done += 1
+    if done == 3: print("three steps")
+"""
+"""A training of which only the end is in the same place on all processes."""
+
+
+def test_a_training_stops_before_the_same_step_on_all_and_stays_in_step(
+    notebook: Notebook,
+) -> None:
+    request = notebook.send(TRAIN)
+    output = notebook.collect(request)
+    notebook.collect(request, until="three steps")
+    said = notebook.good("%dist_interrupt --stop-at-step").text
+    assert (
+        said == f"cell {numbered(output)} leaves before a step that is the same on processes 0, 1"
+    )
+    notebook.collect(request, until=r"ended after .*: processes 0, 1 stopped before step \d+")
+    assert "in step again" not in output.text
+    same = notebook.good("%dist done").text
+    assert re.fullmatch(r"processes 0, 1   \d+", same), same
+    assert "processes 0, 1   1.0" in notebook.good("%dist float(w.sum() / 8)").text
+
+
+def test_a_cell_without_steps_says_what_it_needs(notebook: Notebook, tmp_path: Path) -> None:
+    told = tmp_path / "told"
+    request, _ = begun(notebook, told)
+    assert (
+        "needs nbdist.checkpoint() in its loop"
+        in notebook.good("%dist_interrupt --stop-at-step").text
+    )
+    told.touch()
+    notebook.collect(request, until="ended after .* processes 0, 1 finished")
+    assert "No cell runs" in notebook.bad("%dist_interrupt --stop-at-step").traceback
+
+
+def test_the_stop_button_leaves_a_loop_with_checkpoints_in_step(notebook: Notebook) -> None:
+    request = notebook.send(TRAIN.replace(" --no-wait", ""))
+    notebook.collect(request, until="three steps")
+    notebook.interrupt()
+    stopped = notebook.collect(request)
+    assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt"
+    assert "in step again" not in stopped.text
+    same = notebook.good("%dist done").text
+    assert re.fullmatch(r"processes 0, 1   \d+", same), same
+
+
 def test_cells_are_listed_followed_and_interrupted_one_by_one(
     notebook: Notebook, tmp_path: Path
 ) -> None:

@@ -85,3 +85,23 @@ def test_an_interrupt_ends_fit_on_all(notebook: Notebook) -> None:
     # Where one was a step further than the other, that step was lost, and it is said.
     if "lost:" not in ended.text:
         notebook.good("%%dist\nmodel.fit(x, y, verbose=0)")
+
+
+def test_fit_in_the_background_stops_before_the_same_batch_on_all(notebook: Notebook) -> None:
+    request = notebook.send(
+        "%%dist --no-wait\n"
+        "count = keras.callbacks.LambdaCallback(on_train_batch_end=lambda batch, logs: steps.append(batch))\n"
+        "steps = []\n"
+        "begin = keras.callbacks.LambdaCallback(on_train_begin=lambda logs: print('begins'))\n"
+        "model.fit(x, y, epochs=100000, batch_size=8, verbose=0, callbacks=[count, begin])"
+    )
+    notebook.collect(request)
+    notebook.collect(request, until="begins")
+    said = notebook.good("%dist_interrupt --stop-at-step").text
+    assert "leaves before a step that is the same on processes 0, 1" in said, said
+    ended = notebook.collect(
+        request, until=r"ended after .*: processes 0, 1 stopped before step \d+"
+    )
+    assert "in step again" not in ended.text
+    same = notebook.good("%dist len(steps), losses() == before").text
+    assert re.fullmatch(r"processes 0, 1   \(\d+, True\)", same), same

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import pytest
 
+from nbdist.engine import stop
 from nbdist.engine.cell import CurrentCell
-from nbdist.engine.keras.guards import stop
-from nbdist.engine.keras.guards.stop import AgreedStop
+from nbdist.engine.stop import AgreedStop
 
 LIMIT_SECONDS = 60.0
 
@@ -59,10 +59,9 @@ class Training:
     def process(self, me: int, pause: Callable[[], float]) -> None:
         cell = CurrentCell()
         cell.started(1, "fit()", run=7, targets=tuple(range(len(self.pressed))))
-        agreed = AgreedStop(lambda: self.store, cell, me)
-        agreed.group = range(len(self.pressed))
+        agreed = AgreedStop(lambda: self.store, cell, lambda: me)
         for step in range(1, 10_000):
-            agreed.count()
+            agreed.step(range(len(self.pressed)))
             if step >= self.pressed[me] and agreed.leave():
                 self.left[me] = step
                 return
@@ -111,9 +110,8 @@ def alone(store: Store | None, *, run: int | None = 7) -> AgreedStop:
     cell = CurrentCell()
     if run is not None:
         cell.started(1, "fit()", run=run, targets=(0, 1))
-    agreed = AgreedStop(lambda: store, cell, 0)
-    agreed.group = (0, 1)
-    agreed.count()
+    agreed = AgreedStop(lambda: store, cell, lambda: 0)
+    agreed.step((0, 1))
     return agreed
 
 
@@ -121,7 +119,7 @@ def test_where_nothing_can_be_agreed_on_it_leaves_at_once() -> None:
     assert alone(None).leave() is True
     assert alone(Store(), run=None).leave() is True
     without = alone(Store())
-    without.group = ()
+    without.step(())
     assert without.leave() is True
 
 
@@ -140,7 +138,7 @@ def test_one_for_which_the_others_do_not_come_goes_on_and_waits_longer_each_time
         began = time.monotonic()
         assert agreed.leave() is False
         took.append(time.monotonic() - began)
-        agreed.count()
+        agreed.step((0, 1))
     assert took[0] >= 0.05 and took[1] >= 0.1 and took[2] >= 0.2
 
 
@@ -151,3 +149,22 @@ def test_a_later_cell_is_agreed_on_anew() -> None:
     assert first.leave() is True
     later = alone(store, run=8)
     assert later.leave() is False
+
+
+def test_a_stop_that_was_asked_for_is_raised_with_its_step() -> None:
+    agreed = alone(None)
+    assert agreed.ask(8) is None, "another cell"
+    agreed.step((0, 1))
+    assert agreed.ask(7) == 2
+    with pytest.raises(KeyboardInterrupt, match="stopped before step 3"):
+        agreed.step((0, 1))
+
+
+def test_a_stop_of_an_earlier_cell_does_not_count() -> None:
+    cell = CurrentCell()
+    cell.started(1, "fit()", run=7, targets=(0, 1))
+    agreed = AgreedStop(lambda: None, cell, lambda: 0)
+    assert agreed.ask(7) == 0
+    cell.started(2, "fit()", run=8, targets=(0, 1))
+    agreed.step((0, 1))
+    assert agreed.begun == 1

@@ -9,9 +9,10 @@ from types import SimpleNamespace
 import pytest
 
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.jax.store import coordinator_client
 from nbdist.engine.keras.guards.agreement import Agreement
 from nbdist.engine.keras.guards.arguments import Feed, feed, written_paths
-from nbdist.engine.keras.guards.board import FOLDER, Board, coordinator_client
+from nbdist.engine.keras.guards.board import FOLDER, Board
 from nbdist.engine.keras.guards.call import Call, disagreement
 from nbdist.engine.keras.guards.checks import batch_refusal
 from nbdist.engine.keras.guards.places import Places

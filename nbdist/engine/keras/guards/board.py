@@ -5,7 +5,6 @@ No device takes part, so nothing here can wait for a process that does something
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -16,7 +15,8 @@ class Board:
     """The board, as one process uses it; each call is one request to the coordinator (0.4 ms locally).
 
     Args:
-      client: Such as `coordinator_client`; asked each time, since a repair joins another coordinator.
+      client: Such as `nbdist.engine.jax.store.coordinator_client`; asked each time, since a repair joins
+        another coordinator.
       process_id: Whose text `put` replaces.
     """
 
@@ -46,16 +46,3 @@ class Board:
         if client is None:
             raise RuntimeError("JAX is not connected to a coordinator")
         return client
-
-
-def coordinator_client() -> Any | None:
-    """JAX's connection to its coordinator; None where it is not there or cannot do this.
-
-    Private API: `jax._src.distributed.global_state.client` and its key-value methods (jax 0.10.2), which
-    Orbax uses as well; JAX offers no public way to exchange a text without a device computation. Without it
-    processes do not compare their calls, and the report on a stuck cell is what remains.
-    """
-    module = sys.modules.get("jax._src.distributed")
-    client = getattr(getattr(module, "global_state", None), "client", None)
-    needed = ("key_value_set", "key_value_dir_get")
-    return client if client is not None and all(hasattr(client, n) for n in needed) else None

@@ -9,12 +9,13 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist.engine.interrupts import InterruptHandler
+from nbdist.engine.jax.store import coordinator_client
 from nbdist.engine.keras.guards import waiting
 from nbdist.engine.keras.guards.agreement import Agreement
-from nbdist.engine.keras.guards.board import Board, coordinator_client
-from nbdist.engine.keras.guards.stop import AgreedStop
+from nbdist.engine.keras.guards.board import Board
 from nbdist.engine.keras.guards.watch import Watch
 from nbdist.engine.keras.guards.whole import STEPS, made_whole, put_back
+from nbdist.engine.stop import AgreedStop
 
 METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
 ATTRIBUTE = "nbdist_watch"
@@ -27,7 +28,7 @@ def install() -> None:
 
     if guard() is not None:
         return
-    watch = Watch(_agreement(), _interrupts(), _stop())
+    watch = Watch(_agreement(), *_of_this_engine())
     setattr(keras.Model, ATTRIBUTE, watch)
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
@@ -76,19 +77,12 @@ def _agreement() -> Agreement | None:
     return agreement
 
 
-def _interrupts() -> InterruptHandler:
-    """Those of this engine."""
-    from nbdist.engine.resident import Resident
-
-    return Resident.of().interrupts
-
-
-def _stop() -> AgreedStop:
-    """What finds the step before which all processes leave."""
+def _of_this_engine() -> tuple[InterruptHandler, AgreedStop]:
+    """What puts interrupts off, and what finds the step before which all processes leave."""
     from nbdist.engine.resident import Resident
 
     resident = Resident.of()
-    return AgreedStop(coordinator_client, resident.cell, resident.process_id)
+    return resident.interrupts, resident.stop
 
 
 def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:

@@ -22,7 +22,7 @@ from nbdist.engine.keras.guards.checks import (
 )
 from nbdist.engine.keras.guards.places import Places
 from nbdist.engine.keras.guards.steps import run_ahead_too_far, with_waiting
-from nbdist.engine.keras.guards.stop import AgreedStop
+from nbdist.engine.stop import AgreedStop
 from nbdist.errors import InputError, NbdistError
 
 Facts = dict[str, int | str | None]
@@ -43,6 +43,7 @@ class Watch:
         self.inside = False
         self._interrupts = interrupts
         self._stop = stop
+        self._group: tuple[int, ...] = ()
         self.restore: list[Callable[[], None]] = []
         self._agreement = agreement
         self._host = socket.gethostname()
@@ -56,7 +57,7 @@ class Watch:
     def within(self) -> Iterator[None]:
         """Calls from within a guarded one are part of it: `fit` evaluates, callbacks save."""
         found = self._places()
-        self._stop.group = () if found is None else found[1].processes
+        self._group = () if found is None else tuple(found[1].processes)
         self.inside = True
         try:
             with self._interrupts.stepping():
@@ -66,8 +67,8 @@ class Watch:
 
     def step(self) -> AbstractContextManager[None]:
         """Around each step: it is done whole, and an interrupt that waits is raised before the same on all."""
-        self._stop.count()
-        return self._interrupts.put_off(self._stop.leave if self.inside else lambda: True)
+        self._stop.step(self._group if self.inside else ())
+        return self._interrupts.put_off(self._stop.leave)
 
     def before(self, method: str, model: Any, arguments: Mapping[str, Any]) -> NbdistError | None:
         """The error to raise in place of a call of `keras.Model`, or None.

@@ -8,7 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from nbdist.engine.transfer import bytes_of, dtype_named
+from nbdist.dtypes import dtype_named
+from nbdist.engine.transfer import bytes_of
 from nbdist.errors import ArrayError
 
 LARGE_BYTES = 1 << 30

@@ -23,6 +23,7 @@ from nbdist.engine.echo import Echo
 from nbdist.engine.folder import read_whole
 from nbdist.engine.interrupts import InterruptHandler
 from nbdist.engine.jax.store import coordinator_client
+from nbdist.engine.jax.summary import install as show_summaries
 from nbdist.engine.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -136,6 +137,7 @@ class Resident:
         threads_speak_for_cells(self.shell)
         refuse_input(self.kernel)
         show_help(self.shell)
+        show_summaries(self.shell)
         text_progress_bars()
         allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)

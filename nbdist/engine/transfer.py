@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from types import ModuleType
 from typing import Any
 
+from nbdist.dtypes import dtype_named
 from nbdist.errors import ArrayError
 
 
@@ -73,17 +74,3 @@ def restore(entry: Mapping[str, Any], buffers: Sequence[Any]) -> Any:
     import numpy
 
     return numpy.frombuffer(data, dtype=dtype_named(entry["dtype"])).reshape(entry["shape"]).copy()
-
-
-def dtype_named(name: Any) -> Any:
-    """The NumPy dtype of that name, ml_dtypes' (`bfloat16`, `float8_e4m3fn`) included."""
-    import numpy
-
-    if not isinstance(name, str):
-        return numpy.dtype([tuple(field) for field in name])
-    try:
-        return numpy.dtype(name)
-    except TypeError:
-        import ml_dtypes
-
-        return numpy.dtype(getattr(ml_dtypes, name))

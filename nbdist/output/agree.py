@@ -10,6 +10,7 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
+from nbdist import summary
 from nbdist.output.entries import Display, Entry, Line
 from nbdist.output.record import Column
 
@@ -43,6 +44,9 @@ def choose(entries: Sequence[Entry]) -> Entry:
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
+        parts = [display.part for display in displays if display.part is not None]
+        if len(parts) == len(displays):
+            return Display({"text/plain": summary.text(parts)}, {}, first.time)
         return max(displays, key=lambda display: display.updates)
     if not isinstance(first, Line) or len(entries) == 1:
         return first

@@ -8,6 +8,7 @@ import re
 from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
+from nbdist import summary
 from nbdist.output.bars import Bar, parse_bar
 
 Stream = Literal["stdout", "stderr", "result"]
@@ -41,11 +42,22 @@ class Line(NamedTuple):
 class Display:
     """One rich output. Mutable, since `update_display_data` changes it in place.
 
-    `digest` is equal for equal MIME bundles; `updates` counts how often it was changed; `size` is
-    the bundle's length in characters as JSON; `handed` that a queue has it.
+    `digest` is equal for equal MIME bundles, and for the `part`s that processes have of one array; `updates`
+    counts how often it was changed; `size` is the bundle's length in characters as JSON; `handed` that a queue
+    has it.
     """
 
-    __slots__ = ("__weakref__", "data", "digest", "handed", "metadata", "size", "time", "updates")
+    __slots__ = (
+        "__weakref__",
+        "data",
+        "digest",
+        "handed",
+        "metadata",
+        "part",
+        "size",
+        "time",
+        "updates",
+    )
 
     def __init__(self, data: Mapping[str, Any], metadata: Mapping[str, Any], time: float) -> None:
         self.time = time
@@ -57,9 +69,14 @@ class Display:
         """Replaces the content."""
         if len(data) > 1:
             data = {mime: value for mime, value in data.items() if mime != WIDGET_MIME}
+        self.part: Mapping[str, Any] | None = data.get(summary.MIME)
+        if self.part is not None:
+            data = {"text/plain": summary.text([self.part])}
         self.data: dict[str, Any] = dict(data)
         self.metadata: dict[str, Any] = dict(metadata)
         compared = dict(data)
+        if self.part is not None:
+            compared = {fact: self.part[fact] for fact in summary.FACTS}
         if isinstance(compared.get("text/plain"), str):
             compared["text/plain"] = without_addresses(compared["text/plain"])
         text = json.dumps([compared, self.metadata], sort_keys=True, default=repr)

@@ -1,4 +1,4 @@
-"""`%dist_nan`: where NaN are, in arrays that lie on several processes."""
+"""Looking at arrays that lie on several processes: their values, where NaN are, models as trees."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ params = {"w": w, "b": jnp.zeros(3), "n": 1}
 
 @pytest.fixture(scope="module")
 def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
-    with Notebook(folder=tmp_path_factory.mktemp("nan")) as found:
+    with Notebook(folder=tmp_path_factory.mktemp("looking")) as found:
         found.good("%load_ext nbdist")
         found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
         found.good(SETUP)
@@ -49,3 +49,16 @@ def test_expressions_are_evaluated_on_all_and_leave_all_in_step(notebook: Notebo
 def test_a_name_that_is_not_there_says_so(notebook: Notebook) -> None:
     assert "ArrayError" in notebook.bad("%dist_nan nothing_of_this_name").traceback
     assert "usage" in notebook.good("%dist_nan").text.lower()
+
+
+def test_an_array_at_the_end_of_a_cell_shows_its_values(notebook: Notebook) -> None:
+    lines = notebook.good("%%dist\nw").text.splitlines()
+    assert lines[:2] == ["processes 0, 1", "f32[8, 3]  P('data', None) on mesh data=4"]
+    assert lines[2] == "[[ 0.  0.  0.]" and lines[7] == " [ 0. nan  0.]"
+    assert lines[-1] == "min 0  mean inf  max inf  NaN 1, left out of these"
+
+
+def test_one_process_shows_what_it_has_and_says_what_is_missing(notebook: Notebook) -> None:
+    shown = notebook.good("%%dist --on 0\nw").text
+    assert shown.count("--") == 12
+    assert "NaN 0  of 12 of 24 values: these processes have no others" in shown

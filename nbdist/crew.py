@@ -278,6 +278,23 @@ class Crew:
         activity = self.monitor.activity(process_id)
         return activity is not None and activity.state != "idle"
 
+    def in_cell(self, process_id: int) -> bool:
+        """Whether a process is in a cell that has not ended.
+
+        A report from before the end of a cell may come after it: it says of a cell that has ended that it runs.
+        """
+        activity = self.monitor.activity(process_id)
+        return activity is not None and activity.state != "idle" and activity.cell != self.last_cell
+
+    def doing(self, process_id: int) -> str:
+        """Which cell a process is in, and where: `process 0 (host h1) is in cell 7, line 3`."""
+        activity = self.monitor.activity(process_id)
+        where = f"process {process_id} (host {self.plan.hosts[process_id]})"
+        if activity is None or activity.cell is None:
+            return f"{where} is busy"
+        line = f", line {activity.line}" if activity.line is not None else ""
+        return f"{where} is in cell {activity.cell}{line}"
+
     def digests(self, process_ids: Sequence[int], code: str) -> dict[int, dict[str, str]] | None:
         """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
         if not self.link.parents.reaches_past_main_threads or any(map(self.busy, process_ids)):

@@ -306,23 +306,24 @@ class DistMagics(Magics):
     @line_magic
     @teaching
     def dist_shards(self, line: str) -> None:
-        """Show the shards of one array."""
-        limit, expression = options.timeout_and_expression(options.dist_shards(), line)
-        print(self._active().shards(expression, **limit).text())
+        """Show the shards of one array, or the arrays of a tree or model."""
+        asked, expression = options.before_expression(options.dist_shards(), line)
+        found = self._active().shards(expression, **options.limit(asked))
+        print(found.text(by_bytes=asked.by_bytes))
 
     @line_magic
     @teaching
     def dist_nan(self, line: str) -> None:
         """Count NaN and Inf in each array of a tree, piece by piece, without a collective."""
-        limit, expression = options.timeout_and_expression(options.dist_nan(), line)
-        print(self._active().nan(expression, **limit))
+        asked, expression = options.before_expression(options.dist_nan(), line)
+        print(self._active().nan(expression, **options.limit(asked)))
 
     @line_magic
     @teaching
     def dist_layout(self, line: str) -> None:
-        """Show each variable of a Keras model with the rule that placed it."""
-        limit, expression = options.timeout_and_expression(options.dist_layout(), line)
-        print(self._active().layout(expression, **limit).text())
+        """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
+        asked, expression = options.before_expression(options.dist_layout(), line)
+        print(self._active().layout(expression, **options.limit(asked)).text())
 
     @line_magic
     @teaching

@@ -499,18 +499,43 @@ class Session:
         )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:
-        """Where the pieces of one array lie; what is more than a name is evaluated on all processes.
+        """Where the pieces of one array lie, or how the arrays of a tree or model do.
+
+        What is more than a name is evaluated on all processes.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
           timeout_s: How long the processes may take to answer.
 
         Raises:
-          ArrayError: `expression` is no JAX array, or one without values.
+          ArrayError: `expression` holds no JAX arrays, or is one without values.
           SessionError: A process is busy, or did not answer in time.
         """
+        seen = self._seen(expression)
+        if seen is not None:
+            return seen
         answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         return Shards.decode(answer, self.snapshot())
+
+    def _seen(self, expression: str) -> Shards | None:
+        """What processes that are in a cell have reported of the arrays under a path; None where none is busy.
+
+        Raises:
+          SessionError: It is no path, or none was reported under it.
+        """
+        crew = self._alive()
+        sent = self._background.busy()
+        inside = next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
+        if inside is None:
+            return None
+        snapshot = self.snapshot()
+        found = Shards.seen(expression.strip(), snapshot, while_=crew.doing(inside))
+        if found is None:
+            raise SessionError(
+                f"{crew.doing(inside)}. Until its end only arrays that were reported can be shown, and "
+                f"{expression!r} is none of them: %dist_mesh lists them."
+            )
+        return found
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
         """Counts NaN and infinite values in each array of a tree, by piece and without a collective.
@@ -532,8 +557,10 @@ class Session:
         found = self._evaluated("nan", expression, workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
-    def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout:
+    def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout | Shards:
         """Every variable of one Keras model, with the rule that placed it and what each device holds.
+
+        Of any other tree of arrays the same as `shards`.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
@@ -543,7 +570,9 @@ class Session:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
           SessionError: A process is busy, or did not answer in time.
         """
-        return Layout.decode(self._first("layout", expression, timeout_s), self.snapshot())
+        answer = self._first("layout", expression, timeout_s)
+        kind = Layout if "model" in answer else Shards
+        return kind.decode(answer, self.snapshot())
 
     def _first(
         self, name: str, expression: str, timeout_s: float, **arguments: Any
@@ -559,6 +588,13 @@ class Session:
         """What processes answer of an expression; all evaluate it together where it may compute."""
         crew = self._alive()
         self._wait_for_ends()
+        busy = self._background.busy()
+        inside = next((p for p in ids if p in busy), None)
+        if inside is not None:
+            raise SessionError(
+                f"{crew.doing(inside)}: its values can be had when that has ended. %sync waits for it, "
+                "%dist_interrupt --stop-at-step or %dist_interrupt ends it."
+            )
         if not crew.proves or is_name(expression):
             arguments["expression"] = expression
             return ask_some(crew, name, ids, timeout_s=timeout_s, **arguments)

@@ -6,6 +6,7 @@ ipyparallel would send its byte code and run it against the engine's copy of the
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sys
 import threading
@@ -13,7 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
@@ -364,17 +365,27 @@ def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answe
 def layout(
     resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
 ) -> Answer:
-    """The layout of one Keras model: the model as a report describes it, its meshes, what is set."""
+    """The layout of one Keras model: the model as a report describes it, its meshes, what is set.
+
+    Of anything else that holds JAX arrays what `shards` answers.
+    """
+    from nbdist.engine.jax.tree import describe_tree
+    from nbdist.engine.keras.classes import is_layer
+    from nbdist.engine.keras.instance import bases_of
     from nbdist.engine.layout import layout_of
     from nbdist.engine.look import Look
     from nbdist.engine.walk import Bounds
 
+    value = resident.evaluate(expression, number=number)
+    if "jax" in sys.modules and not is_layer(bases_of(type(value))):
+        with contextlib.suppress(ArrayError):
+            return describe_tree(value, expression), []
     look = Look(
         main_thread=threading.get_ident(),
         process_id=resident.process_id or 0,
         bounds=Bounds(),
     )
-    return layout_of(resident.evaluate(expression, number=number), expression, look), []
+    return layout_of(value, expression, look), []
 
 
 def agreement(

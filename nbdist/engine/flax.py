@@ -33,6 +33,13 @@ def is_module(bases: tuple[type, ...]) -> bool:
     return _is_one_of(bases, getattr(sys.modules.get("flax.nnx"), "Pytree", None))
 
 
+def unwrapped(value: Any) -> Any:
+    """The array that an NNX Variable stands for; anything else as it is."""
+    if not _is_one_of(type(value).__mro__, getattr(sys.modules.get("flax.nnx"), "Variable", None)):
+        return value
+    return next((held for rest, held in _variable(value) if not rest), value)
+
+
 def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:
     return wanted is not None and any(base is wanted for base in bases)
 
@@ -44,9 +51,9 @@ def _variable(variable: Any) -> Iterable[tuple[str, Any]]:
         return []
     value = get(variable)
     jax = sys.modules.get("jax")
-    # `.value` is deprecated; `[...]` is for arrays and `get_value()` for everything else.
+    # What holds an array stands for it, in Flax's own calls as well: a person writes neither `[...]` nor `.value`.
     whole = jax is not None and any(base is jax.Array for base in type(value).__mro__)
-    return [("[...]" if whole else ".get_value()", value)]
+    return [("" if whole else ".get_value()", value)]
 
 
 def _state(state: Any) -> Iterable[tuple[str, Any]]:

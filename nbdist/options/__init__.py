@@ -1,6 +1,7 @@
 """The words a person may write after a magic: one parser each, with `--help` and errors that teach."""
 
 from nbdist.options.cells import (
+    before_expression,
     dist,
     dist_cells,
     dist_interrupt,
@@ -14,8 +15,8 @@ from nbdist.options.cells import (
     dist_shards,
     dist_shutdown,
     dist_stack,
+    limit,
     plain,
-    timeout_and_expression,
 )
 from nbdist.options.hosts import (
     dist_doctor,
@@ -38,6 +39,7 @@ __all__ = [
     "HelpShown",
     "Parser",
     "attach_arguments",
+    "before_expression",
     "dist",
     "dist_cells",
     "dist_doctor",
@@ -58,9 +60,9 @@ __all__ = [
     "environment",
     "host_options",
     "job_options",
+    "limit",
     "numbers",
     "plain",
     "refuse_beside_restart",
     "start_arguments",
-    "timeout_and_expression",
 ]

@@ -104,7 +104,14 @@ def dist_mesh() -> Parser:
 
 def dist_shards() -> Parser:
     """`%dist_shards`."""
-    parser = Parser("%dist_shards", "Show the shards of one array.")
+    parser = Parser(
+        "%dist_shards", "Show the shards of one array, or the arrays of a tree or model."
+    )
+    parser.add_argument(
+        "--by-bytes",
+        action="store_true",
+        help="the arrays of a tree, those first of which a device needs the most bytes",
+    )
     _add_timeout(parser)
     parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
     return parser
@@ -134,20 +141,21 @@ def _add_timeout(parser: Parser) -> None:
     )
 
 
-def timeout_and_expression(parser: Parser, line: str) -> tuple[dict[str, float], str]:
-    """Takes `--timeout S` off the front of a line; the rest may hold anything a shell would take apart.
-
-    Returns:
-      `timeout_s`, where it is given, and the expression.
+def before_expression(parser: Parser, line: str) -> tuple[argparse.Namespace, str]:
+    """Takes the options off the front of a line; the rest may hold anything a shell would take apart.
 
     Raises:
-      OptionError: The seconds are no number.
+      OptionError: Something unknown or unreadable.
       HelpShown: The line is empty, or asks for help.
     """
     if line.split()[-1:] in ([], ["--help"], ["-h"]):
         parser.parse("--help")
-    asked, expression = parser.parse_before_code(line)
-    return ({} if asked.timeout is None else {"timeout_s": asked.timeout}), expression
+    return parser.parse_before_code(line)
+
+
+def limit(asked: argparse.Namespace) -> dict[str, float]:
+    """`timeout_s`, where it is given."""
+    return {} if asked.timeout is None else {"timeout_s": asked.timeout}
 
 
 def dist_mode() -> Parser:

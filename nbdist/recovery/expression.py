@@ -47,7 +47,7 @@ def ask_some(
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
             raise SessionError(
-                f"{_doing(crew, process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
+                f"{crew.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
                 "end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
             )
         answers[process_id] = request.get()
@@ -107,31 +107,13 @@ def _refuse_busy(crew: Crew) -> None:
       SessionError: One is; says where.
     """
     deadline = time.monotonic() + REPORT_SECONDS
-    while busy := [p for p in sorted(crew.facts.workers) if _in_cell(crew, p)]:
+    while busy := [p for p in sorted(crew.facts.workers) if crew.in_cell(p)]:
         if time.monotonic() > deadline:
             raise SessionError(
-                f"{_doing(crew, busy[0])}. More than a name is evaluated on all processes: wait for the end of "
+                f"{crew.doing(busy[0])}. More than a name is evaluated on all processes: wait for the end of "
                 "the cell with %sync, or interrupt it with %dist_interrupt."
             )
         time.sleep(POLL_SECONDS)
-
-
-def _in_cell(crew: Crew, process_id: int) -> bool:
-    """Whether a process is in a cell that has not ended.
-
-    A report from before the end of a cell may come after it: it says of a cell that has ended that it runs.
-    """
-    activity = crew.monitor.activity(process_id)
-    return activity is not None and activity.state != "idle" and activity.cell != crew.last_cell
-
-
-def _doing(crew: Crew, process_id: int) -> str:
-    activity = crew.monitor.activity(process_id)
-    where = f"process {process_id} (host {crew.plan.hosts[process_id]})"
-    if activity is None or activity.cell is None:
-        return f"{where} is busy"
-    line = f", line {activity.line}" if activity.line is not None else ""
-    return f"{where} is in cell {activity.cell}{line}"
 
 
 def _until_end(

@@ -1,4 +1,4 @@
-"""`%dist_shards`: one array's pieces, device by device."""
+"""`%dist_shards`: one array's pieces, device by device, or the arrays of a tree."""
 
 from __future__ import annotations
 
@@ -6,18 +6,34 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.quantities import count_text
 from nbdist.snapshot import Array, Mesh, Snapshot
-from nbdist.view.text import shards_text
+from nbdist.view.branches import within
+from nbdist.view.text import shards_text, tree_text
 from nbdist.wire import decode
 
 
 @dataclass(frozen=True, slots=True)
 class Shards:
-    """An array as a process described it, with the meshes it refers to."""
+    """The arrays of an expression as a process described them, with the meshes they refer to.
 
-    array: Array
+    Attributes:
+      expression: With which the paths of the arrays begin.
+      arrays: Those of a tree in its order; one that is the value itself is alone here.
+      meshes: By id.
+      same: By path the path of an earlier one that is the very same array.
+      omitted: How many more arrays the tree has.
+      snapshot: Where the devices' platforms are known from.
+      remark: What must be known of it; empty where there is nothing.
+    """
+
+    expression: str
+    arrays: tuple[Array, ...]
     meshes: Mapping[str, Mesh]
+    same: Mapping[str, str]
+    omitted: int
     snapshot: Snapshot
+    remark: str = ""
 
     @classmethod
     def decode(cls, answer: Mapping[str, Any], snapshot: Snapshot) -> Shards:
@@ -27,11 +43,52 @@ class Shards:
           WireError: It cannot be read.
         """
         meshes = {mesh["id"]: decode(Mesh, mesh) for mesh in answer["meshes"]}
-        return cls(decode(Array, answer["array"]), meshes, snapshot)
+        arrays = tuple(decode(Array, array) for array in answer["arrays"])
+        return cls(
+            answer["expression"], arrays, meshes, answer["same"], answer["omitted"], snapshot
+        )
 
-    def text(self) -> str:
-        """As `%dist_shards` prints it."""
-        return shards_text(self.array, self.meshes, self.snapshot)
+    @classmethod
+    def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Shards | None:
+        """What was last reported of the array under a path, or of those below it; None where there is none.
+
+        Args:
+          path: The expression that reaches it from the namespace.
+          snapshot: Where it was reported.
+          while_: What goes on meanwhile, for the remark.
+        """
+        arrays = tuple(array for array in snapshot.arrays if within(array.path, path))
+        if not arrays:
+            return None
+        meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+        remark = f"as last reported, while {while_}"
+        omitted = snapshot.arrays_omitted
+        if omitted:
+            remark += f"; of {count_text(omitted, 'more array')} nothing is reported"
+        return cls(path, arrays, meshes, {}, 0, snapshot, remark)
+
+    def text(self, *, by_bytes: bool = False) -> str:
+        """As `%dist_shards` prints it.
+
+        Args:
+          by_bytes: The arrays of a tree in the order of what a device needs of them, the largest first.
+        """
+        remark = [self.remark] if self.remark else []
+        return "\n".join([*remark, self._text(by_bytes=by_bytes)])
+
+    def _text(self, *, by_bytes: bool) -> str:
+        if all(array.path == self.expression for array in self.arrays):
+            # One, or one for each version that processes have.
+            versions = (shards_text(one, self.meshes, self.snapshot) for one in self.arrays)
+            return "\n".join(versions)
+        return tree_text(
+            self.expression,
+            self.arrays,
+            self.meshes,
+            same=self.same,
+            omitted=self.omitted,
+            by_bytes=by_bytes,
+        )
 
     def __repr__(self) -> str:
         return self.text()

@@ -4,6 +4,7 @@ from typing import Any
 
 import jax
 
+from nbdist.engine import flax
 from nbdist.engine.walk import Bounds, Walk
 
 
@@ -28,8 +29,8 @@ class Met:
 
 
 def paths(namespace: dict[str, Any], **bounds: int) -> set[str]:
-    """The paths met; each is evaluated and must give the very array."""
+    """The paths met; each is evaluated and must give the very array, or an NNX Variable that stands for it."""
     met = Met(namespace, **bounds)
     for path, array in met.arrays.items():
-        assert eval(path, dict(namespace)) is array, path
+        assert flax.unwrapped(eval(path, dict(namespace))) is array, path
     return set(met.arrays)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -62,3 +63,34 @@ def test_one_process_shows_what_it_has_and_says_what_is_missing(notebook: Notebo
     shown = notebook.good("%%dist --on 0\nw").text
     assert shown.count("--") == 12
     assert "NaN 0  of 12 of 24 values: these processes have no others" in shown
+
+
+def test_a_tree_shows_its_branches_and_what_devices_need(notebook: Notebook) -> None:
+    lines = notebook.good("%dist_shards params").text.splitlines()
+    assert lines[0] == "params  2 arrays, 108 B; a device needs up to 36 B"
+    assert [line.split()[0] for line in lines[1:]] == ["array", "['w']", "['b']"]
+    assert notebook.good("%dist_layout params").text.splitlines() == lines
+    by_bytes = notebook.good("%dist_shards --by-bytes params").text.splitlines()
+    assert by_bytes[2].split()[0] == "params['w']"
+    assert "holds no JAX arrays" in notebook.bad("%dist_shards params['n']").traceback
+
+
+def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    told = tmp_path / "told"
+    request = notebook.send(
+        "%%dist --no-wait\nimport os, time\nprint('begun')\n"
+        f"while not os.path.exists({str(told)!r}): time.sleep(0.01)"
+    )
+    notebook.collect(request)
+    notebook.collect(request, until="begun")
+    lines = notebook.good("%dist_shards params").text.splitlines()
+    assert lines[0].startswith("as last reported, while process 0 (host ")
+    assert lines[1] == "params  2 arrays, 108 B; a device needs up to 36 B"
+    assert "is none of them" in notebook.bad("%dist_shards w[:2]").traceback
+    for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):
+        assert "%sync waits for it" in notebook.bad(look).traceback, look
+    told.touch()
+    notebook.collect(request, until="ended after")
+    assert notebook.good("%dist_pull w\nw.shape").text == "(8, 3)"

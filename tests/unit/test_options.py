@@ -7,13 +7,14 @@ import pytest
 from nbdist.errors import OptionError
 from nbdist.options import (
     HelpShown,
+    before_expression,
     dist,
     dist_init,
     dist_layout,
     dist_mesh,
     dist_shards,
+    limit,
     start_arguments,
-    timeout_and_expression,
 )
 
 
@@ -40,16 +41,18 @@ def test_an_unknown_option_is_told_with_the_nearest_and_few_of_many() -> None:
 
 @pytest.mark.parametrize("line", ["--timeout 5 w['a b'][:4]", " --timeout=5  w['a b'][:4] "])
 def test_a_time_limit_before_an_expression_is_no_part_of_it(line: str) -> None:
-    assert timeout_and_expression(dist_shards(), line) == ({"timeout_s": 5.0}, "w['a b'][:4]")
+    asked, expression = before_expression(dist_shards(), line)
+    assert (limit(asked), expression) == ({"timeout_s": 5.0}, "w['a b'][:4]")
 
 
 def test_an_expression_alone_is_left_as_it_is() -> None:
-    assert timeout_and_expression(dist_layout(), " f(--timeout, 'x') ") == ({}, "f(--timeout, 'x')")
+    asked, expression = before_expression(dist_layout(), " f(--timeout, 'x') ")
+    assert (limit(asked), expression) == ({}, "f(--timeout, 'x')")
 
 
 def test_a_time_limit_that_is_no_number_is_refused() -> None:
     with pytest.raises(OptionError, match="--timeout"):
-        timeout_and_expression(dist_shards(), "--timeout soon w")
+        before_expression(dist_shards(), "--timeout soon w")
 
 
 def test_code_behind_options_is_left_as_it_is() -> None:
@@ -70,4 +73,4 @@ def test_unknown_options_before_code_are_refused() -> None:
 @pytest.mark.parametrize("line", ["", "  ", "--help"])
 def test_without_an_expression_the_help_is_shown(line: str) -> None:
     with pytest.raises(HelpShown):
-        timeout_and_expression(dist_shards(), line)
+        before_expression(dist_shards(), line)

@@ -6,6 +6,7 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from nbdist.engine import flax
 from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.transfer import bytes_of
 from nbdist.errors import ArrayError
@@ -25,7 +26,7 @@ def offer_array(
     jax = sys.modules.get("jax")
     if jax is None:
         return None
-    value = unwrapped(value)
+    value = flax.unwrapped(unwrapped(value))
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None

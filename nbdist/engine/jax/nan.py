@@ -4,19 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.engine.jax.tree import rooted, walk_tree
 from nbdist.engine.keras.variables import Lent
-from nbdist.engine.walk import Bounds, Walk
-
-ALL = Bounds(
-    depth=1000,
-    plain_depth=16,
-    containers=1_000_000,
-    containers_in_one=1_000_000,
-    arrays=1_000_000,
-)
-"""What is not looked into would count as free of NaN."""
-
-ROOT = "value"
 
 
 def count(value: object, expression: str) -> dict[str, Any]:
@@ -31,27 +20,14 @@ def count(value: object, expression: str) -> dict[str, Any]:
       where its type has no NaN; else for each `device` (its id), `index` (as text), `first` (whether no other
       device with this piece comes before it), `nan` and `inf`. `omitted`: how many were not looked at.
     """
-    import jax
-
-    name = (
-        expression
-        if expression.isidentifier() or not _needs_brackets(expression)
-        else f"({expression})"
-    )
     found: list[dict[str, Any]] = []
 
-    def note(path: str, met: Any) -> bool:
+    def note(rest: str, met: Any) -> bool:
         array = met.array if type(met) is Lent else met
-        found.append({"path": name + path.removeprefix(ROOT), **_array(array)})
+        found.append({"path": rooted(expression) + rest, **_array(array)})
         return True
 
-    walk = Walk(found=note, mesh=lambda _: None, arrays=(jax.Array,), meshes=(), bounds=ALL)
-    omitted = walk.run({ROOT: value})
-    return {"arrays": found, "omitted": omitted}
-
-
-def _needs_brackets(expression: str) -> bool:
-    return not all(part.isidentifier() for part in expression.split("."))
+    return {"arrays": found, "omitted": walk_tree(value, note)}
 
 
 def _array(array: Any) -> dict[str, Any]:

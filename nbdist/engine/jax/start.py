@@ -7,16 +7,17 @@ import signal
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.engine import flax
 from nbdist.engine.jax import waiting
 from nbdist.engine.jax.arrays import check_array, offer_array
 from nbdist.engine.jax.observe import describe
 from nbdist.engine.jax.repair.repair import Repair
 from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.jax.step.step import Step
+from nbdist.engine.jax.tree import describe_tree
 from nbdist.engine.jax.versions import forget, versions
 from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.once import explain_second_call
-from nbdist.errors import ArrayError
 
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
@@ -144,20 +145,28 @@ def keep_gloo_on(address: str) -> bool:
 
 
 def explain(value: Any, expression: str) -> dict[str, Any]:
-    """Where the pieces of one array, or of what a Keras variable holds, lie.
+    """Where the pieces of an array lie, of what a Keras variable holds, or of all arrays of a tree or module.
 
     Returns:
-      `array` as a report describes it (its path is `expression`), and the `meshes` it refers to.
+      `arrays` as a report describes them, whose paths begin with `expression` (in brackets where it needs them),
+      the `meshes` they refer to, `same`: by path the path of an earlier one that is this very array, and
+      `omitted`: how many more arrays the tree has.
 
     Raises:
-      ArrayError: No JAX array, or one that holds no values.
+      ArrayError: It holds no arrays, or is one without values.
     """
     import jax
 
-    value = unwrapped(value)
+    value = flax.unwrapped(unwrapped(value))
     check_array(jax, value, expression, partial_sums=True)
-    if not isinstance(value, jax.Array):
-        kind = type(value).__name__
-        raise ArrayError(f"{expression!r} is a {kind}, not a jax.Array; it has no shards.")
-    described, meshes = describe(value)
-    return {"array": {**described, "path": expression}, "meshes": meshes}
+    if isinstance(value, jax.Array):
+        described, meshes = describe(value)
+        arrays = [{**described, "path": expression}]
+        return {
+            "expression": expression,
+            "arrays": arrays,
+            "meshes": meshes,
+            "same": {},
+            "omitted": 0,
+        }
+    return describe_tree(value, expression)

@@ -15,7 +15,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     """Where the copies of one variable lie.
 
     Returns:
-      `array` as a report describes it (its path is `expression`), and the `meshes` it refers to.
+      What `nbdist.engine.jax.start.explain` answers, of this one alone.
 
     Raises:
       ArrayError: No variable, or none of the strategy in force.
@@ -35,7 +35,13 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     described = describe(value, expression, replicas, process_id)
     if described is None:
         raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
-    return {"array": described, "meshes": [replicas.mesh]}
+    return {
+        "expression": expression,
+        "arrays": [described],
+        "meshes": [replicas.mesh],
+        "same": {},
+        "omitted": 0,
+    }
 
 
 def offer_array(

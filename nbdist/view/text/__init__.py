@@ -7,5 +7,14 @@ from nbdist.view.text.layout import layout_text
 from nbdist.view.text.mesh import mesh_text
 from nbdist.view.text.nan import nan_text
 from nbdist.view.text.status import status_text
+from nbdist.view.text.tree import tree_text
 
-__all__ = ["arrays_text", "layout_text", "mesh_text", "nan_text", "shards_text", "status_text"]
+__all__ = [
+    "arrays_text",
+    "layout_text",
+    "mesh_text",
+    "nan_text",
+    "shards_text",
+    "status_text",
+    "tree_text",
+]

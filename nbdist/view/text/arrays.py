@@ -33,7 +33,7 @@ def arrays_text(snapshot: Snapshot, *, find: str = "", width: int = WIDTH) -> st
         return f"no array with {find!r} in its path" if find else "no arrays yet"
     shown = found[:ROWS]
     rest = [["type", "spec", "per device", "copies", ""]]
-    rest += [_array_row(array, meshes) for array in shown]
+    rest += [array_row(array, meshes) for array in shown]
     facts = columns(rest, right=(2, 3))
     room = max(width - max(map(len, facts)) - 2, SMALLEST_WIDTH)
     paths = shorten([array.path for array in shown], room)
@@ -74,7 +74,8 @@ def _about(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
     return [array.path, array_type_text(array.dtype, array.shape), spec, *by]
 
 
-def _array_row(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
+def array_row(array: Array, meshes: Mapping[str, Mesh]) -> list[str]:
+    """Type, spec, bytes a device needs, copies, and on which processes it is where not on all."""
     cut = split(array, meshes)
     # Partial sums are no copies, and neither is what each process has for itself.
     copies = "own" if cut.own else f"×{cut.copies}" if cut.copies != 1 else "1"

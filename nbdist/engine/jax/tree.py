@@ -1,0 +1,85 @@
+"""The arrays of a tree, each as a report describes it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.engine.jax.describe import Descriptions
+from nbdist.engine.jax.meshes import Meshes
+from nbdist.engine.keras.variables import Lent
+from nbdist.engine.walk import Bounds, Walk
+from nbdist.errors import ArrayError
+
+ALL = Bounds(
+    depth=1000,
+    plain_depth=16,
+    containers=1_000_000,
+    containers_in_one=1_000_000,
+    arrays=1_000_000,
+)
+"""Who asks for one tree wants all of it."""
+
+ROOT = "value"
+
+
+def walk_tree(value: object, found: Callable[[str, Any], bool]) -> int:
+    """Calls `found` with each array of a tree and the rest of the expression that reaches it.
+
+    Args:
+      value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
+      found: Called with the rest of the expression, and the array or `Lent`; says whether it counts.
+
+    Returns:
+      How many arrays were not looked at.
+    """
+    import jax
+
+    def note(path: str, met: Any) -> bool:
+        return found(path.removeprefix(ROOT), met)
+
+    walk = Walk(found=note, mesh=lambda _: None, arrays=(jax.Array,), meshes=(), bounds=ALL)
+    return walk.run({ROOT: value})
+
+
+def rooted(expression: str) -> str:
+    """The expression with brackets where something can only stand behind it with them."""
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:  # what IPython reads besides Python
+        return f"({expression})"
+    closed = isinstance(
+        node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.List | ast.Dict
+    )
+    return expression if closed else f"({expression})"
+
+
+def describe_tree(value: object, expression: str) -> dict[str, Any]:
+    """The arrays of a tree as `nbdist.engine.jax.start.explain` answers them.
+
+    Raises:
+      ArrayError: It holds no arrays.
+    """
+    descriptions, root = Descriptions(Meshes()), rooted(expression)
+    first: dict[int, str] = {}
+    same: dict[str, str] = {}
+
+    def note(rest: str, met: Any) -> bool:
+        array = met.array if type(met) is Lent else met
+        if array is None or not descriptions.add(root + rest, array, lent=met is not array):
+            return False
+        if first.setdefault(id(array), root + rest) != root + rest:
+            same[root + rest] = first[id(array)]
+        return True
+
+    omitted = walk_tree(value, note)
+    if not descriptions.arrays():
+        raise ArrayError(f"{expression!r} (of type {type(value).__name__}) holds no JAX arrays.")
+    return {
+        "expression": root,
+        "arrays": descriptions.arrays(),
+        "meshes": descriptions.meshes(),
+        "same": same,
+        "omitted": omitted,
+    }

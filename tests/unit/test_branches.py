@@ -1,0 +1,128 @@
+"""Arrays as a tree, and the tree as text."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.snapshot import Array, Axis, Mesh, NamedSharding, Snapshot
+from nbdist.view.branches import grow, steps, within
+from nbdist.view.shards import Shards
+from nbdist.view.text import tree_text
+
+MESH = Mesh(
+    id="m",
+    axes=(Axis(name="data", size=2, type="auto"), Axis(name="model", size=2, type="auto")),
+    devices=("0:0", "0:1", "1:0", "1:1"),
+)
+MESHES = {"m": MESH}
+
+
+def array(path: str, *spec: str | None, size: int = 4, processes: tuple[int, ...] = ()) -> Array:
+    shape = (size,) * len(spec)
+    return Array(
+        path=path,
+        shape=shape,
+        dtype="float32",
+        nbytes=4 * size ** len(spec),
+        sharding=NamedSharding(
+            mesh="m",
+            spec=tuple((axis,) if axis else () for axis in spec),
+            unreduced=(),
+            memory_kind=None,
+        ),
+        processes=processes,
+    )
+
+
+@pytest.mark.parametrize(
+    ("path", "expected"),
+    [
+        ("w", ["w"]),
+        ("model.blocks[0].qkv.kernel", ["model", ".blocks", "[0]", ".qkv", ".kernel"]),
+        ("p['a.b']['c]d'][\"e['f\"]", ["p", "['a.b']", "['c]d']", '["e[\'f"]']),
+        (r"p['it\'s'][('x', 1)]", ["p", r"['it\'s']", "[('x', 1)]"]),
+        ("[-1].x.get_value()", ["[-1]", ".x", ".get_value()"]),
+    ],
+)
+def test_a_path_is_taken_apart_and_nothing_is_lost(path: str, expected: list[str]) -> None:
+    assert steps(path) == expected
+    assert "".join(steps(path)) == path
+
+
+def test_only_what_leads_on_is_within() -> None:
+    assert within("w", "w") and within("w.a", "w") and within("w[0]", "w")
+    assert not within("w2", "w") and not within("v", "w")
+
+
+def test_a_branch_has_the_bytes_of_all_below() -> None:
+    tree = grow("p", [array("p.a", "data", "model"), array("p.b", None, "model")], MESHES, {})
+    assert (tree.nbytes, tree.device_bytes, len(tree.leaves)) == (128, 16 + 32, 2)
+
+
+def test_an_array_under_two_paths_counts_once() -> None:
+    arrays = [array("p.a", None), array("p.b", None)]
+    tree = grow("p", arrays, MESHES, {"p.b": "p.a"})
+    assert (tree.nbytes, len(tree.leaves)) == (16, 1)
+    text = tree_text("p", arrays, MESHES, same={"p.b": "p.a"})
+    assert text.splitlines()[-1].split() == [".b", "f32[4]", "is", "p.a"]
+
+
+def test_layers_that_are_alike_are_one_row() -> None:
+    layers = [
+        array(f"m.layers[{n}].{name}", None, "model") for n in range(12) for name in ("w", "v")
+    ]
+    odd = [array("m.layers[12].w", None, None)]
+    lines = tree_text("m", [*layers, *odd], MESHES).splitlines()
+    assert lines[0] == "m  25 arrays, 1.6 KB; a device needs up to 832 B"
+    assert [line.split()[0] for line in lines[1:]] == [
+        *("array", ".layers", "[0–11]", ".w", ".v", "[12].w")
+    ]
+    assert "12 alike, 2 arrays each" in lines[3] and "768 B" in lines[3]
+
+
+def test_layers_of_other_sizes_or_layouts_are_not_alike() -> None:
+    arrays = [array("m[0].w", None), array("m[1].w", "data"), array("m[2].w", "data", size=8)]
+    assert len(grow("m", arrays, MESHES, {}).branches) == 3
+    same = [array("m[0].w", None), array("m[2].w", None)]
+    assert len(grow("m", same, MESHES, {}).branches) == 2, "a number is left out"
+
+
+def test_large_arrays_that_nothing_splits_are_marked_with_why() -> None:
+    text = tree_text("p", [array("p.a", None, None, size=512), array("p.b", None)], MESHES)
+    lines = text.splitlines()
+    assert lines[2].startswith("!  .a") and lines[3].startswith("   .b")
+    assert lines[-1] == (
+        "! whole on every device of its mesh: its spec is P(None, None), which splits nothing"
+    )
+
+
+def test_by_bytes_the_largest_comes_first() -> None:
+    arrays = [array("p.a", None), array("p.b", None, size=64), array("p.c", "model", size=64)]
+    lines = tree_text("p", arrays, MESHES, by_bytes=True).splitlines()
+    assert [line.split()[0] for line in lines[2:]] == ["p.b", "p.c", "p.a"]
+
+
+def test_very_deep_and_very_wide_trees() -> None:
+    deep = array("t" + "[0]" * 3000, None)
+    wide = [array(f"t.x{n}", None) for n in range(3000)]
+    text = tree_text("t", [deep, *wide], MESHES, omitted=7)
+    assert "… and 2001 more rows" in text and text.endswith("not looked at: 7 more arrays")
+
+
+def test_what_was_reported_last_is_shown_while_a_cell_runs() -> None:
+    snapshot = Snapshot(
+        session="s",
+        sequence=1,
+        time=0.0,
+        state="running",
+        meshes=(MESH,),
+        arrays=(array("p.a", None), array("p2", None), array("w", "data", processes=(1,))),
+        arrays_omitted=2,
+    )
+    text = Shards.seen("p", snapshot, while_="process 0 is in cell 7").text()
+    assert text.splitlines()[0] == (
+        "as last reported, while process 0 is in cell 7; of 2 more arrays nothing is reported"
+    )
+    assert "p  1 array" in text and "p2" not in text
+    assert "(process 1)" in Shards.seen("w", snapshot, while_="busy").text()
+    assert Shards.seen("q", snapshot, while_="busy") is None

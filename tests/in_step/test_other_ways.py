@@ -28,11 +28,11 @@ def unharmed(world: World) -> None:
 
 
 def shards_of_a_slice(world: World) -> None:
-    assert world.session.shards("small[:4]").array.shape == (4,)
+    assert world.session.shards("small[:4]").arrays[0].shape == (4,)
 
 
 def shards_of_a_call(world: World) -> None:
-    assert world.session.shards("total(small)").array.shape == ()
+    assert world.session.shards("total(small)").arrays[0].shape == ()
 
 
 def a_value_of_a_call(world: World) -> None:

@@ -46,9 +46,13 @@ from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text, status_text
+from nbdist.view.values import shown_values
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
+
+LOOK_SECONDS = 5.0
+"""How long processes may take to look at the values of an array."""
 
 PULL_SECONDS = 120.0
 """How long processes may take to send a value."""
@@ -133,6 +137,7 @@ class Session:
     def _take(self, crew: Crew) -> None:
         self._crew = crew
         self.feed.on_fault = crew.monitor.fault
+        self.feed.values = self.values
         self.plan = crew.plan
         self._snapshot = crew.monitor.snapshot
         self._described = crew.describe()
@@ -537,6 +542,26 @@ class Session:
             )
         return found
 
+    def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
+        """What is in the array under a path, as the live view shows it, out of what each process has of it.
+
+        Args:
+          path: As the view lists it; nothing is evaluated.
+          timeout_s: How long the processes may take to answer.
+
+        Returns:
+          `text`, and `picture` as `nbdist.summary.picture` gives it.
+
+        Raises:
+          ArrayError: There is no array under this path, or it is still being computed.
+          SessionError: A process is busy, or did not answer in time.
+        """
+        crew = self._alive()
+        workers = [p for p in crew.choice.targets(None) if p in crew.facts.workers]
+        self._refuse_while_busy(workers)
+        found = ask_some(crew, "summary", workers, timeout_s=timeout_s, path=path)
+        return shown_values(path, {p: answer for p, (answer, _) in found.items()})
+
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
         """Counts NaN and infinite values in each array of a tree, by piece and without a collective.
 
@@ -588,13 +613,7 @@ class Session:
         """What processes answer of an expression; all evaluate it together where it may compute."""
         crew = self._alive()
         self._wait_for_ends()
-        busy = self._background.busy()
-        inside = next((p for p in ids if p in busy), None)
-        if inside is not None:
-            raise SessionError(
-                f"{crew.doing(inside)}: its values can be had when that has ended. %sync waits for it, "
-                "%dist_interrupt --stop-at-step or %dist_interrupt ends it."
-            )
+        self._refuse_while_busy(ids)
         if not crew.proves or is_name(expression):
             arguments["expression"] = expression
             return ask_some(crew, name, ids, timeout_s=timeout_s, **arguments)
@@ -609,6 +628,15 @@ class Session:
             expression=expression,
             **arguments,
         )
+
+    def _refuse_while_busy(self, ids: Sequence[int]) -> None:
+        busy = self._background.busy()
+        inside = next((p for p in ids if p in busy), None)
+        if inside is not None:
+            raise SessionError(
+                f"{self._alive().doing(inside)}: its values can be had when that has ended. %sync waits for it, "
+                "%dist_interrupt --stop-at-step or %dist_interrupt ends it."
+            )
 
     # -- asking ----------------------------------------------------------------------------------
 

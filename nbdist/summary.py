@@ -42,6 +42,55 @@ def corners(shape: Sequence[int]) -> Grid | None:
     return grid if prod(map(len, grid)) <= MOST_SHOWN else None
 
 
+PICTURE = 48
+"""So many places of each axis are in a picture at most."""
+
+
+def places(shape: Sequence[int]) -> Grid | None:
+    """The grid of a picture: places of the last two axes, the first of all others; None for a scalar."""
+    if not shape or not prod(shape):
+        return None
+    return [*([0] for _ in shape[:-2]), *(_spread(size) for size in shape[-2:])]
+
+
+def _spread(size: int) -> list[int]:
+    count = min(size, PICTURE)
+    return [number * size // count for number in range(count)]
+
+
+def picture(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+    """The values at the places of a grid, for who draws them.
+
+    Args:
+      parts: Of each process, made with the grid of `places`.
+
+    Returns:
+      `rows`, `columns`, `low` and `high` (of the values that are numbers), and `values`, row by row: from 0
+      (`low`) to 1 (`high`), `"nan"` where it is no finite number, None where it is missing. None where there is
+      nothing to draw.
+    """
+    import numpy as np
+
+    first = parts[0]
+    pieces = [piece for part in parts for piece in part["pieces"]]
+    if first["grid"] is None or first["dtype"].startswith("complex"):
+        return None
+    if not all("values" in piece for piece in pieces):
+        return None
+    values, missing = _collected(first, pieces)
+    values = values.astype(np.float64).reshape(-1, values.shape[-1])
+    missing = missing.reshape(values.shape)
+    known = np.isfinite(values) & ~missing
+    low, high = (float(f(values[known])) if known.any() else 0.0 for f in (np.min, np.max))
+    scale = (high - low) or 1.0
+    drawn = [
+        None if gone else round((value - low) / scale, 3) if good else "nan"
+        for value, good, gone in zip(values.flat, known.flat, missing.flat, strict=True)
+    ]
+    rows, columns = values.shape
+    return {"rows": rows, "columns": columns, "low": low, "high": high, "values": drawn}
+
+
 def text(parts: Sequence[Mapping[str, Any]]) -> str:
     """The summary of an array.
 
@@ -89,15 +138,8 @@ def _short(number: float) -> str:
 def _shown(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> str:
     import numpy as np
 
-    shape, grid = facts["shape"], facts["grid"]
-    values = np.zeros([len(places) for places in grid], dtype_named(facts["dtype"]))
-    missing = np.ones(values.shape, bool)
-    for piece in pieces:
-        bounds = piece["places"]
-        where = tuple(slice(low, high) for low, high in bounds)
-        part = np.frombuffer(base64.b64decode(piece["values"]), values.dtype)
-        values[where] = part.reshape([high - low for low, high in bounds])
-        missing[where] = False
+    shape = facts["shape"]
+    values, missing = _collected(facts, pieces)
     whole = prod(shape) <= WHOLE
     for axis, size in enumerate(shape):
         if not whole and size > 2 * EDGE:
@@ -107,3 +149,18 @@ def _shown(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> str
     shown = np.ma.array(values, mask=missing) if missing.any() else values
     with np.printoptions(threshold=WHOLE if whole else 0, edgeitems=EDGE, linewidth=100):
         return str(shown)
+
+
+def _collected(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
+    """The values at the places of the grid, and which of them are missing."""
+    import numpy as np
+
+    values = np.zeros([len(axis) for axis in facts["grid"]], dtype_named(facts["dtype"]))
+    missing = np.ones(values.shape, bool)
+    for piece in pieces:
+        bounds = piece["places"]
+        where = tuple(slice(low, high) for low, high in bounds)
+        part = np.frombuffer(base64.b64decode(piece["values"]), values.dtype)
+        values[where] = part.reshape([high - low for low, high in bounds])
+        missing[where] = False
+    return values, missing

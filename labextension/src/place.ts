@@ -4,7 +4,8 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { KernelSource } from './source';
 import type { Frame } from './view/frame';
-import type { ViewModel } from './view/model';
+import type { Request, ViewModel } from './view/model';
+import type { Values } from './view/values';
 import { mount } from './view/view';
 
 /** What a view is told of itself, see `ViewModel.get`. */
@@ -25,6 +26,7 @@ class SourceModel implements ViewModel {
     private readonly traits: ViewTraits,
   ) {
     source.frames.connect(this.pass, this);
+    source.values.connect(this.pass, this);
   }
 
   get(key: keyof ViewTraits): unknown {
@@ -41,16 +43,18 @@ class SourceModel implements ViewModel {
     this.listeners.delete(listener);
   }
 
-  send(): void {
-    this.source.ask();
+  send(request: Request): void {
+    if (request.type === 'hello') this.source.ask();
+    else this.source.send(request);
   }
 
   dispose(): void {
     this.source.frames.disconnect(this.pass, this);
+    this.source.values.disconnect(this.pass, this);
   }
 
-  private pass(_: unknown, frame: Frame): void {
-    for (const listener of this.listeners) listener(frame);
+  private pass(_: unknown, message: Frame | Values): void {
+    for (const listener of this.listeners) listener(message);
   }
 }
 

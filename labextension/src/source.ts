@@ -5,6 +5,8 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
+import type { Request } from './view/model';
+import { isValues, type Values } from './view/values';
 
 /** The comm id of all frames, `COMM_ID` in `nbdist/view/channel.py`. */
 const COMM_ID = 'nbdist';
@@ -28,6 +30,7 @@ const GONE: ReadonlySet<Kernel.Status> = new Set([
  */
 export class KernelSource implements IDisposable {
   private readonly frameSignal = new Signal<this, Frame>(this);
+  private readonly valuesSignal = new Signal<this, Values>(this);
   private readonly goneSignal = new Signal<this, undefined>(this);
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
@@ -47,6 +50,11 @@ export class KernelSource implements IDisposable {
   /** Every frame, as it comes. */
   get frames(): ISignal<this, Frame> {
     return this.frameSignal;
+  }
+
+  /** Every answer to what a view has asked for. */
+  get values(): ISignal<this, Values> {
+    return this.valuesSignal;
   }
 
   /** The kernel that was heard is gone or starts anew: nothing that was known holds any more. */
@@ -76,9 +84,15 @@ export class KernelSource implements IDisposable {
     const now = performance.now();
     if (this.stream === null || !this.kernel.handleComms || now - this.askedAt < ASK_MS) return;
     this.askedAt = now;
+    this.send({ type: 'hello' });
+  }
+
+  /** Sends a request to a kernel that has been heard. */
+  send(request: Request): void {
+    if (this.stream === null || !this.kernel.handleComms) return;
     this.comm ??= this.open();
     void this.comm.then(comm => {
-      if (comm && !comm.isDisposed) comm.send({ type: 'hello' });
+      if (comm && !comm.isDisposed) comm.send({ ...request });
     });
   }
 
@@ -112,7 +126,9 @@ export class KernelSource implements IDisposable {
   private onMessage(_: unknown, message: KernelMessage.IIOPubMessage): void {
     if (message.header.msg_type !== 'comm_msg') return;
     const { comm_id, data } = message.content as KernelMessage.ICommMsgMsg['content'];
-    if (comm_id !== COMM_ID || !isFrame(data)) return;
+    if (comm_id !== COMM_ID) return;
+    if (isValues(data)) this.valuesSignal.emit(data);
+    if (!isFrame(data)) return;
     // What the old kernel sent last may arrive after the news that it restarts.
     if (data.stream === this.ended) return;
     this.stream = data.stream;

@@ -27,7 +27,7 @@ PROTOCOL = 2
 LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
-INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "nan", "set_names"}
+INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "nan", "summary", "set_names"}
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
 
 PREFIX = "nbdist."
@@ -99,6 +99,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "get_value": get_value,
         "shards": shards,
         "nan": nan,
+        "summary": summary,
         "layout": layout,
         "imported": imported,
         "agreement": agreement,
@@ -253,6 +254,15 @@ def nan(
     from nbdist.engine.jax.nan import count
 
     return count(resident.evaluate(expression, number=number), expression), []
+
+
+def summary(resident: Resident, buffers: Buffers, *, path: str) -> Answer:
+    """What this process has of the array under a path; see `nbdist.engine.jax.summary`."""
+    if "jax" not in sys.modules:
+        return {"state": "missing"}, []
+    from nbdist.engine.jax.summary import at_path
+
+    return at_path(resident.shell.user_ns, path), []
 
 
 def meet(resident: Resident, buffers: Buffers, *, ports: list[int]) -> Answer:

@@ -14,6 +14,8 @@ from IPython.core.completer import (
 )
 from IPython.utils.tokenutil import token_at_cursor
 
+from nbdist.errors import NbdistError
+
 ANSWER_SECONDS = 0.25
 """A completion is wanted within 0.3 s or not at all."""
 
@@ -25,6 +27,9 @@ class Asks(Protocol):
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process."""
+
+    def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
+        """What is in an array, as `text`."""
 
 
 def body(text: str, *, mode: bool) -> int | None:
@@ -109,5 +114,15 @@ class Completion:
                 "inspect", timeout_s=ANSWER_SECONDS, symbol=symbol, detail=detail_level
             )
             if answer is not None:
-                return {"status": "ok", "data": answer["data"], "metadata": {}, "found": True}
+                data = _with_values(session, symbol, answer["data"])
+                return {"status": "ok", "data": data, "metadata": {}, "found": True}
         return self._inspect(code, cursor_pos, detail_level, omit_sections)
+
+
+def _with_values(session: Asks, symbol: str, data: dict[str, str]) -> dict[str, str]:
+    """The help on a name, below what is in the array of that name."""
+    try:
+        text = session.values(symbol, timeout_s=ANSWER_SECONDS)["text"]
+    except NbdistError:
+        return data
+    return {"text/plain": f"{text}\n\n{data.get('text/plain', '')}"}

@@ -7,6 +7,7 @@ from typing import Any
 
 from comm import get_comm_manager
 
+from nbdist.view.asked import answer_values
 from nbdist.view.feed import Feed, Frame
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 
@@ -53,5 +54,9 @@ class Channel:
 
     def _heard(self, message: dict[str, Any]) -> None:
         data = message["content"]["data"]
-        if isinstance(data, dict) and data.get("type") == "hello":
+        if not isinstance(data, dict):
+            return
+        if data.get("type") == "hello":
             self.feed.refresh(self)
+        elif data.get("type") == "values":
+            answer_values(self.feed, self.kernel, data, self.take)

@@ -1,7 +1,8 @@
-"""The two things the view asks of the Jupyter kernel it runs in."""
+"""What the view asks of the Jupyter kernel it runs in."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from ipykernel.kernelbase import Kernel
@@ -38,3 +39,11 @@ def forget_reply_shell(comm: Any) -> None:
     are sent all the same.
     """
     vars(comm).pop("_reply_subshell_id", None)
+
+
+def between_cells(kernel: Any, call: Callable[[], None]) -> None:
+    """Calls on the thread that runs cells, after the one that runs; from any thread.
+
+    Messages of a comm come on a thread of their own (a subshell), and a session is used from the other.
+    """
+    kernel.io_loop.add_callback(call)

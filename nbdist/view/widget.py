@@ -9,6 +9,7 @@ import anywidget
 import traitlets
 
 from nbdist.errors import NbdistError
+from nbdist.view.asked import answer_values
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed, Frame
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
@@ -69,9 +70,13 @@ class View(anywidget.AnyWidget):
         broadcast(self._kernel, comm.comm_id, {"method": "custom", "content": frame})
 
     def _heard(self, _: View, content: object, buffers: object) -> None:
-        if isinstance(content, dict) and content.get("type") == "hello":
+        if not isinstance(content, dict):
+            return
+        if content.get("type") == "hello":
             self._feed.attach(self)
             self._feed.refresh(self)
+        elif content.get("type") == "values":
+            answer_values(self._feed, self._kernel, content, self.take)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)

@@ -597,3 +597,40 @@ def test_t2_t4_t7_tasks_progress_and_replicas_are_shown(open_view: OpenView) -> 
     expect(facts).to_contain_text("replicas 4")
     expect(facts).to_contain_text("global batch 10")
     expect(facts).to_contain_text("on the replicas 3, 3, 2, 2")
+
+
+@pytest.mark.parametrize(("width", "dark"), VARIANTS)
+def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
+    width: int, dark: bool, open_view: OpenView, shots: Path
+) -> None:
+    page = open_view(read("tour")["snapshot"], width=width, dark=dark)
+    path = page.locator(".nbdist-path").inner_text()
+    page.get_by_role("button", name="Show values").press("Enter")
+    sent = page.evaluate("page.sent")
+    assert sent[-1] == {"type": "values", "path": path}
+    expect(page.locator(".nbdist-values")).to_contain_text("it comes when no cell runs")
+    page.evaluate("page.hear({type: 'values', path: 'another', text: 'of another view'})")
+    expect(page.locator(".nbdist-value-text")).to_be_hidden()
+    side = 48
+    values: list[Any] = [((n % side) * (n // side)) / (side - 1) ** 2 for n in range(side * side)]
+    values[side + 1 : side + 9] = ["nan"] * 8
+    values[-side // 2 :] = [None] * (side // 2)
+    answer = {
+        "type": "values",
+        "path": path,
+        "text": "f32[512, 256]  P('data', 'model') on mesh data=4 × model=2\n[[ 0.1257 -0.1321]]",
+        "picture": {"rows": side, "columns": side, "low": -4.5, "high": 4.7, "values": values},
+    }
+    page.evaluate("answer => page.hear(answer)", answer)
+    expect(page.locator(".nbdist-value-text")).to_contain_text("f32[512, 256]")
+    expect(page.get_by_role("img", name="from -4.5 to 4.7")).to_be_visible()
+    theme = "dark" if dark else "light"
+    picture(page, shots / f"values-{width}-{theme}.png")
+    assert page.evaluate("document.documentElement.scrollWidth") <= width
+    page.evaluate("page.change({state: 'running'})")
+    page.evaluate("page.change({state: 'idle'})")
+    expect(page.locator(".nbdist-values")).to_contain_text("from before the last cell")
+    page.get_by_role("button", name="Show values again").click()
+    page.evaluate("path => page.hear({type: 'values', path, error: 'process 0 is busy'})", path)
+    expect(page.locator(".nbdist-values")).to_contain_text("process 0 is busy")
+    expect(page.locator(".nbdist-value-text")).to_be_hidden()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import time
+import uuid
 from dataclasses import dataclass, field
 from pathlib import Path
 from queue import Empty
@@ -179,6 +181,20 @@ class Notebook:
         """What Shift-Tab shows."""
         reply = self.client.inspect(code, cursor, reply=True, timeout=20)
         return ANSI.sub("", reply["content"]["data"].get("text/plain", ""))
+
+    def ask_view(self, request: dict[str, Any], *, timeout_s: float = 30.0) -> dict[str, Any]:
+        """What the kernel answers where the side panel asks for something."""
+        comm = uuid.uuid4().hex
+        content = {"comm_id": comm, "target_name": "nbdist", "data": request}
+        self.client.shell_channel.send(self.client.session.msg("comm_open", content))
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            with contextlib.suppress(Empty):
+                message = self.client.get_iopub_msg(timeout=1)
+                data = message["content"].get("data")
+                if message["msg_type"] == "comm_msg" and data.get("type") == request["type"]:
+                    return dict(data)
+        raise TimeoutError(f"{request} was not answered within {timeout_s} s")
 
     def interrupt(self) -> None:
         """The stop button."""

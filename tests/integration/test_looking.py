@@ -94,3 +94,13 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     told.touch()
     notebook.collect(request, until="ended after")
     assert notebook.good("%dist_pull w\nw.shape").text == "(8, 3)"
+
+
+def test_the_view_and_the_help_on_a_name_show_values(notebook: Notebook) -> None:
+    assert "min 0  mean inf  max inf  NaN 1" in notebook.inspect("%%dist\nw")
+    answer = notebook.ask_view({"type": "values", "path": "params['w']"})
+    assert answer["text"].startswith("f32[8, 3]  P('data', None) on mesh data=4\n[[ 0.  0.  0.]")
+    assert (answer["picture"]["rows"], answer["picture"]["columns"]) == (8, 3)
+    assert answer["picture"]["values"].count("nan") == 2
+    answer = notebook.ask_view({"type": "values", "path": "gone"})
+    assert answer["error"] == "There is no array gone any more."

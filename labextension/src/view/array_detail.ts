@@ -1,11 +1,12 @@
 /** The picked array: its picture, type and spec, and how it is divided. */
 
 import { ArrayPicture } from './array_picture';
+import { ArrayValues } from './array_values';
 import { breakable, element, setShown } from './element';
 import { bytesText, otherMemoryKind, processesText, shardingText, typeText } from './format';
 import { divisionOf, elementsOf, type Division, type Holding } from './pieces';
 import type { Scene } from './scene';
-import { changeOf, type Section } from './section';
+import { changeOf, type Dispatch, type Section } from './section';
 import type { Array as NamedArray } from './snapshot';
 import type { Look } from './theme';
 
@@ -53,12 +54,14 @@ function lines(scene: Scene, array: NamedArray): (string | HTMLElement)[][] {
 
 export class ArrayDetail implements Section {
   private readonly picture = new ArrayPicture();
+  private readonly values: ArrayValues;
   private readonly words = element('div', 'nbdist-caption');
   readonly node = element('section', 'nbdist-whole', { 'aria-label': 'Array' });
   private readonly changed = changeOf();
 
-  constructor() {
-    this.node.append(this.picture.node, this.words);
+  constructor(dispatch: Dispatch) {
+    this.values = new ArrayValues(dispatch);
+    this.node.append(this.picture.node, this.words, this.values.node);
   }
 
   draw(scene: Scene, look: Look): void {
@@ -67,6 +70,7 @@ export class ArrayDetail implements Section {
     if (!array) return;
     setShown(this.picture.node, holding !== null);
     this.picture.draw(scene, look);
+    this.values.draw(scene, look);
     if (!this.changed(array, holding, snapshot.devices.length)) return;
     const title = element('b', 'nbdist-path', {}, ...breakable(array.path));
     const rest = lines(scene, array).map(line => element('div', '', {}, ...line));

@@ -12,5 +12,9 @@ export interface ViewModel {
   get(key: 'view_id' | 'focus' | 'session'): unknown;
   on(event: 'msg:custom', callback: (message: unknown) => void): void;
   off(event: 'msg:custom', callback: (message: unknown) => void): void;
-  send(content: { readonly type: 'hello' }): void;
+  send(content: Request): void;
 }
+
+/** What a view asks for: a full frame, or what is in an array (answered by `values.ts`). */
+export type Request =
+  { readonly type: 'hello' } | { readonly type: 'values'; readonly path: string };

@@ -2,6 +2,7 @@
 
 import { divisionOf } from './pieces';
 import type { Array as NamedArray, Snapshot } from './snapshot';
+import type { Values } from './values';
 
 /** Which array is shown. Arrays of one path differ in the processes that have them. */
 export type Pick =
@@ -34,6 +35,16 @@ export interface State {
   /** The model whose layout is shown, as `keyOfModel` names it; null for the first. */
   readonly model: string | null;
   readonly side: Side;
+  readonly values: ShownValues;
+}
+
+/** What is in an array, as far as the person has asked. */
+export interface ShownValues {
+  /** The path that was asked for and is not answered yet. */
+  readonly asked: string | null;
+  readonly answer: Values | null;
+  /** Whether a cell has run since the answer. */
+  readonly old: boolean;
 }
 
 export type Action =
@@ -45,7 +56,9 @@ export type Action =
   | { readonly type: 'hover'; readonly device: string | null }
   | { readonly type: 'find'; readonly query: string }
   | { readonly type: 'model'; readonly key: string }
-  | { readonly type: 'side'; readonly side: Side };
+  | { readonly type: 'side'; readonly side: Side }
+  | { readonly type: 'ask'; readonly path: string }
+  | { readonly type: 'values'; readonly values: Values };
 
 export const initialState = (focus: string | null): State => ({
   snapshot: null,
@@ -58,6 +71,7 @@ export const initialState = (focus: string | null): State => ({
   query: '',
   model: null,
   side: 'arrays',
+  values: { asked: null, answer: null, old: false },
 });
 
 /** The array that `pick` means among `arrays`, by path and processes, else by path alone. */
@@ -92,8 +106,15 @@ function takeSnapshot(state: State, snapshot: Snapshot): State {
   return {
     ...state,
     snapshot,
+    values: aged(state.values, snapshot),
     pick: automatic && !keeps ? chooseArray(state, snapshot) : pick,
   };
+}
+
+/** Values are those from before a cell once one runs. */
+function aged(values: ShownValues, { state }: Snapshot): ShownValues {
+  const runs = state === 'running' || state === 'stopped';
+  return runs && values.answer && !values.old ? { ...values, old: true } : values;
 }
 
 export function reduce(state: State, action: Action): State {
@@ -123,5 +144,13 @@ export function reduce(state: State, action: Action): State {
       return { ...state, model: action.key };
     case 'side':
       return { ...state, side: action.side };
+    case 'ask':
+      return { ...state, values: { ...state.values, asked: action.path } };
+    case 'values': {
+      const { asked } = state.values;
+      // An answer to another view of this kernel is none to this one.
+      if (action.values.path !== asked) return state;
+      return { ...state, values: { asked: null, answer: action.values, old: false } };
+    }
   }
 }

@@ -23,6 +23,7 @@ import { Side } from './side';
 import { initialState, reduce, type Action, type State } from './state';
 import { hideStill } from './still';
 import { readLook, watchTheme, type Look } from './theme';
+import { isValues } from './values';
 
 /** How often the age of the data is written, in milliseconds. */
 const AGE_MS = 500;
@@ -48,7 +49,7 @@ class Page {
   constructor(dispatch: (action: Action) => void, cursor: () => string | null, prefix: string) {
     this.mesh = new MeshSection(dispatch, prefix, this.live.say, cursor);
     this.list = new ArrayList(dispatch, prefix, this.live.say);
-    const [legend, array, table] = [new Legend(), new ArrayDetail(), new DeviceTable()];
+    const [legend, array, table] = [new Legend(), new ArrayDetail(dispatch), new DeviceTable()];
     const [processes, notices, footer] = [new Processes(), new Notices(), new Footer()];
     const distributions = new Distributions(dispatch);
     const layout = new LayoutSection(dispatch, prefix, this.live.say);
@@ -157,6 +158,7 @@ class LiveView {
   }
 
   private take(message: unknown): void {
+    if (isValues(message)) this.dispatch({ type: 'values', values: message });
     if (!isFrame(message) || !this.concerns(message)) return;
     const { known, result } = takeFrame(this.known, message);
     if (result === 'missed') this.askAgain();
@@ -206,6 +208,7 @@ class LiveView {
   }
 
   private dispatch(action: Action): void {
+    if (action.type === 'ask') this.model.send({ type: 'values', path: action.path });
     this.state = reduce(this.state, action);
     this.painter.request();
   }

@@ -7,10 +7,11 @@ from bisect import bisect_left
 from math import prod
 from typing import Any
 
+from nbdist.engine.jax.paths import array_paths
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
 from nbdist.snapshot import Array, Mesh
-from nbdist.summary import MIME, Grid, corners
+from nbdist.summary import MIME, Grid, corners, places
 from nbdist.wire import decode
 
 MOST_BYTES = 1 << 28
@@ -32,12 +33,38 @@ def _bundle(array: Any, **_: Any) -> dict[str, Any] | None:
     return None if summary is None else {MIME: summary}
 
 
-def summarize(array: Any, grid: Grid | None = None) -> dict[str, Any] | None:
+def at_path(namespace: dict[str, object], path: str) -> dict[str, Any]:
+    """What this process has of the array under a path of its namespace; runs nothing that a person wrote.
+
+    Returns:
+      `state`: `missing` (no array is there), `computing`, or `shown`; and where it is shown `whole` (whether this
+      process has all of it), `part` for a text and `places` for a picture, which are None for what has no numbers.
+    """
+    import jax
+
+    array = array_paths(namespace, jax.Array).get(path)
+    if array is None or array.is_deleted():
+        return {"state": "missing"}
+    if not array.is_ready():
+        return {"state": "computing"}
+    grid = places(array.shape)
+    return {
+        "state": "shown",
+        "whole": bool(array.is_fully_addressable),
+        "part": summarize(array),
+        "places": None if grid is None else summarize(array, grid, numbers=False),
+    }
+
+
+def summarize(
+    array: Any, grid: Grid | None = None, *, numbers: bool = True
+) -> dict[str, Any] | None:
     """This process's part of a summary; see `nbdist.summary`.
 
     Args:
       array: A `jax.Array`.
       grid: The places along each axis whose values are wanted; None: the corners.
+      numbers: Whether all values are to be looked at, for the smallest, the largest and so on.
 
     Returns:
       `shape`, `dtype`, `about` (type, spec and mesh as text), `grid`, and `pieces`: those for which this process
@@ -55,7 +82,9 @@ def summarize(array: Any, grid: Grid | None = None) -> dict[str, Any] | None:
     shards = [shard for shard in array.addressable_shards if shard.replica_id == 0]
     readable = sum(shard.data.nbytes for shard in shards) <= MOST_BYTES
     try:
-        pieces = [_piece(shard, array.shape, grid, readable=readable) for shard in shards]
+        pieces = [
+            _piece(shard, array.shape, grid, readable=readable, numbers=numbers) for shard in shards
+        ]
     except RuntimeError:
         return None  # what was to compute it has failed
     return {
@@ -80,7 +109,7 @@ def _about(array: Any) -> str:
 
 
 def _piece(
-    shard: Any, shape: tuple[int, ...], grid: Grid | None, *, readable: bool
+    shard: Any, shape: tuple[int, ...], grid: Grid | None, *, readable: bool, numbers: bool
 ) -> dict[str, Any]:
     import numpy as np
 
@@ -89,18 +118,19 @@ def _piece(
     if not readable:
         return piece
     values = np.asarray(shard.data)
-    piece["numbers"] = _numbers(values)
+    if numbers:
+        piece["numbers"] = _numbers(values)
     if grid is not None:
-        places = [
+        inside = [
             (bisect_left(axis, start), bisect_left(axis, stop))
             for axis, (start, stop) in zip(grid, bounds, strict=True)
         ]
         wanted = [
             [place - start for place in axis[low:high]]
-            for axis, (low, high), (start, _) in zip(grid, places, bounds, strict=True)
+            for axis, (low, high), (start, _) in zip(grid, inside, bounds, strict=True)
         ]
         part = np.ascontiguousarray(values[np.ix_(*wanted)])
-        piece["places"] = [list(pair) for pair in places]
+        piece["places"] = [list(pair) for pair in inside]
         piece["values"] = base64.b64encode(part.tobytes()).decode()
     return piece
 

@@ -1,0 +1,127 @@
+"""What a view asks for: the values of an array, put together out of what processes answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nbdist import summary
+from nbdist.engine.transfer import bytes_of
+from nbdist.errors import ArrayError, SessionError
+from nbdist.view.asked import answer_values
+from nbdist.view.feed import Feed
+from nbdist.view.values import shown_values
+
+
+class Loop:
+    """Calls when it is told to, as a kernel between two cells."""
+
+    def __init__(self) -> None:
+        self.calls: list[Callable[[], None]] = []
+        self.io_loop = self
+
+    def add_callback(self, call: Callable[[], None]) -> None:
+        self.calls.append(call)
+
+
+def half(values: np.ndarray[Any, Any], process: int, *, whole: bool = False) -> dict[str, Any]:
+    """What one of two processes answers of a vector of four, or of one of its own."""
+    import base64
+
+    low, high = (0, 4) if whole else (2 * process, 2 * process + 2)
+    mine = values[low:high]
+    piece = {
+        "size": high - low,
+        "numbers": {"nan": 0, "counted": high - low, "min": int(mine.min()), "max": int(mine.max())}
+        | {"sum": str(float(mine.sum()))},
+        "places": [[low, high]],
+        "values": base64.b64encode(bytes_of(mine)).decode(),
+    }
+    part = {
+        "shape": [4],
+        "dtype": "int32",
+        "about": "i32[4]",
+        "grid": summary.corners([4]),
+        "pieces": [piece],
+    }
+    return {"state": "shown", "whole": whole, "part": part, "places": part}
+
+
+VALUES = np.array([1, 2, 3, 9], "int32")
+
+
+def test_the_parts_of_all_make_one_text_and_one_picture() -> None:
+    shown = shown_values("w", {0: half(VALUES, 0), 1: half(VALUES, 1)})
+    assert shown["text"] == "i32[4]\n[1 2 3 9]\nmin 1  mean 3.75  max 9  NaN 0"
+    assert shown["picture"] == {
+        "rows": 1,
+        "columns": 4,
+        "low": 1.0,
+        "high": 9.0,
+        "values": [0.0, 0.125, 0.25, 1.0],
+    }
+
+
+def test_what_each_has_for_itself_is_not_put_together() -> None:
+    own = {p: half(VALUES * (p + 1), p, whole=True) for p in (0, 1)}
+    assert shown_values("w", own)["text"].splitlines()[:3] == [
+        "of process 0; others have their own",
+        "i32[4]",
+        "[1 2 3 9]",
+    ]
+    own[0] = {"state": "missing"}
+    assert "of process 1" in shown_values("w", own)["text"]
+
+
+def test_arrays_that_differ_are_refused() -> None:
+    other = half(VALUES, 1)
+    other["part"] = {**other["part"], "about": "i32[4] elsewhere"}
+    with pytest.raises(ArrayError, match="not the same array on processes 0, 1"):
+        shown_values("w", {0: half(VALUES, 0), 1: other})
+
+
+@pytest.mark.parametrize(
+    ("second", "text"),
+    [
+        ({"state": "computing"}, "still being computed on process 1"),
+        ({"state": "shown", "whole": False, "part": None, "places": None}, "has no values"),
+    ],
+)
+def test_what_cannot_be_shown_says_why(second: dict[str, Any], text: str) -> None:
+    with pytest.raises(ArrayError, match=text):
+        shown_values("w", {0: half(VALUES, 0), 1: second})
+    with pytest.raises(ArrayError, match="no array w any more"):
+        shown_values("w", {0: {"state": "missing"}})
+
+
+def test_a_view_is_answered_between_cells() -> None:
+    feed, loop, sent = Feed(), Loop(), []
+    feed.values = lambda path: {"text": f"of {path}", "picture": None}
+    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    assert sent == []
+    loop.calls.pop()()
+    assert sent == [{"type": "values", "path": "w", "text": "of w", "picture": None}]
+
+
+def test_a_view_is_answered_with_the_error() -> None:
+    feed, loop, sent = Feed(), Loop(), []
+    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    loop.calls.pop()()
+
+    def busy(path: str) -> dict[str, Any]:
+        raise SessionError("process 0 is in cell 7")
+
+    feed.values = busy
+    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    loop.calls.pop()()
+    assert [one["error"] for one in sent] == ["No session is running.", "process 0 is in cell 7"]
+
+
+@pytest.mark.parametrize("asked", [{"type": "values"}, {"type": "values", "path": 3}])
+def test_nonsense_is_dropped(asked: dict[str, Any]) -> None:
+    loop = Loop()
+    answer_values(Feed(), loop, asked, lambda message: None)
+    assert loop.calls == []

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import itertools
 import keyword
+import math
 import sys
 import types
 from collections.abc import Callable, Iterable
@@ -19,9 +20,6 @@ from typing import Any
 from nbdist.engine import flax
 from nbdist.engine.keras.classes import is_model
 from nbdist.engine.keras.variables import Lent, Places
-
-MAX_ITEMS = 4096
-"""Of one container that are looked at. A longer one is a data set rather than parameters."""
 
 NOT_LOOKED_INTO = sys.stdlib_module_names | {
     *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jax", "jaxlib"),
@@ -52,12 +50,12 @@ class Leaf(Enum):
 class Container:
     """How to look into the objects of one class.
 
-    `look` lists pairs of a key and a value; `step` makes the expression that reaches a value, or None
-    where there is none. `plain` marks objects of which nothing says that they hold arrays, `model` those
+    `look` lists so many pairs of a key and a value at most; `step` makes the expression that reaches a value, or
+    None where there is none. `plain` marks objects of which nothing says that they hold arrays, `model` those
     whose variables are shown together.
     """
 
-    look: Callable[[Any], Iterable[tuple[Any, Any]]]
+    look: Callable[[Any, int], Iterable[tuple[Any, Any]]]
     step: Callable[[str, Any], str | None]
     plain: bool = False
     model: bool = False
@@ -93,11 +91,18 @@ def kind_of(cls: type, known: Known) -> Kind:
     look = known.keras.look_into(bases)
     if look is not None:
         gives = _gives_what_it_keeps(bases)
-        return Container(look, _suffix, model=is_model(bases)) if gives else Leaf.NOTHING
+        return Container(_all(look), _suffix, model=is_model(bases)) if gives else Leaf.NOTHING
     look = flax.look_into(bases)
     if look is not None:
-        return Container(look, _suffix)
+        return Container(_all(look), _suffix)
     return _object(cls, bases, package, known)
+
+
+def _all(
+    look: Callable[[Any], Iterable[tuple[Any, Any]]],
+) -> Callable[[Any, int], Iterable[tuple[Any, Any]]]:
+    """What a framework keeps in one of its own containers is few."""
+    return lambda value, _: look(value)
 
 
 def _has_any(bases: tuple[type, ...], wanted: tuple[type, ...]) -> bool:
@@ -130,6 +135,8 @@ def _is_plain(key: Any) -> bool:
     """Whether the `repr` of a key is an expression for it and runs nobody's code."""
     if type(key) is tuple:
         return all(map(_is_plain, key))
+    if type(key) is float:
+        return math.isfinite(key)
     return key is None or type(key) in (str, int, bool, bytes)
 
 
@@ -139,11 +146,11 @@ def _dict(cls: type) -> Kind:
     return Container(_dict_items, _item)
 
 
-def _dict_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
+def _dict_items(mapping: dict[Any, Any], most: int) -> list[tuple[Any, Any]]:
     # The main thread may add and remove keys meanwhile.
     for _ in range(3):
         try:
-            return list(itertools.islice(dict.items(mapping), MAX_ITEMS))
+            return list(itertools.islice(dict.items(mapping), most))
         except RuntimeError:
             continue
     return []
@@ -152,7 +159,7 @@ def _dict_items(mapping: dict[Any, Any]) -> list[tuple[Any, Any]]:
 def _list(cls: type) -> Kind:
     if _lookup(cls, "__getitem__") is not list.__dict__["__getitem__"]:
         return Leaf.NOTHING
-    return Container(lambda items: enumerate(list.__getitem__(items, _FIRST)), _item)
+    return Container(lambda items, most: enumerate(list.__getitem__(items, slice(most))), _item)
 
 
 def _tuple(cls: type) -> Kind:
@@ -160,11 +167,11 @@ def _tuple(cls: type) -> Kind:
         return Leaf.NOTHING
     fields = _lookup(cls, "_fields")
     if type(fields) is tuple and all(_is_field(cls, name) for name in fields):
-        return Container(lambda items: zip(fields, tuple.__iter__(items), strict=False), _attribute)
-    return Container(lambda items: enumerate(tuple.__getitem__(items, _FIRST)), _item)
+        return Container(
+            lambda items, _: zip(fields, tuple.__iter__(items), strict=False), _attribute
+        )
+    return Container(lambda items, most: enumerate(tuple.__getitem__(items, slice(most))), _item)
 
-
-_FIRST = slice(MAX_ITEMS)
 
 _BUILT_IN: dict[type, Callable[[type], Kind]] = {
     dict: _dict,
@@ -205,7 +212,7 @@ def _gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
     return False
 
 
-def _attributes(cls: type) -> Callable[[Any], Iterable[tuple[str, Any]]] | None:
+def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | None:
     """Lists the public attributes kept in instances of a class; None where they keep none."""
     instance_dict = _lookup(cls, "__dict__")
     keeps_dict = type(instance_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
@@ -225,9 +232,9 @@ def _attributes(cls: type) -> Callable[[Any], Iterable[tuple[str, Any]]] | None:
         # A property of this name would answer in place of what the instance keeps.
         return not keyword.iskeyword(name) and not _is_data_descriptor(_lookup(cls, name))
 
-    def look(instance: Any) -> Iterable[tuple[str, Any]]:
+    def look(instance: Any, most: int) -> Iterable[tuple[str, Any]]:
         if keeps_dict:
-            for name, value in _dict_items(instance_dict.__get__(instance)):
+            for name, value in _dict_items(instance_dict.__get__(instance), most):
                 if reachable(name):
                     yield name, value
         for name, member in slots.items():

@@ -25,9 +25,10 @@ _NOTHING = (
 class Bounds:
     """How far a walk goes.
 
-    `depth` counts steps of the expression; `plain_depth` those through objects of which nothing says
-    that they hold arrays (no dataclass, pytree or module of a framework). `containers` and `arrays` are
-    totals, `containers_in_one` keeps one long list from using them all.
+    `depth` counts steps of the expression; `plain_depth` those through objects of which nothing says that they
+    hold arrays (no dataclass, pytree or module of a framework). `containers` and `arrays` are totals,
+    `containers_in_one` keeps one long list from using them all. Of one container so many `items` are looked at:
+    a longer one is a data set rather than parameters.
     """
 
     depth: int = 12
@@ -35,6 +36,7 @@ class Bounds:
     containers: int = 6000
     containers_in_one: int = 1000
     arrays: int = 2000
+    items: int = 4096
 
 
 @dataclass(frozen=True, slots=True)
@@ -118,7 +120,7 @@ class Walk:
             place = self._queue.popleft()
             container = place.container
             self._look(
-                container.look(place.value),
+                container.look(place.value, self._bounds.items),
                 container.step,
                 path=place.path,
                 depth=place.depth + 1,
@@ -151,6 +153,7 @@ class Walk:
                 continue
             way = step(path, key)
             if way is None:
+                self.omitted += kind is Leaf.ARRAY
                 continue
             if kind is Leaf.ARRAY:
                 self._array(way, value)

@@ -19,14 +19,15 @@ def spread(values, mesh, *spec):
 def test_each_piece_by_itself_and_copies_once_in_the_sum(mesh):
     values = np.zeros((8, 4), "float32")
     values[0, 0], values[7, 1], values[7, 2] = np.nan, np.inf, -np.inf
-    (array,) = count({"w": spread(values, mesh, "data")}, "params")["arrays"]
+    answer = count({"w": spread(values, mesh, "data")}, "params")
+    (array,) = answer["arrays"]
     assert array["path"] == "params['w']"
-    assert len(array["pieces"]) == 8
+    assert len(array["pieces"]) == 4, "two pieces have some, each on two devices"
     sums = {what: sum(p[what] for p in array["pieces"] if p["first"]) for what in ("nan", "inf")}
     assert sums == {"nan": 1, "inf": 2}
     assert {p["index"] for p in array["pieces"] if p["nan"]} == {"[0:2, :]"}
     assert sum(p["nan"] for p in array["pieces"]) == 2, "both copies have it"
-    text = nan_text("params", {0: {"arrays": [array], "omitted": 0}})
+    text = nan_text("params", {0: answer})
     assert text.splitlines()[1].split() == ["params['w']", "f32[8,", "4]", "1", "2"]
     assert text.count("process 0, device") == 4
 
@@ -41,17 +42,16 @@ def test_every_kind_of_float(dtype):
 
 def test_integers_and_keys_have_none():
     tree = {"n": jnp.arange(3), "key": jax.random.key(0), "empty": jnp.zeros((0, 2))}
-    found = count(tree, "x")["arrays"]
-    assert len(found) == 3
-    assert not any(p["nan"] or p["inf"] for array in found for p in array["pieces"])
-    assert nan_text("x", {0: {"arrays": found, "omitted": 0}}) == "no NaN or Inf in 3 arrays of x"
+    answer = count(tree, "x")
+    assert (answer["arrays"], answer["looked"]) == ([], 3)
+    assert nan_text("x", {0: answer}) == "no NaN or Inf in 3 arrays of x"
 
 
 def test_what_has_no_values_is_said_and_not_counted():
     gone = jnp.zeros(2)
     gone.delete()
     answer = count([gone, jnp.zeros(2)], "a + b")
-    assert [a["path"] for a in answer["arrays"]] == ["(a + b)[0]", "(a + b)[1]"]
+    assert [a["path"] for a in answer["arrays"]] == ["(a + b)[0]"]
     text = nan_text("a + b", {0: answer})
     assert text.splitlines() == [
         "no NaN or Inf in 1 array of a + b",
@@ -65,9 +65,26 @@ def test_nothing_is_left_out_of_a_large_tree():
     deep = bad
     for _ in range(60):
         deep = [deep]
-    answer = count({"many": [one] * 5000, "deep": deep}, "x")
-    assert answer["omitted"] == 0
-    assert sum(p["nan"] for a in answer["arrays"] for p in a["pieces"]) == 1
+    named = dict.fromkeys(range(5000), one) | {1.5: bad, "last": bad}
+    answer = count({"many": [one] * 5000 + [bad], "deep": deep, "named": named}, "x")
+    assert (answer["omitted"], answer["looked"]) == (0, 10_004)
+    assert [a["path"] for a in answer["arrays"]] == [
+        "x['many'][5000]",
+        "x['named'][1.5]",
+        "x['named']['last']",
+        "x['deep']" + "[0]" * 60,
+    ]
+
+
+def test_what_no_expression_reaches_is_counted_as_not_looked_at():
+    class Key:
+        pass
+
+    answer = count({"a": jnp.zeros(1), Key(): jnp.full(1, jnp.nan)}, "x")
+    assert nan_text("x", {0: answer}).splitlines() == [
+        "no NaN or Inf in 1 array of x",
+        "not looked at: 1 more array",
+    ]
 
 
 def test_a_tree_without_arrays_says_so():

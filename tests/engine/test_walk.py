@@ -3,6 +3,7 @@
 import collections
 import dataclasses
 import enum
+import math
 import threading
 import types
 from typing import Any, NamedTuple
@@ -109,7 +110,9 @@ def test_keys_without_an_expression_are_passed_over(x):
     class Colour(enum.Enum):
         RED = 1
 
-    assert paths({"by_key": {Colour.RED: x, 1.5: x, "a": x}}) == {"by_key['a']"}
+    assert paths({"by_key": {Colour.RED: x, math.inf: x, "a": x}}) == {"by_key['a']"}
+    assert paths({"by_key": {1.5: x}}) == {"by_key[1.5]"}
+    assert Met({"by_key": {Colour.RED: x}}).omitted == 1
 
 
 def test_no_code_of_the_user_is_run(x):

@@ -7,6 +7,9 @@ from typing import Any
 from nbdist.engine.jax.tree import rooted, walk_tree
 from nbdist.engine.keras.variables import Lent
 
+MOST_ARRAYS = 10_000_000
+"""What is not looked at is said, and not taken for free of NaN."""
+
 
 def count(value: object, expression: str) -> dict[str, Any]:
     """Counts in each array of a tree, each of its pieces here by itself.
@@ -16,18 +19,28 @@ def count(value: object, expression: str) -> dict[str, Any]:
       expression: What a person wrote for it; the paths begin with it.
 
     Returns:
-      `arrays`: one entry for each, with `path`, `dtype`, `shape` and `pieces`: None where it has no values, empty
-      where its type has no NaN; else for each `device` (its id), `index` (as text), `first` (whether no other
-      device with this piece comes before it), `nan` and `inf`. `omitted`: how many were not looked at.
+      `arrays`: one entry for each that has NaN or infinite values or no values at all, with `path`, `dtype`,
+      `shape` and `pieces`: None where it has no values, else those with some, each with its `device` (the id),
+      `index` (as text), `first` (whether no other device with this piece comes before it), `nan` and `inf`.
+      `looked`: how many arrays were counted, `omitted`: how many were not looked at.
     """
     found: list[dict[str, Any]] = []
+    looked, root = 0, rooted(expression)
 
     def note(rest: str, met: Any) -> bool:
-        array = met.array if type(met) is Lent else met
-        found.append({"path": rooted(expression) + rest, **_array(array)})
+        nonlocal looked
+        one = _array(met.array if type(met) is Lent else met)
+        if one["pieces"] is None:
+            found.append({"path": root + rest, **one})
+            return True
+        looked += 1
+        one["pieces"] = [piece for piece in one["pieces"] if piece["nan"] or piece["inf"]]
+        if one["pieces"]:
+            found.append({"path": root + rest, **one})
         return True
 
-    return {"arrays": found, "omitted": walk_tree(value, note)}
+    omitted = walk_tree(value, note, most=MOST_ARRAYS)
+    return {"arrays": found, "looked": looked, "omitted": omitted}
 
 
 def _array(array: Any) -> dict[str, Any]:

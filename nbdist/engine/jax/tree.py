@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 from nbdist.engine.jax.describe import Descriptions
@@ -17,19 +18,23 @@ ALL = Bounds(
     plain_depth=16,
     containers=1_000_000,
     containers_in_one=1_000_000,
-    arrays=1_000_000,
+    items=10_000_000,
 )
 """Who asks for one tree wants all of it."""
+
+MOST_LISTED = 20_000
+"""Of more arrays there are no longer descriptions but their number."""
 
 ROOT = "value"
 
 
-def walk_tree(value: object, found: Callable[[str, Any], bool]) -> int:
+def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> int:
     """Calls `found` with each array of a tree and the rest of the expression that reaches it.
 
     Args:
       value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
       found: Called with the rest of the expression, and the array or `Lent`; says whether it counts.
+      most: So many arrays are looked at.
 
     Returns:
       How many arrays were not looked at.
@@ -39,7 +44,13 @@ def walk_tree(value: object, found: Callable[[str, Any], bool]) -> int:
     def note(path: str, met: Any) -> bool:
         return found(path.removeprefix(ROOT), met)
 
-    walk = Walk(found=note, mesh=lambda _: None, arrays=(jax.Array,), meshes=(), bounds=ALL)
+    walk = Walk(
+        found=note,
+        mesh=lambda _: None,
+        arrays=(jax.Array,),
+        meshes=(),
+        bounds=replace(ALL, arrays=most),
+    )
     return walk.run({ROOT: value})
 
 
@@ -73,7 +84,7 @@ def describe_tree(value: object, expression: str) -> dict[str, Any]:
             same[root + rest] = first[id(array)]
         return True
 
-    omitted = walk_tree(value, note)
+    omitted = walk_tree(value, note, most=MOST_LISTED)
     if not descriptions.arrays():
         raise ArrayError(f"{expression!r} (of type {type(value).__name__}) holds no JAX arrays.")
     return {

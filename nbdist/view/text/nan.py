@@ -23,7 +23,8 @@ def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:
     for process_id, answer in sorted(answers.items()):
         for array in answer["arrays"]:
             arrays.setdefault(array["path"], []).append((process_id, array))
-    if not arrays:
+    counted = max(answer["looked"] for answer in answers.values())
+    if not arrays and not counted:
         return f"{expression} holds no arrays"
     rows, unknown = [], []
     for path, everywhere in arrays.items():
@@ -31,7 +32,7 @@ def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:
             unknown.append(path)
             continue
         rows += _rows(path, everywhere)
-    looked = count_text(len(arrays) - len(unknown), "array")
+    looked = count_text(counted, "array")
     lines = (
         columns([("array", "type", "NaN", "Inf"), *rows], right=(2, 3))
         if rows

@@ -55,6 +55,9 @@ REPEAT_SECONDS = 0.05
 STACK_SECONDS = 3.0
 """How long processes may take to read their stacks, and to note that they are to stop."""
 
+NATIVE_SECONDS = 25.0
+"""How long processes may take to have py-spy read their stacks."""
+
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
 
@@ -323,8 +326,13 @@ class Crew:
         found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
         return {p: answer["steps"] for p, answer in found.items()}
 
-    def stacks(self, process_ids: Sequence[int]) -> dict[int, list[dict[str, Any]]]:
+    def stacks(
+        self, process_ids: Sequence[int], *, native: bool = False
+    ) -> dict[int, dict[str, Any]]:
         """The threads of processes, also of busy ones; only of those that answer soon.
+
+        Returns:
+          By process `threads`, or with `native` that, as `nbdist.engine.native` answers it.
 
         Raises:
           SessionError: Somebody else has started these processes.
@@ -334,8 +342,8 @@ class Crew:
                 "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
                 "their stacks cannot be read."
             )
-        found = self._asking.ask(Aside.STACK, process_ids, within_s=STACK_SECONDS)
-        return {p: answer["threads"] for p, answer in found.items()}
+        limit = NATIVE_SECONDS if native else STACK_SECONDS
+        return self._asking.ask(Aside.STACK, process_ids, within_s=limit, native=native)
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""

@@ -187,7 +187,7 @@ class DistMagics(Magics):
     def dist_stack(self, line: str) -> None:
         """Show what processes are in the middle of, also while they run a cell."""
         asked = options.dist_stack().parse(line)
-        print(self._active().stacks(asked.on))
+        print(self._active().stacks(asked.on, native=asked.native))
 
     @line_magic
     @teaching

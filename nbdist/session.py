@@ -38,7 +38,7 @@ from nbdist.run.history import read as read_history
 from nbdist.run.listed import ListedCell, listed
 from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
-from nbdist.run.stacks import stacks_text
+from nbdist.run.stacks import native_text, stacks_text
 from nbdist.snapshot import Snapshot
 from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
@@ -193,11 +193,12 @@ class Session:
         """ipyparallel's own client of the engines, for what nbdist does not do."""
         return self._alive().link.client
 
-    def stacks(self, on: Targets = None) -> str:
+    def stacks(self, on: Targets = None, *, native: bool = False) -> str:
         """What processes are in the middle of, also while they run a cell: their Python stacks, equal ones once.
 
         Args:
           on: All threads of these; None: the main threads of all.
+          native: Down into C and C++, where py-spy is there and may trace; of all threads.
 
         Raises:
           TargetError: There is no such process, or it is gone.
@@ -205,9 +206,12 @@ class Session:
         """
         crew = self._alive()
         asked = crew.choice.there(on)
-        found = crew.stacks(asked)
+        found = crew.stacks(asked, native=native)
         missing = [p for p in asked if p not in found]
-        return stacks_text(found, missing, whole=on is not None)
+        if native:
+            return native_text({p: answer["native"] for p, answer in found.items()}, missing)
+        threads = {p: answer["threads"] for p, answer in found.items()}
+        return stacks_text(threads, missing, whole=on is not None)
 
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now, as plain data."""

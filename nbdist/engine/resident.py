@@ -33,6 +33,7 @@ from nbdist.engine.kernel_gaps import (
     threads_speak_for_cells,
 )
 from nbdist.engine.main_thread import MainThread
+from nbdist.engine.native import native_stacks
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.engine.stop import AgreedStop
@@ -232,7 +233,7 @@ class Resident:
         if question is not None and Aside.STOP in asked:
             self._answer_to(question, {"steps": self.stop.ask(question["run"])})
         if question is not None and Aside.STACK in asked:
-            self._answer_to(question, {"threads": stacks(self._code_name)})
+            self._answer_with_stacks(question)
         if Aside.RESCUE in asked and self.step is not None:
             from nbdist.engine.jax.rescue import rescue
 
@@ -243,6 +244,17 @@ class Resident:
         if self.cell.running:
             return  # it waits in a cell; what it would say is of the middle of it
         self._answer_to(question, self.agreement().digests(question["code"]))
+
+    def _answer_with_stacks(self, question: dict[str, Any]) -> None:
+        if not question.get("native"):
+            self._answer_to(question, {"threads": stacks(self._code_name)})
+            return
+        # It takes seconds, in which somebody may have to be freed.
+        threading.Thread(
+            target=lambda: self._answer_to(question, {"native": native_stacks()}),
+            name="nbdist-native",
+            daemon=True,
+        ).start()
 
     def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
         """Answers what `nbdist.asking` asks."""

@@ -56,6 +56,9 @@ def dist_stack() -> Parser:
     parser.add_argument(
         "on", nargs="?", metavar="TARGETS", help="all threads of these processes: 1, 0,2:4, host=h1"
     )
+    parser.add_argument(
+        "--native", action="store_true", help="down into C and C++, where py-spy is there and may"
+    )
     return parser
 
 

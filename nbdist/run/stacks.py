@@ -22,12 +22,31 @@ def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: 
     for process_id, threads in sorted(found.items()):
         groups.setdefault(_threads_text(threads, whole=whole), []).append(process_id)
     parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
-    if missing:
-        parts.append(
-            f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
-            "its host is stopped"
-        )
-    return "\n\n".join(parts)
+    return "\n\n".join([*parts, *_missing_text(missing)])
+
+
+def native_text(found: Mapping[int, Mapping[str, str]], missing: Sequence[int]) -> str:
+    """What py-spy has read of each process, or why it has not.
+
+    Args:
+      found: As `nbdist.engine.native.native_stacks` answers.
+      missing: Processes that have not answered.
+    """
+    groups: dict[str, list[int]] = {}
+    for process_id, answer in sorted(found.items()):
+        text = answer.get("text") or f"  no native stack: {answer['error']}"
+        groups.setdefault(text, []).append(process_id)
+    parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
+    return "\n\n".join([*parts, *_missing_text(missing)])
+
+
+def _missing_text(missing: Sequence[int]) -> list[str]:
+    if not missing:
+        return []
+    return [
+        f"{processes_text(missing)}   no answer: the interpreter is busy in one long call, or the process or "
+        "its host is stopped"
+    ]
 
 
 def _threads_text(threads: Threads, *, whole: bool) -> str:

@@ -33,7 +33,7 @@ help:
 	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
 	@echo "make test-in-step     failures of many kinds, after which all values are kept"
 	@echo "make test-faults      that, and faults at random moments, many times"
-	@echo "make test-scale       the demo in a terminal, and more processes than it has"
+	@echo "make test-scale       the demo in a terminal, a day of work, and more processes"
 	@echo "make versions         what the tests run with; WRITE=--write puts it into the README"
 	@echo "make bench            timings, each against its floor in the same run"
 	@echo "make check            formatting, types and architecture only"
@@ -107,7 +107,7 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
 
 test-scale: $(READY)
-	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py
+	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py tests/campaigns/test_working_day.py
 
 check: $(READY)
 	$(BIN)/ruff check

@@ -54,9 +54,7 @@ def test_stacks_are_read_while_a_cell_runs(notebook: Notebook, tmp_path: Path) -
     assert "processes 0 to 1" in notebook.bad("%dist_stack 7").traceback
     native = notebook.good("%dist_stack 1 --native").text
     # Not everywhere may a process be traced.
-    assert re.search(r"waits \(\d+\.py:\d+\)", native) or "no native stack" in native, (
-        native
-    )
+    assert re.search(r"waits \(\d+\.py:\d+\)", native) or "no native stack" in native, native
     told.touch()
     notebook.collect(request, until="ended after .* processes 0, 1 finished")
 

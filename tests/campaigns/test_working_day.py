@@ -1,0 +1,188 @@
+"""A day's work on one session, from top to bottom: a small GPT, split over data and model, on 4 × 2 devices.
+
+Each step is what somebody typed who lost the session by it, or was left without an answer.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.integration.notebook import Notebook
+
+MODEL = """%%dist
+import jax, jax.numpy as jnp, numpy as np, optax, nbdist
+from flax import nnx
+from jax.sharding import NamedSharding, PartitionSpec as P
+
+auto = (jax.sharding.AxisType.Auto,) * 2
+mesh = jax.make_mesh((4, 2), ("data", "model"), axis_types=auto)
+
+class Block(nnx.Module):
+    def __init__(self, rngs):
+        self.norm = nnx.LayerNorm(64, rngs=rngs)
+        self.qkv = nnx.Linear(64, 192, use_bias=False, rngs=rngs)
+        self.out = nnx.Linear(64, 64, use_bias=False, rngs=rngs)
+
+    def __call__(self, x):
+        q, k, v = jnp.split(self.qkv(self.norm(x)), 3, axis=-1)
+        seen = jnp.tril(jnp.ones((x.shape[1], x.shape[1]), bool))
+        scores = jnp.where(seen, q @ k.swapaxes(-1, -2) / 8.0, -1e9)
+        return x + self.out(jax.nn.softmax(scores) @ v)
+
+class GPT(nnx.Module):
+    def __init__(self, rngs):
+        self.embed = nnx.Embed(128, 64, rngs=rngs)
+        self.blocks = nnx.List([Block(rngs) for _ in range(3)])
+        self.head = nnx.Linear(64, 128, use_bias=False, rngs=rngs)
+
+    def __call__(self, tokens):
+        x = self.embed(tokens)
+        for block in self.blocks:
+            x = block(x)
+        return self.head(x)
+
+def spread(path, value):
+    "FSDP over data, tensor parallel over model; vectors whole."
+    spec = P("data", "model") if value.ndim == 2 else P()
+    value = np.asarray(value)
+    return jax.make_array_from_callback(value.shape, NamedSharding(mesh, spec), lambda i: value[i])
+
+graph, params = nnx.split(GPT(nnx.Rngs(0)))
+params = jax.tree_util.tree_map_with_path(spread, params)
+tx = optax.adam(1e-3)
+tokens = np.random.default_rng(0).integers(0, 128, (8, 17))
+batch = jax.make_array_from_callback(tokens.shape, NamedSharding(mesh, P("data")), lambda i: tokens[i])
+
+@jax.jit
+def begin(params):
+    return tx.init(params)
+
+@jax.jit
+def step(params, state, batch):
+    def loss(params):
+        logits = nnx.merge(graph, params)(batch[:, :-1])
+        return optax.softmax_cross_entropy_with_integer_labels(logits, batch[:, 1:]).mean()
+    value, gradients = jax.value_and_grad(loss)(params)
+    updates, state = tx.update(gradients, state, params)
+    return optax.apply_updates(params, updates), state, value
+
+first = params
+state = begin(params)
+losses = []
+
+def train(count):
+    global params, state
+    for _ in range(count):
+        nbdist.checkpoint()
+        *after, value = step(params, state, batch)
+        # Waits for the step: what a failure elsewhere keeps from being computed is under no name.
+        losses.append(float(value))
+        params, state = after
+
+def undisturbed(count):
+    "The losses of as many steps from the beginning, with nothing in between."
+    inner, opt, found = first, begin(first), []
+    for _ in range(count):
+        inner, opt, value = step(inner, opt, batch)
+        found.append(float(value))
+    return found
+"""
+
+FOREVER = """%%dist --no-wait
+import itertools
+for round in itertools.count():
+    train(1)
+    if round % 5 == 0: print("round", round, flush=True)
+"""
+
+
+def test_a_day_of_work_on_one_session(tmp_path: Path) -> None:
+    with Notebook(folder=tmp_path) as notebook:
+        day = Day(notebook)
+        day.look_at_the_model()
+        day.train_in_the_background()
+        day.fail_and_go_on()
+        day.find_nan()
+        day.end()
+
+
+class Day:
+    """The parts of the day, each on the session that the ones before have left."""
+
+    def __init__(self, notebook: Notebook) -> None:
+        self.notebook = notebook
+        self.good, self.bad = notebook.good, notebook.bad
+        self.good("%load_ext nbdist")
+        self.good("%dist_init -n 4 --devices-per-process 2 --platform cpu")
+        self.good(MODEL)
+
+    def look_at_the_model(self) -> None:
+        lines = self.good("%dist_shards params").text.splitlines()
+        assert re.match(r"params  14 arrays, .* a device needs up to ", lines[0]), lines
+        assert any("3 alike" in line for line in lines), lines
+        shown = self.good("%%dist\nparams['head']['kernel'][...]").text
+        assert "f32[64, 128]  P('data', 'model') on mesh data=4 × model=2" in shown
+        assert re.search(r"min -\S+  mean \S+  max \S+  NaN 0$", shown)
+        by_bytes = self.good("%dist_shards --by-bytes [params, state, batch]").text
+        assert "44 arrays" in by_bytes.splitlines()[0], by_bytes
+
+    def train_in_the_background(self) -> None:
+        self.good("%%dist\ntrain(3)")
+        request = self.notebook.send(FOREVER)
+        output = self.notebook.collect(request)
+        number = re.match(r"cell (\d+) in the background on processes 0–3, since", output.text)
+        assert number is not None, output.text
+        self.notebook.collect(request, until="round 0")
+        assert f"{number[1]}" in self.good("%dist_cells").text
+        assert "as last reported, while process 0" in self.good("%dist_shards params").text
+        assert "%sync waits for it" in self.bad("%dist_pull losses").traceback
+        assert "in train" in self.good("%dist_stack").text
+        assert "running" in self.good("%dist_status").text
+        # One that waits behind it is taken back alone.
+        queued = self.notebook.send("%%dist --on 0\nprint('never')")
+        self.notebook.collect(queued, until=rf"queued behind cell {number[1]} \(process 0\)")
+        self.notebook.interrupt()
+        taken = self.notebook.collect(queued)
+        assert taken.error is not None and "never" not in taken.text
+        self.notebook.collect(request, until="round 5")
+        said = self.good("%dist_interrupt --stop-at-step").text
+        assert "leaves before a step that is the same on processes 0–3" in said
+        self.notebook.collect(
+            request, until=r"ended after .*: processes 0–3 stopped before step \d+"
+        )
+        assert "in step again" not in output.text
+
+    def fail_and_go_on(self) -> None:
+        failed = self.bad(
+            "%%dist --grace 1\nfor k in range(10):\n"
+            "    if k == 7 and jax.process_index() == 1: raise ValueError('bad batch')\n"
+            "    train(1)"
+        )
+        assert "ValueError: bad batch" in failed.traceback
+        assert "in step again" in failed.traceback + failed.text
+        sleeping = self.notebook.send(
+            "%%dist\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)"
+        )
+        self.notebook.collect(sleeping, until="asleep")
+        self.notebook.interrupt()
+        assert self.notebook.collect(sleeping).error is not None
+        assert "True" in self.good("%dist losses[:3] == undisturbed(3)").text
+
+    def find_nan(self) -> None:
+        self.good(
+            "%%dist\nbroken = jax.tree.map(lambda x: x, params)\n"
+            "bad = np.asarray(jax.device_get(np.zeros((64, 128), 'float32'))); bad[3, 5] = np.nan\n"
+            "broken['head']['kernel'] = spread(None, bad)"
+        )
+        said = self.good("%dist_nan broken").text
+        assert re.search(r"head.*f32\[64, 128\]\s+1\s+0", said), said
+        assert "no NaN or Inf in 14 arrays of params" in self.good("%dist_nan params").text
+
+    def end(self) -> None:
+        """The session is in step, and has computed what an undisturbed one computes, digit for digit."""
+        self.good("%%dist\ntrain(3)")
+        assert "proven just now" in self.good("%dist_recover").text
+        shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
+        assert shown.startswith("processes 0–3   (True, True)"), shown
+        assert "4 processes stopped" in self.good("%dist_shutdown").text

@@ -21,6 +21,7 @@ from nbdist.launch.attach.regained import Regained
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
+from nbdist.output.shown import SHOWN
 from nbdist.quantities import processes_text
 from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
 from nbdist.recovery.compared import have_sent_the_same, place_of
@@ -138,6 +139,7 @@ class Session:
         self._crew = crew
         self.feed.on_fault = crew.monitor.fault
         self.feed.values = self.values
+        self.feed.outputs = SHOWN.of
         self.plan = crew.plan
         self._snapshot = crew.monitor.snapshot
         self._described = crew.describe()

@@ -11,6 +11,7 @@ import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
 import { MIME_TYPE, OutputView } from './output';
 import { DevicesPanel } from './panel';
+import { RestoredOutputs } from './restored';
 import { Sources } from './source';
 
 const SHOW = 'nbdist:show-devices';
@@ -31,6 +32,9 @@ const plugin: JupyterFrontEndPlugin<void> = {
     restorer: ILayoutRestorer | null,
   ) => {
     const sources = new Sources();
+    tracker.widgetAdded.connect((_, notebook) => {
+      void notebook.sessionContext.ready.then(() => new RestoredOutputs(notebook, sources));
+    });
     const panel = new DevicesPanel(tracker, sources);
     app.shell.add(panel, 'right', { rank: 900 });
     restorer?.add(panel, panel.id);

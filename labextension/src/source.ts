@@ -4,6 +4,7 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
+import { isOutputs, type Outputs, type OutputsRequest } from './outputs';
 import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
 import type { Request } from './view/model';
 import { isValues, type Values } from './view/values';
@@ -31,6 +32,7 @@ const GONE: ReadonlySet<Kernel.Status> = new Set([
 export class KernelSource implements IDisposable {
   private readonly frameSignal = new Signal<this, Frame>(this);
   private readonly valuesSignal = new Signal<this, Values>(this);
+  private readonly outputsSignal = new Signal<this, Outputs>(this);
   private readonly goneSignal = new Signal<this, undefined>(this);
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
@@ -55,6 +57,11 @@ export class KernelSource implements IDisposable {
   /** Every answer to what a view has asked for. */
   get values(): ISignal<this, Values> {
     return this.valuesSignal;
+  }
+
+  /** Every answer about what cells have shown. */
+  get outputs(): ISignal<this, Outputs> {
+    return this.outputsSignal;
   }
 
   /** The kernel that was heard is gone or starts anew: nothing that was known holds any more. */
@@ -88,7 +95,7 @@ export class KernelSource implements IDisposable {
   }
 
   /** Sends a request to a kernel that has been heard. */
-  send(request: Request): void {
+  send(request: Request | OutputsRequest): void {
     if (this.stream === null || !this.kernel.handleComms) return;
     this.comm ??= this.open();
     void this.comm.then(comm => {
@@ -128,6 +135,7 @@ export class KernelSource implements IDisposable {
     const { comm_id, data } = message.content as KernelMessage.ICommMsgMsg['content'];
     if (comm_id !== COMM_ID) return;
     if (isValues(data)) this.valuesSignal.emit(data);
+    if (isOutputs(data)) this.outputsSignal.emit(data);
     if (!isFrame(data)) return;
     // What the old kernel sent last may arrive after the news that it restarts.
     if (data.stream === this.ended) return;

@@ -14,6 +14,7 @@ from nbdist.output import sgr
 from nbdist.output.blocks import Block, RichBlock
 from nbdist.output.cell import CellOutput
 from nbdist.output.layout import Name, lay_out
+from nbdist.output.shown import Shown
 from nbdist.quantities import processes_text
 
 _SHORTEST_S = 0.2
@@ -64,6 +65,7 @@ class NotebookRenderer:
       publish: Shows a display, or changes one.
       clock: Seconds that never go back.
       name: What output stands under; None: the processes.
+      shown: Where it is kept for a page that is reloaded.
     """
 
     def __init__(
@@ -72,20 +74,33 @@ class NotebookRenderer:
         publish: Publish = publish_display_data,
         clock: Callable[[], float] = time.monotonic,
         name: Name | None = None,
+        shown: Shown | None = None,
     ) -> None:
+        self._shown = shown or Shown()
         self._name = name or processes_text
         self._publish = publish
         self._clock = clock
         self._slots: list[tuple[str, _Content]] = []
         self._not_before = 0.0
+        self._error: list[_Content] = []
+        self._raised = False
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
         """Brings the outputs up to date: at most five times a second, except when `final`."""
         now = self._clock()
         if now < self._not_before and not final:
             return
-        sent = self._show(_contents(output.blocks(), self._name))
+        contents = _contents(output.blocks(), self._name)
+        kept = [*contents, *self._error]
+        self._shown.show([(one.data, one.metadata) for one in kept], final=final)
+        sent = self._show(contents if self._raised else kept)
         self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
+
+    def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
+        """Shows an error below the output; one that is raised only a page sees that is reloaded later."""
+        self._error = [_Content(digest=error, data={"text/plain": error}, metadata={})]
+        self._raised = raised
+        self.refresh(output, final=True)
 
     def _show(self, contents: Sequence[_Content]) -> int:
         """Returns about how many characters were sent."""

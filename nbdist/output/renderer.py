@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Protocol
+from typing import Any, Protocol
 
 from nbdist.output.cell import CellOutput
 from nbdist.output.layout import Name
 from nbdist.output.notebook import NotebookRenderer
+from nbdist.output.shown import SHOWN, Shown
 from nbdist.output.terminal import TerminalRenderer
 
 
@@ -15,6 +16,9 @@ class Renderer(Protocol):
 
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
+
+    def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
+        """The cell has ended with this error; it is shown here, unless it is `raised` where the cell was run."""
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:
@@ -30,6 +34,15 @@ def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
       name: What output stands under; None: the processes.
     """
     # Only a shell behind a kernel has one (`ipykernel.zmqshell.ZMQInteractiveShell.kernel`).
-    if getattr(shell, "kernel", None) is not None:
-        return NotebookRenderer(name=name)
+    kernel = getattr(shell, "kernel", None)
+    if kernel is not None:
+        return NotebookRenderer(name=name, shown=_shown(kernel))
     return TerminalRenderer(name=name)
+
+
+def _shown(kernel: Any) -> Shown | None:
+    """Where the output of the cell that runs is kept; None where the front end has not said which cell it is."""
+    request = kernel.get_parent("shell") or {}
+    cell = (request.get("metadata") or {}).get("cellId")
+    number = (request.get("header") or {}).get("msg_id", "")
+    return SHOWN.begin(cell, number) if isinstance(cell, str) else None

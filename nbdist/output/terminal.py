@@ -67,6 +67,12 @@ class TerminalRenderer:
         file.flush()
         self._bars = bars
 
+    def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
+        """Prints an error that nobody raises."""
+        self.refresh(output, final=True)
+        if not raised:
+            print(error, file=self._file or sys.stdout)
+
 
 def _texts(blocks: Sequence[Block]) -> list[Block]:
     """Rich outputs as their text, together with the lines before and after them."""

@@ -238,6 +238,8 @@ class CellRun:
             raise
         error = self._finish(final)
         if error is not None:
+            self._renderer.fail(self.output, error_text(error), raised=True)
+        if error is not None:
             raise error
 
     def _finish(self, standings: dict[int, Standing]) -> Exception | None:
@@ -292,6 +294,13 @@ class CellRun:
 
     def _refresh(self) -> None:
         self._renderer.refresh(self.output)
+
+
+def error_text(error: Exception) -> str:
+    """An error as IPython would show it."""
+    if isinstance(error, ProcessError):
+        return "\n".join(error._render_traceback_())
+    return f"{type(error).__name__}: {error}"
 
 
 def _show_alone(interrupt: KeyboardInterrupt, shown: str) -> None:

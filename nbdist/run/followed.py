@@ -12,10 +12,9 @@ from typing import Any
 
 from IPython import get_ipython
 
-from nbdist.errors import ProcessError
 from nbdist.message_guard import MessageGuard
 from nbdist.output import Renderer, renderer_elsewhere
-from nbdist.run.cellrun import CellHandle, CellRun
+from nbdist.run.cellrun import CellHandle, CellRun, error_text
 from nbdist.run.failure import ending_text
 from nbdist.run.standing import Standing
 
@@ -86,7 +85,7 @@ class FollowedRun(CellRun):
                 return
             self._error = self._finish(final)
             if self._draws and self._error is not None:
-                print(_shown(self._error))
+                self._renderer.fail(self.output, error_text(self._error), raised=False)
         except Exception as error:  # noqa: BLE001 - raised by whoever waits
             self._error = error
         finally:
@@ -158,13 +157,6 @@ class FollowedRun(CellRun):
     def interrupt(self) -> None:
         """Interrupts the cell on all processes that are still in it."""
         self._conductor.interrupt_all()
-
-
-def _shown(error: Exception) -> str:
-    """An error as IPython would show it, by whoever nobody waits for."""
-    if isinstance(error, ProcessError):
-        return "\n".join(error._render_traceback_())
-    return f"{type(error).__name__}: {error}"
 
 
 def follow(

@@ -60,3 +60,7 @@ class Channel:
             self.feed.refresh(self)
         elif data.get("type") == "values":
             answer_values(self.feed, self.kernel, data, self.take)
+        elif data.get("type") == "outputs" and self.feed.outputs is not None:
+            cells = data.get("cells")
+            wanted = [c for c in cells if isinstance(c, str)] if isinstance(cells, list) else []
+            self.take({"type": "outputs", "cells": self.feed.outputs(wanted)})

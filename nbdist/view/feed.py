@@ -84,7 +84,8 @@ class Feed:
 
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
-    with a sentence about the first such failure. `values` answers what is in an array, see `nbdist.session`.
+    with a sentence about the first such failure. `values` answers what is in an array, see `nbdist.session`, and
+    `outputs` what cells have shown, see `nbdist.output.shown`.
     """
 
     def __init__(self) -> None:
@@ -101,6 +102,7 @@ class Feed:
         self._number = 0
         self.on_fault: Callable[[str], None] | None = None
         self.values: Callable[[str], dict[str, Any]] | None = None
+        self.outputs: Callable[[list[str]], list[dict[str, Any]]] | None = None
         self._encoding = MessageGuard("A snapshot for the view", logger, self._fault)
         self._sending = MessageGuard("A frame of the view", logger, self._fault)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import nbformat
 import pytest
 
@@ -205,7 +207,7 @@ def test_colors_of_the_text_are_kept(cell, notebook, in_notebook):
 
 def test_renderer_is_that_of_the_shell():
     class Zmq:
-        kernel = object()
+        kernel = SimpleNamespace(get_parent=lambda channel: {})
 
     class Plain:
         pass

@@ -15,7 +15,7 @@ from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.jax.step.step import Step
 from nbdist.engine.jax.versions import forget, versions
 from nbdist.engine.keras.variables import unwrapped
-from nbdist.engine.once import explain_second_call
+from nbdist.engine.once import explain_late_devices, explain_second_call
 from nbdist.errors import ArrayError
 
 if TYPE_CHECKING:
@@ -62,6 +62,7 @@ def initialize(
     allow_going_on()
     jax.distributed.initialize(**arguments)
     explain_second_call(jax.distributed)
+    explain_late_devices(jax.config)
     before = listening_ports()
     devices_now = jax.devices()
     return {

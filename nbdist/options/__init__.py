@@ -14,7 +14,11 @@ from nbdist.options.cells import (
     dist_shards,
     dist_shutdown,
     dist_stack,
-    plain,
+    dist_status,
+    dist_sync,
+    local,
+    rank,
+    sync,
     timeout_and_expression,
 )
 from nbdist.options.hosts import (
@@ -24,6 +28,7 @@ from nbdist.options.hosts import (
     host_options,
     job_options,
 )
+from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
 from nbdist.options.start import (
     attach_arguments,
@@ -35,6 +40,8 @@ from nbdist.options.start import (
 )
 
 __all__ = [
+    "MAGICS",
+    "ON_THE_PROCESSES",
     "HelpShown",
     "Parser",
     "attach_arguments",
@@ -53,14 +60,18 @@ __all__ = [
     "dist_shards",
     "dist_shutdown",
     "dist_stack",
+    "dist_status",
+    "dist_sync",
     "doctor_arguments",
     "doctor_options",
     "environment",
     "host_options",
     "job_options",
+    "local",
     "numbers",
-    "plain",
+    "rank",
     "refuse_beside_restart",
     "start_arguments",
+    "sync",
     "timeout_and_expression",
 ]

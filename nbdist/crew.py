@@ -23,10 +23,10 @@ from nbdist.launch.sync import Copied, Files
 from nbdist.launch.tell import Tell
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
-from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.quantities import count_text, processes_text, seconds_text, where_text
 from nbdist.run.choice import Choice
 from nbdist.run.facts import Facts
-from nbdist.run.standing import Standing
+from nbdist.run.standing import Outcome, Standing
 from nbdist.snapshot import Snapshot
 
 RECOVER = (
@@ -272,7 +272,7 @@ class Crew:
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
         """Sends a request to one process; see `nbdist.launch.calling.ask`."""
-        where = f"process {process_id} (host {self.plan.hosts[process_id]})"
+        where = where_text([process_id], self.plan.hosts)
         view = self.link.client[self.link.engines[process_id]]
         return ask(view, name, *buffers, where=where, **arguments)
 
@@ -481,13 +481,17 @@ class Crew:
 
     def stuck(self, process_ids: Iterable[int]) -> None:
         """These did not come back from an interrupt."""
+        stuck = {p: self._standing(p, "stuck", "did not come back") for p in process_ids}
+        self.learn(stuck, self.last_cell)
+
+    def _standing(self, process_id: int, outcome: Outcome, error: str) -> Standing:
         hosts = self.plan.hosts
-        self.learn(
-            {
-                p: Standing(process_id=p, host=hosts[p], outcome="stuck", error="did not come back")
-                for p in process_ids
-            },
-            self.last_cell,
+        return Standing(
+            process_id=process_id,
+            host=hosts[process_id],
+            one_host=len(set(hosts.values())) == 1,
+            outcome=outcome,
+            error=error,
         )
 
     def take_back(self) -> None:
@@ -541,11 +545,7 @@ class Crew:
             return
         new = {p: end for p, end in self.link.exits.items() if p not in self.facts.lost}
         if new:
-            hosts = self.plan.hosts
-            gone = {
-                p: Standing(process_id=p, host=hosts[p], outcome="gone", error=str(end))
-                for p, end in new.items()
-            }
+            gone = {p: self._standing(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)
 
     def leave(self) -> None:

@@ -27,7 +27,10 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 def teaching(method: F) -> F:
-    """Shows nbdist's errors without the frames of nbdist, and makes `--help` end quietly."""
+    """Shows nbdist's errors without the frames of nbdist, and makes `--help` end quietly.
+
+    What `--help` prints is part of the docstring, which IPython shows for `%dist_pull?`.
+    """
 
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
@@ -38,6 +41,8 @@ def teaching(method: F) -> F:
         except NbdistError as error:
             raise _shown_alone(error) from None
 
+    if method.__name__ in options.MAGICS:
+        called.__doc__ = f"{method.__doc__}\n\n{options.MAGICS[method.__name__]().format_help()}"
     return cast(F, called)
 
 
@@ -179,7 +184,7 @@ class DistMagics(Magics):
     @teaching
     def dist_status(self, line: str) -> None:
         """One row a process: where it is, what it does, what it holds."""
-        options.plain("%dist_status", "One row a process.").parse(line)
+        options.dist_status().parse(line)
         print(self._active().status())
 
     @line_magic
@@ -204,16 +209,14 @@ class DistMagics(Magics):
     @teaching
     def sync(self, line: str) -> None:
         """Wait until all processes have finished what they were given."""
-        options.plain("%sync", "Wait until all processes are idle.").parse(line)
+        options.sync().parse(line)
         self._active().sync()
 
     @line_magic
     @teaching
     def dist_sync(self, line: str) -> None:
         """Bring changed files of `%dist_init --sync` to the hosts."""
-        options.plain(
-            "%dist_sync", "Bring what has changed of the files of %dist_init --sync to the hosts."
-        ).parse(line)
+        options.dist_sync().parse(line)
         print(self._active().sync_files())
 
     @property
@@ -264,9 +267,18 @@ class DistMagics(Magics):
     def rank(self, line: str, cell: str) -> None:
         """Run this cell on some processes: `%%rank [0,1-2]`, both ends included."""
         words = line.strip()
+        if not words or {"--help", "-h"}.intersection(words.split()):
+            options.rank().parse("--help")
         if not words.startswith("["):
             words = f"[{words}]"
         self._active().run(cell, on=words, cell=self._cell_number, offset=1)
+
+    @cell_magic
+    @teaching
+    def local(self, line: str, cell: str) -> None:
+        """Run this cell in the notebook while `%dist_mode` is on."""
+        # Without options the line is taken away before magics are looked for; see `Mode`.
+        options.local().parse(line)
 
     @cell_magic(CELL_MAGIC)
     @teaching

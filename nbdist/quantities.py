@@ -6,7 +6,7 @@ Source: imports nothing outside the standard library.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import pairwise
 
 _DTYPE = re.compile(r"(float|bfloat|uint|int|complex)(\d.*)")
@@ -90,6 +90,25 @@ def hosts_text(hosts: Iterable[str]) -> str:
     """`host h1`, or `hosts h1, h2`, each once, in the order given."""
     names = list(dict.fromkeys(hosts))
     return f"{'host' if len(names) == 1 else 'hosts'} {', '.join(names)}"
+
+
+MOST_HOSTS = 4
+"""So many hosts are named behind processes; of more, their number."""
+
+
+def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
+    """`processes 0, 2, 3 (host h1)`; `process 2` where the session has one host only.
+
+    Args:
+      process_ids: Some processes of the session.
+      hosts: Of all its processes, by id.
+    """
+    ids = sorted(process_ids)
+    if len(set(hosts.values())) < 2:
+        return processes_text(ids)
+    names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
+    of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
+    return f"{processes_text(ids)} ({of})"
 
 
 MOST_NAMES = 8

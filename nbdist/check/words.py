@@ -2,17 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 from nbdist.check.versions import Difference
-from nbdist.quantities import count_text, hosts_text, processes_text
+from nbdist.quantities import count_text, where_text
 from nbdist.snapshot import Activity
 
 MOST_LISTED = 5
 """So many differences are written out; the first is most often the cause of the others."""
-
-MOST_HOSTS = 4
-"""So many hosts of one version are named; of more, their number."""
 
 ANYHOW = "%%dist --no-check runs it all the same."
 
@@ -46,11 +43,3 @@ def busy_text(
         f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. %sync waits until all are idle; "
         "%%dist --no-check sends the cell behind what runs."
     )
-
-
-def where_text(process_ids: Iterable[int], hosts: Mapping[int, str]) -> str:
-    """`processes 0, 2, 3 (host h1)`; of many hosts only how many they are."""
-    ids = sorted(process_ids)
-    names = list(dict.fromkeys(hosts[process_id] for process_id in ids))
-    of = hosts_text(names) if len(names) <= MOST_HOSTS else count_text(len(names), "host")
-    return f"{processes_text(ids)} ({of})"

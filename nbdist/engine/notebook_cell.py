@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.showable import show_any_error, showable
 
 PREFIX = "nbdist "
 
@@ -81,6 +82,7 @@ class NotebookCells:
 
     def install(self) -> None:
         """Registers the hooks; call once for each shell."""
+        show_any_error(self._shell)
         self._shell.input_transformers_post.append(self._number_as_the_notebook)
         self._shell.events.register("pre_run_cell", self._started)
         self._shell.events.register("post_run_cell", self._finished)
@@ -116,7 +118,12 @@ class NotebookCells:
 
     def _finished(self, result: Any) -> None:
         self._after()
-        error = result.error_before_exec or result.error_in_exec
+        # Not by `or`: what is true of an error is up to its class.
+        kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
+        error = getattr(result, kind)
+        if error is not None:
+            error = showable(error)
+            setattr(result, kind, error)  # ipykernel's reply takes its text from there
         _, ours = self._request()
         self._ended(ours, error is not None)
-        self._cell.finished(f"{type(error).__name__}: {error}" if error else None)
+        self._cell.finished(f"{type(error).__name__}: {error}" if error is not None else None)

@@ -32,6 +32,34 @@ def explain_second_call(module: ModuleType, magic: str = "%dist_init") -> None:
     module.initialize = initialize  # type: ignore[attr-defined]
 
 
+NUMBER_OF_DEVICES = "jax_num_cpu_devices"
+
+
+def explain_late_devices(config: Any) -> None:
+    """Has the error of `jax.config.update` for another number of devices say what to type.
+
+    Args:
+      config: `jax.config`; its `update` refuses the number once a back end is up.
+    """
+    original = config.update
+
+    @functools.wraps(original)
+    def update(name: str, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True
+        try:
+            return original(name, *args, **options)
+        except RuntimeError as error:
+            if name == NUMBER_OF_DEVICES:
+                count = next(iter([*args, *options.values()]), "N")
+                error.add_note(
+                    "%dist_init has made the devices of this process. For another number: %dist_shutdown, then "
+                    f"%dist_init --devices-per-process {count} with your other options."
+                )
+            raise
+
+    config.update = update
+
+
 def after_users_call(module: ModuleType, then: Callable[[], object]) -> None:
     """Has `then` called when a user has called `module.initialize(…)` with success."""
     original = module.initialize

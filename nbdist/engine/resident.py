@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
+import re
 import socket
 import sys
 import tempfile
@@ -38,6 +39,7 @@ from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
+from nbdist.engine.warned import name_cells
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
 from nbdist.message_guard import MessageGuard
@@ -140,6 +142,7 @@ class Resident:
         show_help(self.shell)
         show_summaries(self.shell)
         text_progress_bars()
+        name_cells(self._cell_of)
         allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
         Withdrawal().install(self.kernel)
@@ -216,6 +219,11 @@ class Resident:
     def _code_name(self, filename: str) -> tuple[str, str] | None:
         named: tuple[str, str] | None = self.shell.compile.format_code_name(filename)
         return named
+
+    def _cell_of(self, filename: str) -> int | None:
+        """The number of the cell that was compiled under this name."""
+        found = re.fullmatch(r"In\[(\d+)\]", (self._code_name(filename) or ("", ""))[1])
+        return int(found[1]) if found else None
 
     def _do(self, asked: set[Aside]) -> None:
         if self.step is not None:

@@ -190,10 +190,11 @@ def _remove_folder(record: Record) -> None:
 def find(word: str) -> Record:
     """The session that `word` names: an id, the beginning of one, or `last`.
 
-    `last` is the newest that is kept, else the newest.
+    `last` is the newest of this machine that is kept.
 
     Raises:
-      SessionError: There is none, or `word` is the beginning of several; the text lists those there are.
+      SessionError: There is none, none is kept, or `word` is the beginning of several; the text lists those
+        there are.
     """
     there = sessions()
     if word == "last":
@@ -201,7 +202,13 @@ def find(word: str) -> Record:
         kept = [one for one in candidates if one.kept]
         if not candidates:
             raise SessionError(f"No session of yours runs on {socket.gethostname()}.{_kept_by()}")
-        return (kept or candidates)[-1]
+        if not kept:
+            known = "; ".join(map(one_line, candidates))
+            raise SessionError(
+                f"'last' is the newest session that is kept, and none is. Running: {known}. Name one by its id."
+                f"{_kept_by()}"
+            )
+        return kept[-1]
     fitting = [one for one in there if one.id == word] or [
         one for one in there if one.id.startswith(word)
     ]

@@ -1,9 +1,9 @@
-"""Tab and Shift-Tab in cells that run on the processes, answered by an idle one of them."""
+"""Tab and Shift-Tab in cells that run on the processes, and behind magics, answered by an idle process."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Protocol
 
 from IPython.core.completer import (
@@ -15,6 +15,7 @@ from IPython.core.completer import (
 from IPython.utils.tokenutil import token_at_cursor
 
 from nbdist.errors import NbdistError
+from nbdist.notebook.arguments import Wanted, wanted
 
 ANSWER_SECONDS = 0.25
 """A completion is wanted within 0.3 s or not at all."""
@@ -30,6 +31,19 @@ class Asks(Protocol):
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """What is in an array, as `text`."""
+
+
+def _asked(session: Asks, code: str, cursor: int) -> SimpleMatcherResult | None:
+    answer = session.ask_idle("complete", timeout_s=ANSWER_SECONDS, code=code, cursor=cursor)
+    return None if answer is None else _found(answer["matches"], answer["text"])
+
+
+def _found(matches: Iterable[str], fragment: str) -> SimpleMatcherResult:
+    return {
+        "completions": [SimpleCompletion(text=match) for match in matches],
+        "matched_fragment": fragment,
+        "suppress": True,
+    }
 
 
 def body(text: str, *, mode: bool) -> int | None:
@@ -83,24 +97,21 @@ class Completion:
         """Completions from a process; nothing for cells that run in the notebook."""
         nothing: SimpleMatcherResult = {"completions": []}
         session = self._session()
+        asked = wanted(context.line_with_cursor[: context.cursor_position])
+        if asked is not None:
+            return self._argument(asked, session)
         start = body(context.full_text, mode=self._mode())
         if session is None or start is None:
             return nothing
         lines = context.full_text.splitlines(keepends=True)
         cursor = sum(map(len, lines[: context.cursor_line])) + context.cursor_position
-        answer = session.ask_idle(
-            "complete",
-            timeout_s=ANSWER_SECONDS,
-            code=context.full_text[start:],
-            cursor=cursor - start,
-        )
-        if answer is None:
-            return nothing
-        return {
-            "completions": [SimpleCompletion(text=match) for match in answer["matches"]],
-            "matched_fragment": answer["text"],
-            "suppress": True,
-        }
+        return _asked(session, context.full_text[start:], cursor - start) or nothing
+
+    def _argument(self, asked: Wanted, session: Asks | None) -> SimpleMatcherResult:
+        """Completions behind a magic of nbdist's; what neither it nor a process knows is left to IPython."""
+        if session is not None and asked.code is not None:
+            return _asked(session, asked.code, len(asked.code)) or {"completions": []}
+        return _found(asked.matches, asked.fragment) if asked.matches else {"completions": []}
 
     def inspect(
         self, code: str, cursor_pos: int, detail_level: int = 0, omit_sections: Any = ()

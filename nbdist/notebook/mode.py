@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import re
 
+from nbdist.options import MAGICS
+
 _JOINED = re.compile(r"^%%rank(\[.*)$")
 _OWN = re.compile(r"^\s*%(dist_\w+|sync|load_ext|unload_ext|reload_ext)\b")
+
+_HELP = re.compile(r"^%%(\w+)[ \t].*(?<!\S)(?:--help|-h)\s*$")
 
 LOCAL = "%%local"
 """The first line of a cell that runs in the notebook whatever the mode is."""
@@ -25,6 +29,10 @@ class Mode:
         first = next((i for i, line in enumerate(lines) if line.strip()), None)
         if first is None:
             return lines
+        asks = _HELP.match(lines[first])
+        if asks and asks[1] in MAGICS:
+            # IPython refuses a cell magic without a body.
+            return [*lines, "\n"]
         if lines[first].split()[0] == LOCAL:
             # A comment in its place, so that line numbers stay.
             return [*lines[:first], f"# {lines[first]}", *lines[first + 1 :]]

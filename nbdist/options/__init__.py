@@ -15,8 +15,12 @@ from nbdist.options.cells import (
     dist_shards,
     dist_shutdown,
     dist_stack,
+    dist_status,
+    dist_sync,
     limit,
-    plain,
+    local,
+    rank,
+    sync,
 )
 from nbdist.options.hosts import (
     dist_doctor,
@@ -25,6 +29,7 @@ from nbdist.options.hosts import (
     host_options,
     job_options,
 )
+from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
 from nbdist.options.start import (
     attach_arguments,
@@ -36,6 +41,8 @@ from nbdist.options.start import (
 )
 
 __all__ = [
+    "MAGICS",
+    "ON_THE_PROCESSES",
     "HelpShown",
     "Parser",
     "attach_arguments",
@@ -55,14 +62,18 @@ __all__ = [
     "dist_shards",
     "dist_shutdown",
     "dist_stack",
+    "dist_status",
+    "dist_sync",
     "doctor_arguments",
     "doctor_options",
     "environment",
     "host_options",
     "job_options",
     "limit",
+    "local",
     "numbers",
-    "plain",
+    "rank",
     "refuse_beside_restart",
     "start_arguments",
+    "sync",
 ]

@@ -9,7 +9,7 @@ from nbdist.options.parser import Parser
 
 def dist_shutdown() -> Parser:
     """`%dist_shutdown`."""
-    parser = Parser("%dist_shutdown", "Stop what %dist_init started.")
+    parser = Parser("%dist_shutdown", "Stop what %dist_init started.", example="%dist_shutdown")
     parser.add_argument(
         "--leave", action="store_true", help="let a kept session go on without this kernel"
     )
@@ -22,12 +22,17 @@ def dist_recover() -> Parser:
         "%dist_recover",
         "Bring the processes in step again; they keep their variables. With TensorFlow: start lost processes "
         "again, and make the strategy anew.",
+        example="%dist_recover",
     )
 
 
 def dist_interrupt() -> Parser:
     """`%dist_interrupt`."""
-    parser = Parser("%dist_interrupt", "Interrupt what runs on the processes.")
+    parser = Parser(
+        "%dist_interrupt",
+        "Interrupt what runs on the processes.",
+        example="%dist_interrupt --stop-at-step",
+    )
     parser.add_argument(
         "--stop-at-step",
         action="store_true",
@@ -38,7 +43,11 @@ def dist_interrupt() -> Parser:
 
 def dist_cells() -> Parser:
     """`%dist_cells`."""
-    parser = Parser("%dist_cells", "List the cells that run and the last that have ended.")
+    parser = Parser(
+        "%dist_cells",
+        "List the cells that run and the last that have ended.",
+        example="%dist_cells 83",
+    )
     parser.add_argument(
         "cell",
         nargs="?",
@@ -52,7 +61,11 @@ def dist_cells() -> Parser:
 
 def dist_stack() -> Parser:
     """`%dist_stack`."""
-    parser = Parser("%dist_stack", "Show what processes are in the middle of, also while they run.")
+    parser = Parser(
+        "%dist_stack",
+        "Show what processes are in the middle of, also while they run.",
+        example="%dist_stack 0,2",
+    )
     parser.add_argument(
         "on", nargs="?", metavar="TARGETS", help="all threads of these processes: 1, 0,2:4, host=h1"
     )
@@ -64,7 +77,11 @@ def dist_stack() -> Parser:
 
 def dist() -> Parser:
     """`%%dist`."""
-    parser = Parser("%%dist", "Run this cell on the processes.")
+    parser = Parser(
+        "%%dist",
+        "Run this cell on the processes.",
+        example="%%dist --on 0,2 --timeout 60\nprint(jax.process_index())",
+    )
     add = parser.add_argument
     add("--on", metavar="TARGETS", help="such as 0,2:4 (4 left out), [0,1-2] (2 included), host=h1")
     add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
@@ -80,7 +97,11 @@ def dist() -> Parser:
 
 def dist_pull() -> Parser:
     """`%dist_pull`."""
-    parser = Parser("%dist_pull", "Bring values from the processes into this notebook.")
+    parser = Parser(
+        "%dist_pull",
+        "Bring values from the processes into this notebook.",
+        example="%dist_pull w loss --on 0",
+    )
     parser.add_argument(
         "names", nargs="+", metavar="NAME", help="names in the processes' namespace"
     )
@@ -92,7 +113,11 @@ def dist_pull() -> Parser:
 
 def dist_push() -> Parser:
     """`%dist_push`."""
-    parser = Parser("%dist_push", "Send values of this notebook to the processes.")
+    parser = Parser(
+        "%dist_push",
+        "Send values of this notebook to the processes.",
+        example="%dist_push batch_size --on 0,2",
+    )
     parser.add_argument("names", nargs="+", metavar="NAME", help="names of this notebook")
     parser.add_argument("--on", metavar="TARGETS", help="to these processes only")
     return parser
@@ -100,7 +125,11 @@ def dist_push() -> Parser:
 
 def dist_mesh() -> Parser:
     """`%dist_mesh`."""
-    parser = Parser("%dist_mesh", "Show hosts, devices and meshes, and where an array lies.")
+    parser = Parser(
+        "%dist_mesh",
+        "Show hosts, devices and meshes, and where an array lies.",
+        example="%dist_mesh params['w']",
+    )
     parser.add_argument("path", nargs="?", metavar="NAME", help="an array, such as params['w']")
     return parser
 
@@ -108,7 +137,9 @@ def dist_mesh() -> Parser:
 def dist_shards() -> Parser:
     """`%dist_shards`."""
     parser = Parser(
-        "%dist_shards", "Show the shards of one array, or the arrays of a tree or model."
+        "%dist_shards",
+        "Show the shards of one array, or the arrays of a tree or model.",
+        example="%dist_shards params['w']",
     )
     parser.add_argument(
         "--by-bytes",
@@ -123,7 +154,9 @@ def dist_shards() -> Parser:
 def dist_nan() -> Parser:
     """`%dist_nan`."""
     parser = Parser(
-        "%dist_nan", "Count NaN and Inf in each array of a tree, and say where they are."
+        "%dist_nan",
+        "Count NaN and Inf in each array of a tree, and say where they are.",
+        example="%dist_nan params",
     )
     _add_timeout(parser)
     parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
@@ -132,7 +165,11 @@ def dist_nan() -> Parser:
 
 def dist_layout() -> Parser:
     """`%dist_layout`."""
-    parser = Parser("%dist_layout", "Show where the variables of a Keras model lie, and why.")
+    parser = Parser(
+        "%dist_layout",
+        "Show where the variables of a Keras model lie, and why.",
+        example="%dist_layout model",
+    )
     _add_timeout(parser)
     parser.add_argument("model", metavar="MODEL", nargs="+", help="a model or layer")
     return parser
@@ -163,7 +200,7 @@ def limit(asked: argparse.Namespace) -> dict[str, float]:
 
 def dist_mode() -> Parser:
     """`%dist_mode`."""
-    parser = Parser("%dist_mode", "Run plain cells on the processes, too.")
+    parser = Parser("%dist_mode", "Run plain cells on the processes, too.", example="%dist_mode -e")
     group = parser.add_mutually_exclusive_group()
     group.add_argument(
         "-e", "--enable", action="store_true", help="plain cells run on all processes"
@@ -174,6 +211,40 @@ def dist_mode() -> Parser:
     return parser
 
 
-def plain(magic: str, description: str) -> Parser:
-    """A magic without options of its own."""
-    return Parser(magic, description)
+def dist_status() -> Parser:
+    """`%dist_status`."""
+    return Parser("%dist_status", "One row a process.", example="%dist_status")
+
+
+def dist_sync() -> Parser:
+    """`%dist_sync`."""
+    return Parser(
+        "%dist_sync",
+        "Bring what has changed of the files of %dist_init --sync to the hosts.",
+        example="%dist_sync",
+    )
+
+
+def sync() -> Parser:
+    """`%sync`."""
+    return Parser("%sync", "Wait until all processes are idle.", example="%sync")
+
+
+def rank() -> Parser:
+    """`%%rank`."""
+    parser = Parser(
+        "%%rank",
+        "Run this cell on some processes.",
+        example="%%rank [0,1-2]\nprint(jax.process_index())",
+    )
+    parser.add_argument("on", metavar="[TARGETS]", help="such as [0,1-2], both ends included")
+    return parser
+
+
+def local() -> Parser:
+    """`%%local`."""
+    return Parser(
+        "%%local",
+        "Run this cell in the notebook while %dist_mode is on.",
+        example="%%local\nimport os",
+    )

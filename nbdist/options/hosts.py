@@ -71,6 +71,7 @@ def dist_doctor() -> Parser:
     parser = Parser(
         "%dist_doctor",
         "Check hosts before a start: this session's, those named, else this machine.",
+        example="%dist_doctor --hosts h1:2,h2:2",
     )
     doctor_options(parser)
     return parser

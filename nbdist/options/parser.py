@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import difflib
 import shlex
+import textwrap
 from collections.abc import Sequence
 from typing import NoReturn
 
@@ -20,12 +21,20 @@ MOST_LISTED = 12
 
 
 class Parser(argparse.ArgumentParser):
-    """argparse that raises instead of ending the process."""
+    """argparse that raises instead of ending the process.
 
-    def __init__(self, magic: str, description: str) -> None:
+    Args:
+      magic: With its signs, as a person writes it.
+      description: One or two sentences.
+      example: A line, or a cell, that can be typed as it is.
+    """
+
+    def __init__(self, magic: str, description: str, *, example: str) -> None:
         super().__init__(
             prog=magic,
-            description=description,
+            description=textwrap.fill(description, 80),
+            epilog="example:\n" + textwrap.indent(example, "  "),
+            formatter_class=argparse.RawDescriptionHelpFormatter,
             allow_abbrev=False,
             add_help=False,
         )
@@ -70,20 +79,36 @@ class Parser(argparse.ArgumentParser):
           OptionError: Something unknown or unreadable, with the nearest known option.
           HelpShown: `--help` was among the options.
         """
-        with_value = {
-            flag for action in self._actions for flag in action.option_strings if action.nargs != 0
-        }
+        words, rest = self.split_options(line)
+        # What the code stands for must be there.
+        code = ["code"] * any(action.required for action in self._actions)
+        return self.parse(shlex.join([*words, *code])), rest
+
+    def split_options(self, line: str) -> tuple[list[str], str]:
+        """The options at the front of a line and their values, unread, and what stands behind them."""
         words, rest = [], line.strip()
         while rest.startswith("--") or rest == "-h":
             word, _, rest = rest.partition(" ")
             words.append(word)
-            if word in with_value:
+            if self.takes_value(word):
                 value, _, rest = rest.strip().partition(" ")
                 words += [value] if value else []
             rest = rest.strip()
-        # What the code stands for must be there.
-        code = ["code"] * any(action.required for action in self._actions)
-        return self.parse(shlex.join([*words, *code])), rest
+        return words, rest
+
+    @property
+    def flags(self) -> list[str]:
+        """All options, such as `--on`."""
+        return [flag for action in self._actions for flag in action.option_strings]
+
+    def choices(self, flag: str) -> list[str]:
+        """The values that an option may have, where they are few; none for others."""
+        actions = [action for action in self._actions if flag in action.option_strings]
+        return [str(choice) for action in actions for choice in action.choices or ()]
+
+    def takes_value(self, flag: str) -> bool:
+        """Whether a value follows an option."""
+        return any(flag in action.option_strings and action.nargs != 0 for action in self._actions)
 
     def _unknown(self, word: str) -> str:
         if not word.startswith("-"):
@@ -91,7 +116,7 @@ class Parser(argparse.ArgumentParser):
                 f"{self.prog} takes no {word!r}. Lists have commas and no blanks, such as --hosts h1,h2; "
                 f"see {self.prog} --help."
             )
-        known = [flag for action in self._actions for flag in action.option_strings]
+        known = self.flags
         near = difflib.get_close_matches(word.split("=")[0], known, n=1, cutoff=0.5)
         hint = f" Did you mean {near[0]}?" if near else ""
         flags = [flag for flag in known if flag.startswith("--")]

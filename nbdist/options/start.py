@@ -15,7 +15,11 @@ from nbdist.options.parser import Parser
 
 def dist_init() -> Parser:
     """`%dist_init`."""
-    parser = Parser("%dist_init", "Start processes, connect them, and form one cluster.")
+    parser = Parser(
+        "%dist_init",
+        "Start processes, connect them, and form one cluster.",
+        example="%dist_init -n 4 --devices-per-process 2",
+    )
     add = parser.add_argument
     add("-n", "--processes", type=int, help="number of processes (default: 2, or one a GPU)")
     add("--devices-per-process", type=int, metavar="K", help="cpu or gpu devices of each process")

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import replace
 
 from nbdist import summary
-from nbdist.output.entries import Display, Entry, Line
+from nbdist.output.entries import Display, Entry, Line, without_addresses
 from nbdist.output.record import Column
 
 FRESH_S = 2.0
@@ -55,7 +55,7 @@ def choose(entries: Sequence[Entry]) -> Entry:
         return min(bars, key=lambda entry: entry.bar.progress if entry.bar else 0.0)
     if any(entry.text != first.text for entry in entries if isinstance(entry, Line)):
         # Only the addresses of results are outside the key.
-        return first._replace(text=first.key)
+        return first._replace(text=without_addresses(first.text))
     return first
 
 

@@ -86,7 +86,7 @@ class CellOutput:
                 self._now()
                 return display_id is not None and record.update(data, metadata, display_id)
             if len(data) == 1 and isinstance(text, str) and display_id is None:
-                record.stream("result", f"{_encodable(text)}\n", self._now())
+                record.result(_encodable(text), self._now())
             else:
                 record.display(data, metadata, display_id, self._now())
             return True

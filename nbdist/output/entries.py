@@ -106,18 +106,25 @@ Entry = Line | Display | Gap
 
 
 def line(
-    stream: Stream, text: str, time: float, *, open: bool = False, wrapped: bool = False
+    stream: Stream,
+    text: str,
+    time: float,
+    *,
+    open: bool = False,
+    wrapped: bool = False,
+    whole: str = "",
 ) -> Line:
     """A `Line`, with the key by which it is compared to those of other processes.
 
     The timings of a progress bar, and the addresses in the text of a result
     (`<Line2D object at 0x7f…>`), never agree between processes and are left out of the key.
+    `whole` is the digest of the result that it is a line of: lines of results that differ are not the same.
     """
     bar = parse_bar(text)
     if bar is not None:
         key = bar.key
     elif stream == "result":
-        key = without_addresses(text)
+        key = f"{without_addresses(text)}\0{whole}" if whole else without_addresses(text)
     else:
         key = text
     return Line(stream, text, key, bar, time, open, wrapped)
@@ -126,6 +133,14 @@ def line(
 def may_differ_from_key(stream: Stream, text: str) -> bool:
     """Whether the key of a line within `text` may be another than the line. Quick, for floods."""
     return stream == "result" or "/" in text or "━" in text
+
+
+def digest_of_lines(text: str) -> str:
+    """What results of several lines are compared by; empty for one line, which is compared by itself."""
+    if "\n" not in text:
+        return ""
+    data = without_addresses(text).encode("utf-8", "replace")
+    return hashlib.blake2b(data, digest_size=8).hexdigest()
 
 
 def without_addresses(text: str) -> str:

@@ -32,11 +32,13 @@ class Pen:
 
     Rows are shared with `window`, the newest outputs of the process in their order; `rows` are
     those of this stream that the cursor can still reach. Rows from the cursor's on are *live*.
+    `whole` is what new rows are compared by as one.
     """
 
     def __init__(self, stream: Stream, window: list[Row | Display]) -> None:
         self.stream = stream
         self.rows: list[Row] = []
+        self.whole = ""
         self._window = window
         self._row = 0
         self._column = 0
@@ -114,7 +116,7 @@ class Pen:
 
     def _current(self, time: float) -> Row:
         while self._row >= len(self.rows):
-            row = Row(self.stream, time)
+            row = Row(self.stream, time, whole=self.whole)
             self.rows.append(row)
             self._window.append(row)
         return self.rows[self._row]

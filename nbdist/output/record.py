@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
-from nbdist.output.entries import Display, Entry, Gap, Line, Stream
+from nbdist.output.entries import Display, Entry, Gap, Line, Stream, digest_of_lines
 from nbdist.output.kept import Checkpoint, Kept
 from nbdist.output.limits import Limits
 from nbdist.output.pen import WIDTH, Pen
@@ -74,7 +74,7 @@ class Record:
         self._begin()
 
     def stream(self, name: Stream, text: str, time: float) -> None:
-        """Text of a stream; `result` for the text of a displayed value."""
+        """Text of a stream."""
         self._clear_if_due(time)
         pen = self._pens[name]
         self._turn_to(pen)
@@ -82,6 +82,15 @@ class Record:
             text = self._bulk(pen, text, time)
         pen.feed(text, time)
         self._settle(time)
+
+    def result(self, text: str, time: float) -> None:
+        """The text of a displayed value. One of several lines equals only what is the same in all of them."""
+        self._clear_if_due(time)
+        # A flood is settled by lines, for its time.
+        pen = self._pens["result"]
+        pen.whole = digest_of_lines(text) if text.count("\n") <= _BULK else ""
+        self.stream("result", f"{text}\n", time)
+        pen.whole = ""
 
     def display(
         self,

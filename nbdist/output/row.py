@@ -19,6 +19,7 @@ class Row:
       revisited: The cursor came back to it from a line below.
       wrapped: The next row continues it.
       handed: A queue has it.
+      whole: The digest of the result of several lines that it is a line of, else empty.
     """
 
     __slots__ = (
@@ -30,16 +31,18 @@ class Row:
         "revisited",
         "stream",
         "time",
+        "whole",
         "wrapped",
     )
 
-    def __init__(self, stream: Stream, time: float) -> None:
+    def __init__(self, stream: Stream, time: float, *, whole: str = "") -> None:
         self.stream = stream
         self.time = time
         self.redrawn = False
         self.revisited = False
         self.wrapped = False
         self.handed = False
+        self.whole = whole
         self._cells: tuple[list[str], list[sgr.Style]] | None = ([], [])
         self._text = ""
         self._line: Line | None = None
@@ -102,7 +105,14 @@ class Row:
     def line(self, *, open: bool) -> Line:
         """The row as it is now."""
         if self._line is None or self._line.open != open or self._line.wrapped != self.wrapped:
-            self._line = line(self.stream, self.text, self.time, open=open, wrapped=self.wrapped)
+            self._line = line(
+                self.stream,
+                self.text,
+                self.time,
+                open=open,
+                wrapped=self.wrapped,
+                whole=self.whole,
+            )
         return self._line
 
     def _unfolded(self) -> tuple[list[str], list[sgr.Style]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from nbdist.errors import SessionError, TargetError
-from nbdist.quantities import processes_text
+from nbdist.quantities import processes_text, where_text
 from nbdist.run.facts import Facts
 from nbdist.snapshot import Activity
 from nbdist.targets import parse
@@ -85,7 +85,8 @@ class Choice:
         if facts.out_of_step:
             without = f", without {processes_text(away)}" if on is None and away else ""
             return [
-                f"out of step since cell {facts.since}{without}: collectives may wait. {facts.way_on}"
+                f"out of step since cell {facts.since}{without}: collectives may hang or mix up values. "
+                f"{facts.way_on}"
             ]
         if away and not self._warned_subset:
             self._warned_subset = True
@@ -96,13 +97,13 @@ class Choice:
     def _refuse_lost(self, process_id: int) -> None:
         facts = self._facts()
         if process_id in facts.lost:
-            where = f"process {process_id} (host {self._hosts[process_id]})"
+            where = where_text([process_id], self._hosts)
             raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.way_on}")
 
     def _refuse_unable(self, process_id: int) -> None:
         self._refuse_lost(process_id)
         facts = self._facts()
-        where = f"process {process_id} (host {self._hosts[process_id]})"
+        where = where_text([process_id], self._hosts)
         if process_id in facts.stuck:
             activity = self._activity(process_id)
             if activity is not None and activity.state == "idle":

@@ -16,7 +16,7 @@ from ipyparallel.error import TaskAborted
 from nbdist.launch.exits import Exit
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
-from nbdist.quantities import bytes_text, count_text, names_text
+from nbdist.quantities import bytes_text, count_text, names_text, where_text
 from nbdist.run.late import LateOutput, put
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
@@ -110,6 +110,7 @@ class Execution:
         self.output = output
         self._link = link
         self._hosts = hosts
+        self._one_host = len(set(hosts.values())) == 1
         self._heard_of = heard
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
@@ -222,6 +223,7 @@ class Execution:
         return Standing(
             process_id=process_id,
             host=self._hosts[process_id],
+            one_host=self._one_host,
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
             silent_s=self._heard_of.silence(process_id),
@@ -259,7 +261,7 @@ class Execution:
         if self._heard_of.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
             return False
         self.output.note(
-            f"process {process_id} (host {self._hosts[process_id]})   has ended the cell; not all of its output "
+            f"{where_text([process_id], self._hosts)}   has ended the cell; not all of its output "
             "has arrived"
         )
         return True
@@ -267,7 +269,11 @@ class Execution:
     def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> Standing:
         facts.setdefault("time", time.time())
         return Standing(
-            process_id=process_id, host=self._hosts[process_id], outcome=outcome, **facts
+            process_id=process_id,
+            host=self._hosts[process_id],
+            one_host=self._one_host,
+            outcome=outcome,
+            **facts,
         )
 
     def _gone(self, process_id: int, end: Exit) -> Standing:
@@ -309,7 +315,7 @@ class Execution:
             self._take(process_id, message)
 
     def _rescued(self, process_id: int, saved: Mapping[str, Any]) -> str:
-        where = f"process {process_id} (host {self._hosts[process_id]})"
+        where = where_text([process_id], self._hosts)
         left = f", not {names_text(saved['left_out'])}" if saved["left_out"] else ""
         count = count_text(saved["arrays"], "piece")
         return (

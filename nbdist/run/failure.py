@@ -6,8 +6,16 @@ from collections import defaultdict
 from collections.abc import Mapping
 
 from nbdist.errors import ProcessError
-from nbdist.quantities import hosts_text, processes_text, seconds_text
-from nbdist.run.standing import Standing, first_cause, first_line, place, say_failure, say_place
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.run.standing import (
+    Standing,
+    first_cause,
+    first_line,
+    place,
+    say_failure,
+    say_place,
+    say_processes,
+)
 
 STOPPED = "stopped before step"
 """In the error of a process that has left at a step; see `nbdist.engine.stop`."""
@@ -36,12 +44,12 @@ def failure(
         return None if diverged is None else _diverged(diverged, way_on)
     cause = first_cause(standings.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
-    summary = f"ProcessError: {_headline(cause, same, _hosts(standings, same))}"
+    summary = f"ProcessError: {_headline(cause, same, standings)}"
     if way_on is not None:
         summary += f"; the session is out of step{way_on}"
     body: list[str] = []
     if cause.process_id in tracebacks:
-        body += [f"{processes_text(same)} {_hosts(standings, same)}", tracebacks[cause.process_id]]
+        body += [_named(standings, same), tracebacks[cause.process_id]]
     elif cause.error is not None:
         body += say_failure(cause)
     else:
@@ -65,7 +73,7 @@ def outcome_text(standings: Mapping[int, Standing]) -> str:
         return f"{processes_text(standings)} finished"
     cause = first_cause(standings.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
-    return _headline(cause, same, _hosts(standings, same))
+    return _headline(cause, same, standings)
 
 
 def ending_text(number: int, standings: Mapping[int, Standing], seconds: float) -> str:
@@ -81,16 +89,16 @@ def _diverged(diverged: str, way_on: str | None) -> ProcessError:
     return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
 
 
-def _hosts(standings: Mapping[int, Standing], ids: list[int]) -> str:
-    return f"({hosts_text(standings[p].host for p in ids)})"
+def _named(standings: Mapping[int, Standing], ids: list[int]) -> str:
+    return say_processes([standings[p] for p in ids])
 
 
-def _headline(cause: Standing, same: list[int], hosts: str) -> str:
+def _headline(cause: Standing, same: list[int], standings: Mapping[int, Standing]) -> str:
     error = cause.error or ""
     if cause.outcome == "raised":
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
-        return f"{processes_text(same)} {hosts} {first_line(error)}"
+        return f"{_named(standings, same)} {first_line(error)}"
     if cause.outcome == "interrupted" and STOPPED in error:
         return f"{processes_text(same)} {error.partition(': ')[2]}"
     if cause.outcome == "not run":

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nbdist.quantities import processes_text, seconds_text
+from nbdist.quantities import hosts_text, processes_text, seconds_text
 from nbdist.snapshot import Activity
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
@@ -38,12 +38,13 @@ class Standing:
     `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
     of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
     `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
-    are in step.
+    are in step. `one_host`: no process of the session is on another one, so that messages need not name it.
     """
 
     process_id: int
     host: str
     outcome: Outcome
+    one_host: bool = False
     activity: Activity | None = None
     silent_s: float = 0.0
     error: str | None = None
@@ -64,6 +65,14 @@ def first_cause(standings: Collection[Standing]) -> Standing | None:
     failed = [s for s in standings if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in standings if s.outcome == "not run" and s.error is not None]
     return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
+
+
+def say_processes(standings: Collection[Standing]) -> str:
+    """`processes 0, 1 (host h1)`; without the host where the session has no other."""
+    said = processes_text([s.process_id for s in standings])
+    if all(s.one_host for s in standings):
+        return said
+    return f"{said} ({hosts_text(s.host for s in standings)})"
 
 
 def place(activity: Activity | None) -> tuple[int | None, str | None]:
@@ -108,9 +117,7 @@ def first_line(error: str) -> str:
 
 def say_failure(standing: Standing) -> list[str]:
     """Who failed with what, and in which line."""
-    lines = [
-        f"process {standing.process_id} (host {standing.host})   {first_line(standing.error or '')}"
-    ]
+    lines = [f"{say_processes([standing])}   {first_line(standing.error or '')}"]
     if standing.line is not None:
         lines.append(f"   line {standing.line}   {standing.source or ''}".rstrip())
     return lines
@@ -124,10 +131,10 @@ def silence(standings: Mapping[int, Standing]) -> str | None:
             groups[standing.host, say_place(*place(standing.activity))].append(standing)
     return (
         "\n".join(
-            f"{processes_text([s.process_id for s in group])} (host {host})   silent for "
+            f"{say_processes(group)}   silent for "
             f"{seconds_text(max(s.silent_s for s in group))}, last in {where}: stopped, or the host is overloaded "
             "or cut off"
-            for (host, where), group in groups.items()
+            for (_, where), group in groups.items()
         )
         or None
     )

@@ -217,3 +217,12 @@ def _memory_text(device: Device | None) -> str:
     if memory is None or memory.bytes_in_use is None or memory.bytes_limit is None:
         return bytes_text(device.live_bytes)
     return f"{bytes_text(memory.bytes_in_use)} of {bytes_text(memory.bytes_limit)}"
+
+
+def bytes_note(grid: Grid) -> str | None:
+    """What the bytes on the devices of a picture are; None where it shows none."""
+    texts = {cell.text for block in grid.blocks for row in block.rows for cell in row.cells} - {""}
+    if grid.array is not None or not texts:
+        return None
+    what = "memory in use" if all(" of " in text for text in texts) else "bytes of live arrays"
+    return f"{what} on each device, with what Python has not collected yet"

@@ -14,7 +14,7 @@ from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.snapshot import Process, Snapshot
-from nbdist.view.grid import Block, Cell, Grid, Row, grids
+from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
 from nbdist.view.text.status import disagreement_text, state_text, summary_text
 
@@ -107,6 +107,8 @@ def _picture(snapshot: Snapshot, grid: Grid) -> list[str]:
     html = []
     if grid.mesh is not None:
         html.append(_paragraph("mesh", f"<code>{escape(mesh_axes_text(grid.mesh))}</code>"))
+    if (note := bytes_note(grid)) is not None:
+        html.append(_paragraph(escape(note)))
     left = CELLS
     for block in grid.blocks:
         # Whole rows, at least one: half a row would say that the axis is shorter.

@@ -287,12 +287,13 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     (listed,) = kernels.sessions()
     assert (listed["kept"], listed["kernels"]) == (False, [second.process.pid])
     third = kernels.start()
-    said = third.good("%dist_init --attach last").text
+    assert "and none is. Running" in third.bad("%dist_init --attach last").traceback
+    said = third.good(f"%dist_init --attach {listed['id']}").text
     assert "ends with its own kernel" in said
     assert third.good("%%dist\nprint(mine)").text.endswith("7")
     assert "has not started them" in third.good("%dist_shutdown").text
     assert all(process.is_running() for process in processes)
-    third.good("%dist_init --attach last")
+    third.good(f"%dist_init --attach {listed['id']}")
     kernels.kill(second)
     assert not gone(processes)
     wait_for(lambda: "ended with its kernel" in third.good("%dist_status").text)

@@ -137,6 +137,11 @@ def test_one_line_runs_what_stands_behind_it(notebook: Notebook) -> None:
     assert "such as %dist x.shape" in notebook.bad("%dist").traceback
     assert "Did you mean --timeout" in notebook.bad("%dist --timout 3 1").traceback
     assert "--no-wait" in notebook.good("%dist --help").text
+    for cell_magic in ("%%dist", "%%rank", "%%local"):
+        assert f"usage: {cell_magic}" in notebook.good(f"{cell_magic} --help").text
+    notebook.good("%%dist\nweights_there = 1")
+    assert "weights_there" in notebook.complete("%dist_pull weights_th")[0]
+    assert notebook.complete("%%dist --time")[0] == ["--timeout"]
 
 
 def test_unknown_targets_and_options_change_nothing(notebook: Notebook) -> None:

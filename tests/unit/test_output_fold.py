@@ -256,3 +256,59 @@ def test_sections_are_whole_sequences_and_common_ones_are_equal(seed):
             assert len({tuple(part) for part in parts if part}) == 1
         outside = set(range(len(columns))) - set(section.members)
         assert not any(parts[index] for index in outside)
+
+
+SHARDS = "[Shard(device=cpu:{0}, data=[[0. 0.]\n [0. 0.]]),\n Shard(device=cpu:{1}, data=[[0. 0.]\n [0. 0.]])]"
+
+
+def reply(cell, process_id, text):
+    cell.display(process_id, {"text/plain": text}, {})
+
+
+def test_results_of_several_lines_that_differ_are_not_torn_apart(cell):
+    texts = [SHARDS.format(2 * p, 2 * p + 1) for p in range(4)]
+    for process_id, text in enumerate(texts):
+        reply(cell, process_id, text)
+    assert shown(cell) == [((p,), tuple(text.split("\n"))) for p, text in enumerate(texts)]
+
+
+def test_equal_results_of_several_lines_are_shown_once_beside_one_that_differs(cell):
+    for process_id in range(4):
+        reply(cell, process_id, SHARDS.format(0, 1 if process_id < 3 else 9))
+    assert shown(cell) == [
+        ((0, 1, 2), tuple(SHARDS.format(0, 1).split("\n"))),
+        ((3,), tuple(SHARDS.format(0, 9).split("\n"))),
+    ]
+
+
+def test_results_of_several_lines_that_differ_in_addresses_only_are_one(cell):
+    for process_id in range(4):
+        reply(cell, process_id, f"[<Line at 0x7f00{process_id}0>,\n <Line at 0x7f11{process_id}0>]")
+    assert shown(cell) == [(tuple(range(4)), ("[<Line at 0x…>,", " <Line at 0x…>]"))]
+
+
+def test_what_is_printed_around_results_is_still_compared_by_lines(cell):
+    say(cell, "before\n")
+    for process_id in range(4):
+        reply(cell, process_id, f"a\n{process_id}\nb")
+        say(cell, "after\n", [process_id])
+    assert shown(cell) == [
+        (tuple(range(4)), ("before",)),
+        *(((p,), ("a", str(p), "b")) for p in range(4)),
+        (tuple(range(4)), ("after",)),
+    ]
+
+
+def test_a_terminal_prints_results_of_several_lines_as_blocks_too(cell):
+    for process_id in range(4):
+        reply(cell, process_id, f"a\n{process_id}\nb")
+        cell.finish(process_id)
+    found = [(block.processes, block.lines) for block in cell.take(final=True)]
+    assert found == [((p,), ("a", str(p), "b")) for p in range(4)]
+
+
+def test_a_result_after_a_clear_that_waited_is_a_block_too(cell):
+    for process_id in range(4):
+        cell.clear(process_id, wait=True)
+        reply(cell, process_id, f"a\n{process_id}\nb")
+    assert shown(cell) == [((p,), ("a", str(p), "b")) for p in range(4)]

@@ -141,6 +141,9 @@ def test_words_for_sessions_and_what_is_listed_when_there_is_none(
     with pytest.raises(SessionError, match=r"No session of yours runs on .* --keep starts one"):
         registry.find("last")
     folder = tmp_path / "nbdist-a"
+    registry.write(record(process, folder, id="aa2", kept=False, created=2.0))
+    with pytest.raises(SessionError, match=r"that is kept, and none is. Running: aa2 \(2 proc"):
+        registry.find("last")
     for name, kept, created in (("aa1", True, 1.0), ("aa2", False, 2.0), ("b", True, 0.5)):
         registry.write(record(process, folder, id=name, kept=kept, created=created))
     assert registry.find("last").id == "aa1", "the newest that is kept"

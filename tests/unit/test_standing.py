@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nbdist.run.execution import without_leading_blank_lines
-from nbdist.run.failure import failure
+from nbdist.run.failure import failure, outcome_text
 from nbdist.run.standing import (
     Standing,
     divergence,
     first_cause,
     first_line,
     nobody_can_join,
+    say_failure,
+    silence,
 )
 from nbdist.snapshot import Activity
 
@@ -161,3 +164,24 @@ def test_of_an_error_that_goes_on_for_pages_the_first_line_is_shown() -> None:
 def test_blank_lines_above_the_code_are_counted_and_left_out() -> None:
     assert without_leading_blank_lines("\n  \n  x = 1\ny\n") == ("  x = 1\ny\n", 2)
     assert without_leading_blank_lines("\n\n") == ("\n\n", 0)
+
+
+def test_a_host_is_named_only_where_the_session_has_several() -> None:
+    several = standing(1, "raised", error="ValueError: no")
+    alone = standing(1, "raised", error="ValueError: no", one_host=True)
+    for one, named in ((several, "process 1 (host h1)"), (alone, "process 1")):
+        assert say_failure(one)[0] == f"{named}   ValueError: no"
+        shown = failure(by_id(one), {1: "the traceback"}, {}, way_on=None)
+        assert shown is not None
+        assert shown.shown.startswith(f"{named}\nthe traceback")
+        silent = silence({1: replace(one, outcome="running", silent_s=9.0)})
+        assert silent is not None
+        assert silent.startswith(f"{named}   silent for 9.0 s")
+
+
+def test_a_process_that_is_gone_stands_with_its_host_only_beside_others() -> None:
+    gone = standing(0, "gone", error="killed by signal 9", one_host=True)
+    assert outcome_text(by_id(gone)) == "process 0 killed by signal 9"
+    assert outcome_text(by_id(replace(gone, one_host=False))) == (
+        "process 0 (host h1) killed by signal 9"
+    )

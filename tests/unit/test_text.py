@@ -9,6 +9,7 @@ import pytest
 
 from nbdist.errors import ArrayError, OptionError
 from nbdist.snapshot import DeviceBytes, Disagreement, Metric, Progress, Snapshot, Version
+from nbdist.view.still import still_html
 from nbdist.view.text import arrays_text, mesh_text, shards_text, status_text
 from nbdist.wire import decode
 
@@ -114,9 +115,19 @@ def test_devices_of_a_lost_process_are_lost():
 
 def test_without_an_array_the_devices_show_their_memory():
     text = mesh_text(snapshot("tour"))
-    assert text.startswith("mesh data=4 × model=2\n")
+    assert text.startswith(
+        "mesh data=4 × model=2\n"
+        "bytes of live arrays on each device, with what Python has not collected yet\n"
+    )
     assert "cpu:2048  p1  16.4 MB" in text
-    assert "MB of 16 GB" in mesh_text(snapshot("axes_2"))
+    measured = mesh_text(snapshot("axes_2"))
+    assert "\nmemory in use on each device, with what Python has not" in measured
+    assert "MB of 16 GB" in measured
+
+
+def test_bytes_are_explained_only_where_they_are_shown():
+    assert "collected" not in mesh_text(snapshot("tour"), path="params.dense2.kernel")
+    assert "collected" in still_html(snapshot("tour"), view_id="v")
 
 
 def test_the_mesh_asked_for_is_shown():

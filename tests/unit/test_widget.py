@@ -13,11 +13,12 @@ from typing import Any
 import pytest
 
 import nbdist
-from nbdist.errors import NbdistError
+from nbdist.errors import ArrayError, NbdistError
 from nbdist.snapshot import VERSION, Snapshot
 from nbdist.view import widget
 from nbdist.view.channel import COMM_ID, TARGET
 from nbdist.view.feed import Feed
+from nbdist.view.picture import Picture
 from nbdist.view.widget import MIME_TYPE, View
 
 ROOT = Path(__file__).parents[2]
@@ -37,6 +38,16 @@ def feed() -> Iterator[Feed]:
     made = Feed()
     yield made
     made.close()
+
+
+def test_an_unknown_array_is_an_error_before_anything_is_drawn(
+    feed: Feed, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn: list[object] = []
+    monkeypatch.setattr("IPython.display.display", lambda *args, **options: drawn.append(args))
+    with pytest.raises(ArrayError, match="no process has an array 'x'"):
+        Picture(feed, lambda: IDLE, path="x").show(in_notebook=True)
+    assert drawn == []
 
 
 def _sent_by(view: View, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]]:

@@ -41,7 +41,7 @@ function factsOf(scene: Scene): Fact[] {
   if (arrays.length)
     facts.push(['named', countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
   const live = liveText(devices);
-  if (live) facts.push(['live arrays', live, '']);
+  if (live) facts.push(['live arrays', live, ', with what Python has not collected yet']);
   return facts;
 }
 

@@ -17,7 +17,7 @@ from nbdist.engine.jax.step.step import Step
 from nbdist.engine.jax.tree import describe_tree
 from nbdist.engine.jax.versions import forget, versions
 from nbdist.engine.keras.variables import unwrapped
-from nbdist.engine.once import explain_second_call
+from nbdist.engine.once import explain_late_devices, explain_second_call
 
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
@@ -63,6 +63,7 @@ def initialize(
     allow_going_on()
     jax.distributed.initialize(**arguments)
     explain_second_call(jax.distributed)
+    explain_late_devices(jax.config)
     before = listening_ports()
     devices_now = jax.devices()
     return {

@@ -20,7 +20,7 @@ from nbdist.engine.jax.start import (
 )
 from nbdist.engine.jax.step.sockets import listening_ports
 from nbdist.engine.keras.guards import install
-from nbdist.engine.once import after_users_call, explain_second_call
+from nbdist.engine.once import after_users_call, explain_late_devices, explain_second_call
 from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
@@ -148,6 +148,7 @@ def _prepare_jax(devices: int | None, gloo: str | None) -> None:
         keep_gloo_on(gloo)
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
+    explain_late_devices(jax.config)
     allow_going_on()
 
 

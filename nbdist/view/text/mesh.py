@@ -9,7 +9,7 @@ from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, count_text, processes_text
 from nbdist.snapshot import Array, Mesh, Snapshot
-from nbdist.view.grid import Block, Cell, Grid, Row, grids
+from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import framework_lines
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 
@@ -74,7 +74,8 @@ def _grid_lines(snapshot: Snapshot, grid: Grid, width: int) -> list[str]:
 def _heading(snapshot: Snapshot, grid: Grid, width: int) -> list[str]:
     mesh = f"mesh {mesh_axes_text(grid.mesh)}{_types_text(grid.mesh)}" if grid.mesh else ""
     if grid.array is None:
-        return [mesh]
+        note = bytes_note(grid)
+        return [mesh] if note is None else [mesh, *textwrap.wrap(note, width)]
     meshes = {known.id: known for known in snapshot.meshes}
     about = [*_array_text(grid.array), sentence(grid.array, meshes)]
     one_line = "  ".join(about)

@@ -16,10 +16,13 @@ from IPython.utils.tokenutil import token_at_cursor
 
 from nbdist.errors import NbdistError
 from nbdist.notebook.arguments import Wanted, wanted
+from nbdist.snapshot import Snapshot
+from nbdist.view.branches import steps
 
 ANSWER_SECONDS = 0.25
 """A completion is wanted within 0.3 s or not at all."""
 
+_PATH = re.compile(r"[\w.\[\]'\"]*$")
 _DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
 
 
@@ -29,13 +32,37 @@ class Asks(Protocol):
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process."""
 
+    def snapshot(self) -> Snapshot:
+        """What is known of the session."""
+
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """What is in an array, as `text`."""
 
 
 def _asked(session: Asks, code: str, cursor: int) -> SimpleMatcherResult | None:
     answer = session.ask_idle("complete", timeout_s=ANSWER_SECONDS, code=code, cursor=cursor)
-    return None if answer is None else _found(answer["matches"], answer["text"])
+    if answer is not None:
+        return _found(answer["matches"], answer["text"])
+    # All are in a cell: what has been reported of their arrays is known all the same.
+    written = _PATH.search(code[:cursor])
+    text = written.group() if written else ""
+    matches = reported((array.path for array in session.snapshot().arrays), text)
+    return _found(matches, text) if matches else None
+
+
+def reported(paths: Iterable[str], text: str) -> list[str]:
+    """How a path that begins with `text` can go on, a step further, in the order of the paths."""
+    known: dict[str, None] = {}
+    for path in paths:
+        if not path.startswith(text) or path == text:
+            continue
+        done = ""
+        for step in steps(path):
+            done += step
+            if len(done) > len(text):
+                known[done] = None
+                break
+    return list(known)
 
 
 def _found(matches: Iterable[str], fragment: str) -> SimpleMatcherResult:

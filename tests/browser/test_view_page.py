@@ -198,10 +198,13 @@ def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> No
     page = open_view(read("several_meshes")["snapshot"], dark=True)
     active = "document.activeElement.className || document.activeElement.tagName"
     stops = []
-    for _ in range(5):
+    for _ in range(6):
         page.keyboard.press("Tab")
         stops.append(page.evaluate(active))
-    assert stops == ["nbdist-tab", "nbdist-mesh", "SUMMARY", "nbdist-find", "nbdist-arrays"]
+    assert stops == [
+        *("nbdist-tab", "nbdist-mesh", "nbdist-button nbdist-ask", "SUMMARY"),
+        *("nbdist-find", "nbdist-arrays"),
+    ]
     page.locator(".nbdist-tab[aria-selected=true]").focus()
     page.keyboard.press("ArrowRight")
     expect(page.locator(".nbdist-tab[aria-selected=true]")).to_have_text(

@@ -91,6 +91,8 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     assert "is none of them" in notebook.bad("%dist_shards w[:2]").traceback
     for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):
         assert "%sync waits for it" in notebook.bad(look).traceback, look
+    assert notebook.complete("%%dist\npara")[0] == ["params"]
+    assert "params['w']" in notebook.complete("%dist_shards params")[0]
     told.touch()
     notebook.collect(request, until="ended after")
     assert notebook.good("%dist_pull w\nw.shape").text == "(8, 3)"

@@ -3,6 +3,7 @@
 from nbdist.options.cells import (
     dist,
     dist_cells,
+    dist_debug,
     dist_interrupt,
     dist_layout,
     dist_mesh,
@@ -40,6 +41,7 @@ __all__ = [
     "attach_arguments",
     "dist",
     "dist_cells",
+    "dist_debug",
     "dist_doctor",
     "dist_init",
     "dist_interrupt",

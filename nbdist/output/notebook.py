@@ -66,6 +66,8 @@ class NotebookRenderer:
       name: What output stands under; None: the processes.
     """
 
+    in_place = True
+
     def __init__(
         self,
         *,

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbdist.quantities import processes_text, seconds_text
+from nbdist.run.prompt import Prompt
 from nbdist.snapshot import Activity
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
@@ -38,7 +39,7 @@ class Standing:
     `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
     of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
     `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
-    are in step.
+    are in step. `prompt`: what a person is to type, while it waits for that.
     """
 
     process_id: int
@@ -52,6 +53,7 @@ class Standing:
     time: float | None = None
     begun: bool = True
     proving: bool = False
+    prompt: Prompt | None = None
 
 
 def running(standings: Iterable[Standing]) -> list[Standing]:
@@ -84,6 +86,11 @@ def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[st
     for standing in running(standings):
         activity = standing.activity
         doing = "running"
+        if standing.prompt is not None:
+            groups["at a prompt", say_place(standing.prompt.line, standing.prompt.source)].append(
+                standing.process_id
+            )
+            continue
         if standing.proving:
             groups["finished", PROVING].append(standing.process_id)
             continue

@@ -5,15 +5,14 @@ from __future__ import annotations
 import bdb
 import pdb
 import sys
+from types import FrameType
 from typing import Any
 
 from nbdist.engine.debugger.lines import Lines
 from nbdist.engine.interrupts import Interrupt, InterruptHandler
+from nbdist.engine.stack import is_cell_file
 
-NOT_THE_USERS = (
-    *("nbdist.*", "IPython.*", "ipykernel.*", "ipyparallel.*", "traitlets.*"),
-    *("asyncio.*", "zmq.*", "tornado.*", "threading"),
-)
+NOT_THE_USERS = ("nbdist.*", "IPython.*", "ipykernel.*", "ipyparallel.*", "zmq.*")
 """Modules in which a step does not stop: what runs a cell, shows its output and hears interrupts."""
 
 AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
@@ -60,6 +59,20 @@ def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) 
             if self._interrupt is not None or interrupts.leaving:
                 raise self._interrupt or Interrupt
 
+        def stop_here(self, frame: FrameType) -> bool:
+            """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""
+            return bool(super().stop_here(frame)) and _called_by_a_cell(frame)
+
+        def user_call(self, frame: FrameType, arguments: Any) -> None:
+            """As `pdb.Pdb.user_call`; each statement of a cell is code of its own, and looks like a call."""
+            if not _is_statement(frame):
+                super().user_call(frame, arguments)
+
+        def user_return(self, frame: FrameType, value: Any) -> None:
+            """As `pdb.Pdb.user_return`; a statement of a cell returns to nothing of the user's."""
+            if not _is_statement(frame):
+                super().user_return(frame, value)
+
         def cmdloop(self, intro: Any = None) -> None:
             with lines.open(self._what):
                 try:
@@ -70,7 +83,19 @@ def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) 
     return NotebookPdb
 
 
+def _is_statement(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and is_cell_file(frame.f_code.co_filename)
+
+
+def _called_by_a_cell(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if is_cell_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
 def end_tracing() -> None:
-    """Ends the tracing of a debugger that a cell has left on, as `next` does at its last line."""
+    """Ends the tracing that a cell has left on, as `next` does at its last line."""
     if isinstance(getattr(sys.gettrace(), "__self__", None), bdb.Bdb):
         sys.settrace(None)

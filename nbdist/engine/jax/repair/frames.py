@@ -38,7 +38,7 @@ class LastFrames:
                         frame.clear()
 
     def repoint(self, twins: Twins) -> None:
-        """Re-points what is kept. No garbage collector answers which frames refer to an object."""
+        """Re-points what is kept; `become` leaves frames alone, since most of them run."""
         for error in self._errors:
             error.args = twins.of(error.args)
         for frame in self._functions():

@@ -36,13 +36,20 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> Reply | None:
     try:
         try:
             looking.start()
-            return {"line": input(prompt)}
+            reply = _read(prompt)
         finally:
-            looking.stop()
+            looking.end()
+        looking.let_arrive()
     except KeyboardInterrupt:
         if not looking.ended_it:
             raise
         return None
+    return reply
+
+
+def _read(prompt: str) -> Reply:
+    try:
+        return {"line": input(prompt)}
     except EOFError:
         return {"end": True}
     except (NotImplementedError, RuntimeError, OSError) as error:
@@ -62,10 +69,13 @@ class _Looking:
     def start(self) -> None:
         self._thread.start()
 
-    def stop(self) -> None:
-        """Raises the KeyboardInterrupt that was sent but has not come yet."""
+    def end(self) -> None:
+        """Looks no longer."""
         self._over.set()
         self._thread.join()
+
+    def let_arrive(self) -> None:
+        """Raises the interrupt that was sent when the line was there already."""
         if self.ended_it:
             time.sleep(ARRIVAL_SECONDS)
 

@@ -185,3 +185,23 @@ def test_a_cell_that_is_waited_for_in_a_thread_asks_nobody(types: Callable[[Any]
     thread.start()
     thread.join()
     assert "only the main thread can ask" in found[0]["refused"]
+
+
+def test_an_interrupt_that_is_sent_when_the_line_is_there_hits_nothing_else(
+    types: Callable[[Any], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(person, "LOOK_SECONDS", 0.0)
+    sent = threading.Event()
+    kill = signal.pthread_kill
+
+    def late(thread: int, number: int) -> None:
+        sent.set()
+        threading.Timer(0.2, kill, (thread, number)).start()
+
+    monkeypatch.setattr(signal, "pthread_kill", late)
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    try:
+        types(lambda text: sent.wait(60))
+        assert ask_person("ipdb> ", lambda: False) is None
+    finally:
+        signal.signal(signal.SIGINT, before)

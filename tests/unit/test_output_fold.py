@@ -256,3 +256,13 @@ def test_sections_are_whole_sequences_and_common_ones_are_equal(seed):
             assert len({tuple(part) for part in parts if part}) == 1
         outside = set(range(len(columns))) - set(section.members)
         assert not any(parts[index] for index in outside)
+
+
+def test_what_one_process_shows_at_a_prompt_is_not_what_others_are_behind_with(cell):
+    say(cell, "all\n")
+    say(cell, "> line 4\n", [1])
+    assert shown(cell) == [((0, 1, 2, 3), ("all", "> line 4"))]
+    cell.compare_strictly()
+    assert shown(cell) == [((0, 1, 2, 3), ("all",)), ((1,), ("> line 4",))]
+    say(cell, "all again\n")
+    assert shown(cell)[-1] == ((0, 1, 2, 3), ("all again",))

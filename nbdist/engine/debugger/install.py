@@ -28,7 +28,7 @@ def install(shell: Any, lines: Lines, interrupts: InterruptHandler) -> None:
     from IPython.core import debugger
 
     kind = debugger_class(debugger.Pdb, lines, interrupts)
-    # debugpy, which ipykernel imports, has put its own there: without a client of its own it passes on.
+    # debugpy, which ipykernel imports, has put its own there, which does nothing without a client.
     sys.breakpointhook = sys.__breakpointhook__
     for module in (pdb, debugger):
         vars(module)["Pdb"] = kind

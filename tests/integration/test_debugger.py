@@ -143,6 +143,7 @@ def test_after_a_debugger_the_stop_button_interrupts_as_before(notebook: Noteboo
     notebook.interrupt()
     stopped = notebook.collect(request)
     assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt", stopped.traceback
+    assert "Program interrupted" not in stopped.text, "pdb's own handler of the signal"
 
 
 def test_without_a_person_the_cell_fails_in_one_line(notebook: Notebook) -> None:

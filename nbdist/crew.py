@@ -58,6 +58,9 @@ STACK_SECONDS = 3.0
 NATIVE_SECONDS = 25.0
 """How long processes may take to have py-spy read their stacks."""
 
+REPLIES = 10
+"""So often a process is sent a line that it has not said to have."""
+
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
 
@@ -326,6 +329,20 @@ class Crew:
         found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
         return {p: answer["steps"] for p, answer in found.items()}
 
+    def reply(self, process_id: int, number: int, reply: Mapping[str, Any]) -> bool:
+        """Sends a process the reply to a question of its debugger; see `nbdist.engine.debugger.lines`.
+
+        Returns:
+          Whether the process has taken it; it does once, however often it is sent.
+        """
+        for _ in range(REPLIES):
+            found = self._asking.ask(
+                Aside.LINE, [process_id], within_s=STACK_SECONDS, to=number, reply=dict(reply)
+            )
+            if found:
+                return bool(found[process_id]["taken"])
+        return False
+
     def stacks(
         self, process_ids: Sequence[int], *, native: bool = False
     ) -> dict[int, dict[str, Any]]:
@@ -344,6 +361,15 @@ class Crew:
             )
         limit = NATIVE_SECONDS if native else STACK_SECONDS
         return self._asking.ask(Aside.STACK, process_ids, within_s=limit, native=native)
+
+    def failures(self, process_ids: Sequence[int], *, timeout_s: float) -> dict[int, str | None]:
+        """What the last cell that has failed on each of these raised; None where none has.
+
+        Raises:
+          TimeoutError: One has not answered after `timeout_s` seconds.
+        """
+        asked = {p: self.send(p, "failure") for p in process_ids}
+        return {p: request.get(timeout_s)[0]["error"] for p, request in asked.items()}
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""

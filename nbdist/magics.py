@@ -196,6 +196,13 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_debug(self, line: str) -> None:
+        """Look at the frame in which the last cell failed on a process, or answer one that is at a breakpoint."""
+        asked = options.dist_debug().parse(line)
+        self._active().debug(asked.on, cell=self._cell_number)
+
+    @line_magic
+    @teaching
     def dist_doctor(self, line: str) -> None:
         """Check the hosts: what is wrong, where, and what to type."""
         asked = options.dist_doctor().parse(line)

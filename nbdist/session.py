@@ -37,6 +37,7 @@ from nbdist.run.followed import FollowedRun
 from nbdist.run.history import History, OpenCell, PastCell
 from nbdist.run.history import read as read_history
 from nbdist.run.listed import ListedCell, listed
+from nbdist.run.post_mortem import refuse_busy, refuse_sound
 from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
 from nbdist.run.stacks import native_text, stacks_text
@@ -363,6 +364,32 @@ class Session:
         """
         self._alive()
         self._background.find(cell).watch()
+
+    def debug(self, on: Targets, *, cell: int | None = None) -> None:
+        """Opens the prompt of a debugger on processes.
+
+        Where one waits at a breakpoint in a cell of the background, that cell is followed to its end, and the
+        prompts of its processes are answered; an interrupt ends this look only. Else it is a post-mortem: each
+        process looks at the frame in which the last cell that has failed there raised.
+
+        Args:
+          on: The processes, as in `run`.
+          cell: The notebook's execution count; default: counted here.
+
+        Raises:
+          SessionError: No cell has failed on one of them, or it is in the middle of one.
+          ProcessError: The debugger was left with an error.
+        """
+        crew = self._alive()
+        chosen = crew.choice.targets(on)
+        waiting = self._background.at_prompt(chosen)
+        if waiting is not None:
+            waiting.watch()
+            return
+        self._wait_for_ends()
+        refuse_busy([p for p in chosen if crew.busy(p)])
+        refuse_sound(crew.failures(chosen, timeout_s=ANSWER_SECONDS))
+        self.run("%debug", on=chosen, check=False, cell=cell)
 
     def interrupt(self, cell: int | None = None) -> str:
         """Interrupts what runs on all processes; then they are proven to be in step, or brought there.

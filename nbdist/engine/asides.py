@@ -33,11 +33,14 @@ class Aside(StrEnum):
     STOP = "p"
     """Leave the cell of this run before the same step as all others, and say how many steps have begun."""
 
+    LINE = "l"
+    """Take a line for the debugger that waits for one."""
+
     ABANDON = "a"
     """End the wait for a proof."""
 
 
-WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK, Aside.STOP})
+WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK, Aside.STOP, Aside.LINE})
 """Those that are answered to a kernel, under the number of its question."""
 
 QUESTION = "question"

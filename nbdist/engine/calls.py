@@ -95,6 +95,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "inspect": inspect,
         "look": look,
         "recall": recall,
+        "failure": failure,
         "set_names": set_names,
         "get_value": get_value,
         "shards": shards,
@@ -201,6 +202,14 @@ def recall(resident: Resident, buffers: Buffers, *, request: str) -> Answer:
     """
     end = next((end for end in resident.ends if end["request"] == request), None)
     return {"end": end, **resident.echo.of(request)}, []
+
+
+def failure(resident: Resident, buffers: Buffers) -> Answer:
+    """What the last cell that failed here raised: its `error`, None where none has."""
+    # As IPython keeps it for %debug; what runs beside cells never gets there.
+    error = getattr(sys, "last_value", None)
+    text = None if error is None else f"{type(error).__name__}: {error}".rstrip(": ")
+    return {"error": text}, []
 
 
 def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any]]) -> Answer:

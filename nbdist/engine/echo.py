@@ -29,7 +29,7 @@ DELIMITER = b"<IDS|MSG>"
 
 KINDS = (
     *("stream", "display_data", "execute_result"),
-    *("update_display_data", "clear_output", "error"),
+    *("update_display_data", "clear_output", "error", "nbdist_prompt"),
 )
 
 

@@ -7,7 +7,7 @@ import importlib
 import sys
 import threading
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from types import ModuleType
@@ -64,14 +64,21 @@ def threads_speak_for_cells(shell: Any) -> None:
     shell.set_parent = set_parent_of_cells
 
 
-def refuse_input(kernel: Any) -> None:
-    """Makes `input()` and `getpass()` fail with a text that helps.
+def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str], str]) -> None:
+    """Makes `input()` and `getpass()` fail with a text that helps, but for a debugger's.
 
     ipykernel binds both to these public methods of the kernel for each cell.
+
+    Args:
+      kernel: ipyparallel's.
+      wanted: Answers whether a debugger reads commands.
+      ask: Gets one, at a prompt.
     """
 
     def refuse(prompt: object = "", *_: object, **__: object) -> str:
         __tracebackhide__ = True  # IPython leaves out frames that say so
+        if wanted():
+            return ask(str(prompt))
         raise SessionError(
             f"input({str(prompt)!r}) cannot be answered: nobody sits at the processes. "
             "Ask in the notebook and send the answer with %dist_push."

@@ -13,12 +13,16 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.asides import QUESTION, WITH_QUESTIONS, Aside
 from nbdist.engine.calls import interruptible
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.debugger.install import end_tracing
+from nbdist.engine.debugger.install import install as install_debugger
+from nbdist.engine.debugger.lines import Lines, Where
 from nbdist.engine.descriptors import Descriptors
 from nbdist.engine.echo import Echo
 from nbdist.engine.folder import read_whole
@@ -33,10 +37,11 @@ from nbdist.engine.kernel_gaps import (
     text_progress_bars,
     threads_speak_for_cells,
 )
-from nbdist.engine.main_thread import MainThread
+from nbdist.engine.main_thread import MainThread, stack_reader
 from nbdist.engine.native import native_stacks
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
 from nbdist.engine.warned import name_cells
@@ -78,6 +83,9 @@ class Resident:
         self.echo = Echo(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
         self.stop = AgreedStop(coordinator_client, self.cell, lambda: self.process_id)
+        self.lines = Lines(
+            self._publish_question, where=self._where, leaving=lambda: self.interrupts.leaving
+        )
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
@@ -132,13 +140,14 @@ class Resident:
             self.shell,
             self.cell,
             before=self._remember,
-            after=self.descriptors.flush,
+            after=self._code_ended,
             ended=self._cell_ended,
             admit=self._admit,
         ).install()
         self.cell.at_edges(self._note_end)
         threads_speak_for_cells(self.shell)
-        refuse_input(self.kernel)
+        refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
+        install_debugger(self.shell, self.lines, self.interrupts)
         show_help(self.shell)
         show_summaries(self.shell)
         text_progress_bars()
@@ -158,6 +167,7 @@ class Resident:
         )
         self.probe.start()
         asked = os.environ.pop("NBDIST_ASKED", None)
+        self.lines.reachable = asked is not None
         if asked is not None:
             os.set_inheritable(int(asked), False)
             threading.Thread(
@@ -168,6 +178,10 @@ class Resident:
     def folder(self) -> Path:
         """Private to the session on this host."""
         return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
+
+    def _code_ended(self) -> None:
+        end_tracing()
+        self.descriptors.flush()
 
     def _cell_ended(self, label: dict[str, Any] | None, failed: bool) -> None:
         if self.step is not None and label is not None:
@@ -209,6 +223,21 @@ class Resident:
             ident=f"engine.{self.kernel.engine_id}.step".encode(),
         )
 
+    def _publish_question(self, question: Mapping[str, Any]) -> None:
+        """Shows what a debugger asks for, behind what it has shown."""
+        self.descriptors.flush()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        self.publish("nbdist_prompt", dict(question))
+
+    def _where(self) -> Where | None:
+        running = self.cell.running
+        if running is None:
+            return None
+        stack = stack_reader(sys.version_info[:3])(threading.get_ident())
+        at = place(stack, running)
+        return Where(running.number, at.line, at.source)
+
     def _answer(self, asked: int) -> None:
         """Does what is asked of this process while its main thread is in the middle of a cell."""
         guard = MessageGuard("A question of a kernel", logger)
@@ -240,6 +269,8 @@ class Resident:
             self._loop.call_soon_threadsafe(self._compare, question)
         if question is not None and Aside.STOP in asked:
             self._answer_to(question, {"steps": self.stop.ask(question["run"])})
+        if question is not None and Aside.LINE in asked:
+            self._answer_to(question, {"taken": self.lines.put(question["to"], question["reply"])})
         if question is not None and Aside.STACK in asked:
             self._answer_with_stacks(question)
         if Aside.RESCUE in asked and self.step is not None:

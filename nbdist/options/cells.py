@@ -75,6 +75,18 @@ def dist_stack() -> Parser:
     return parser
 
 
+def dist_debug() -> Parser:
+    """`%dist_debug`."""
+    parser = Parser(
+        "%dist_debug",
+        "Look at the frame in which the last cell that failed on a process raised; or answer processes that wait "
+        "at a breakpoint in a cell of the background.",
+        example="%dist_debug 1",
+    )
+    parser.add_argument("on", metavar="TARGETS", help="these processes: 1, 0,2:4, host=h1")
+    return parser
+
+
 def dist() -> Parser:
     """`%%dist`."""
     parser = Parser(

@@ -19,6 +19,9 @@ from nbdist.output.record import Record
 
 _NOTES = 200
 
+STRICT_S = 2 * FRESH_S
+"""So much later nothing that is there now is fresh."""
+
 
 class CellOutput:
     """Takes the outputs of many processes and gives them back folded.
@@ -52,6 +55,7 @@ class CellOutput:
         self._notes: list[Note] = []
         self._follower: Follower | None = None
         self._closed = False
+        self._strict = False
         self._changed = self._clock()
         self._folded: tuple[float, tuple[Block, ...]] | None = None
 
@@ -98,6 +102,13 @@ class CellOutput:
                 self._records[process_id].clear(self._now(), wait=wait)
             return not self._closed
 
+    def compare_strictly(self) -> None:
+        """From now on no process is taken to be merely behind another: what one alone shows is its own."""
+        with self._lock:
+            if not self._strict:
+                self._strict = True
+                self._now()
+
     def finish(self, process_id: int) -> None:
         """A process is done with the cell; its output is compared strictly from now on."""
         with self._lock:
@@ -122,7 +133,9 @@ class CellOutput:
             now = self._clock()
             if self._folded is None or self._changed + FRESH_S > self._folded[0]:
                 columns = [record.column() for record in self._records.values()]
-                self._folded = now, fold(columns, [note.text for note in self._notes], now)
+                notes = [note.text for note in self._notes]
+                compared_at = now + STRICT_S if self._strict else now
+                self._folded = now, fold(columns, notes, compared_at)
             return self._folded[1]
 
     def take(self, *, final: bool = False) -> tuple[Block, ...]:

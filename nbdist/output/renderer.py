@@ -14,6 +14,9 @@ from nbdist.output.terminal import TerminalRenderer
 class Renderer(Protocol):
     """Shows the output of one cell while it grows."""
 
+    in_place: bool
+    """Whether it shows what comes later above what stands below it now, such as what a person has typed."""
+
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
 

@@ -18,6 +18,7 @@ def remedies_for(crew: Crew) -> Remedies:
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),
+        reply=crew.reply,
     )
     if not crew.proves:
         return always

@@ -29,6 +29,12 @@ class Background:
         """The number of the last cell that each busy process is to run, by process id."""
         return {p: run.cell.number for run in self.runs for p in run.execution.still_in()}
 
+    def at_prompt(self, process_ids: Iterable[int]) -> FollowedRun | None:
+        """The cell in which one of these processes waits at the prompt of a debugger; None where none does."""
+        asked = frozenset(process_ids)
+        found = (run for run in self.runs if not asked.isdisjoint(run.execution.prompts()))
+        return next(found, None)
+
     def find(self, number: int) -> FollowedRun:
         """The cell of this number.
 

@@ -22,6 +22,7 @@ from nbdist.run.facts import Facts
 from nbdist.run.failure import failure, outcome_text
 from nbdist.run.history import OpenCell
 from nbdist.run.late import LateOutput, late_name
+from nbdist.run.prompts import Prompts
 from nbdist.run.refuse import computes
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import Standing
@@ -176,7 +177,11 @@ class CellRun:
             out_of_step=out_of_step,
             told=told,
             remedies=remedies,
+            answer=self._answer_awaited,
+            attended=self.AWAITED,
         )
+        self._reply = remedies.reply
+        self._prompts = self._prompts_at(self._renderer)
 
     @property
     def done(self) -> bool:
@@ -280,6 +285,22 @@ class CellRun:
             way_on=facts.why_and_way_on if facts.out_of_step else None,
             diverged=facts.diverged,
         )
+
+    def _prompts_at(self, renderer: Renderer) -> Prompts:
+        """The prompts of the processes, for a person who looks at what a renderer shows."""
+        return Prompts(
+            self.execution,
+            reply=self._reply,
+            show=lambda: renderer.refresh(self.output, final=True),
+            repeat=self._repeat if renderer.in_place else lambda process_id, text: None,
+        )
+
+    def _repeat(self, process_id: int, text: str) -> None:
+        self.output.stream(process_id, "stdout", text)
+
+    def _answer_awaited(self) -> None:
+        """Asks the person what a process waits for, where this run is on the thread that waits for it."""
+        self._prompts.answer()
 
     def _note_end(self, standings: dict[int, Standing]) -> None:
         """Says how it ended, where nobody may be looking."""

@@ -2,6 +2,7 @@
 
 The rules, in the order they are looked at:
 
+* a process waits at the prompt of a debugger: said; until it goes on nobody is late, and nobody is interrupted;
 * one process has failed, others are still in the cell: said within `SAY_SECONDS`, the others are
   interrupted after the grace period;
 * a process is not back `CUT_SECONDS` after its interrupt (`FAILED_CUT_SECONDS` where another has failed): where no
@@ -26,6 +27,7 @@ from nbdist.errors import CellTimeout
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.run.execution import Execution, place
 from nbdist.run.facts import Facts
+from nbdist.run.prompt import say_prompts
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import (
     Standing,
@@ -80,6 +82,8 @@ class Conductor:
       out_of_step: Whether the session was so when the cell began.
       told: Called when standings have changed, for the live view.
       remedies: For processes that do not leave the cell.
+      answer: Called often; asks a person what a process at a prompt waits for, where somebody waits for the cell.
+      attended: Whether somebody does.
     """
 
     execution: Execution
@@ -91,6 +95,8 @@ class Conductor:
     out_of_step: bool = False
     told: Callable[[dict[int, Standing]], None] = lambda standings: None
     remedies: Remedies = field(default_factory=Remedies)
+    answer: Callable[[], None] = lambda: None
+    attended: bool = True
     interrupted_at: float | None = None
     timed_out: bool = False
     _failed_at: float | None = None
@@ -102,6 +108,11 @@ class Conductor:
     _said_alone: bool = False
     _joined_at: float | None = None
     _asked_at: float = 0.0
+    _started: float | None = None
+    _paused_at: float | None = None
+    _resumed_at: float | None = None
+    _prompting: set[frozenset[int]] = field(default_factory=set)
+    _stopped_prompts: set[int] = field(default_factory=set)
 
     def until_end(self) -> dict[int, Standing]:
         """Returns the final standings; every process has left the cell, or is stuck.
@@ -109,20 +120,18 @@ class Conductor:
         Raises:
           KeyboardInterrupt: The user's; the processes have been interrupted too.
         """
-        started = time.monotonic()
         try:
-            while (standings := self._step(started)) is None:
+            while (standings := self._step()) is None:
                 pass
             return standings
         except KeyboardInterrupt:
-            self._interrupted_by_user(started)
+            self._interrupted_by_user()
             raise
 
     def step_until(self, deadline: float) -> dict[int, Standing] | None:
         """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
-        started = time.monotonic()
         while time.monotonic() < deadline:
-            if (standings := self._step(started)) is not None:
+            if (standings := self._step()) is not None:
                 return standings
         return None
 
@@ -131,7 +140,9 @@ class Conductor:
         if self.interrupted_at is None:
             self._stop(self.execution.standings(), None)
 
-    def _step(self, started: float) -> dict[int, Standing] | None:
+    def _step(self) -> dict[int, Standing] | None:
+        if self._started is None:
+            self._started = time.monotonic()
         pending = self.execution.pending()
         if pending:
             wait(pending, timeout=TICK_SECONDS)
@@ -146,12 +157,36 @@ class Conductor:
             self.told(standings)
         if not still:
             return standings
-        self._watch(standings, time.monotonic(), started)
+        now = time.monotonic()
+        if not self._pauses(standings, now):
+            self._watch(standings, now)
         self.refresh()
+        if self.interrupted_at is None:
+            self.answer()
         return None
 
-    def _watch(self, standings: dict[int, Standing], now: float, started: float) -> None:
+    def _pauses(self, standings: dict[int, Standing], now: float) -> bool:
+        """Whether a process is at a prompt; how long it was then counts for nothing."""
+        still = running(standings.values())
+        prompts = {s.process_id: s.prompt for s in still if s.prompt is not None}
+        if prompts and self.interrupted_at is None:
+            self._paused_at = self._paused_at or now
+            if frozenset(prompts) not in self._prompting:
+                self._prompting.add(frozenset(prompts))
+                others = len(still) > len(prompts)
+                said = say_prompts(prompts, others=others, attended=self.attended)
+                if said is not None:
+                    self.execution.output.note(said)
+            return True
+        if self._paused_at is not None:
+            paused_s, self._paused_at, self._resumed_at = now - self._paused_at, None, now
+            self._started = (self._started or now) + paused_s
+            self._failed_at = None if self._failed_at is None else self._failed_at + paused_s
+        return False
+
+    def _watch(self, standings: dict[int, Standing], now: float) -> None:
         if self.interrupted_at is not None:
+            self._end_prompts(standings)
             self._interrupt_late(standings, now)
             if now - self.interrupted_at >= self._cut_seconds:
                 self._free(standings, now)
@@ -164,17 +199,27 @@ class Conductor:
         if self.remedies.join is not None and all(standing.proving for standing in still):
             self._prove(standings, now)
             return
-        if self.timeout_s is not None and now - started >= self.timeout_s:
+        if self.timeout_s is not None and now - (self._started or now) >= self.timeout_s:
             self.timed_out = True
             self._stop(standings, f"not finished after {seconds_text(self.timeout_s)} (--timeout)")
             return
         cause = first_cause(standings.values())
         if cause is not None:
             self._after_failure(cause, standings, now)
+        elif self._resumed_at is not None and now - self._resumed_at < self.grace_s:
+            pass  # the others have stood in their lines for as long as one was at a prompt
         elif self.out_of_step:
             self._out_of_step(standings)
         elif not self._stopped_in_vain(standings, now):
             self._say_once(silence(standings) or divergence(standings))
+
+    def _end_prompts(self, standings: dict[int, Standing]) -> None:
+        """Interrupts those that have come to a prompt since the cell was interrupted."""
+        prompts = {s.process_id: s.prompt for s in standings.values() if s.prompt is not None}
+        new = [p for p, prompt in prompts.items() if prompt.number not in self._stopped_prompts]
+        self._stopped_prompts |= {prompt.number for prompt in prompts.values()}
+        if new:
+            self.interrupt(new)
 
     def _interrupt_late(self, standings: dict[int, Standing], now: float) -> None:
         """Interrupts those that had not begun the cell when the others were: no signal is kept for later."""
@@ -263,6 +308,7 @@ class Conductor:
             self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
+        self._stopped_prompts |= {s.prompt.number for s in still if s.prompt is not None}
         self._early = frozenset(standing.process_id for standing in still if not standing.begun)
         # What they are in the middle of is another cell.
         waiting = self.execution.withdraw(sorted(self._early))
@@ -299,12 +345,12 @@ class Conductor:
         self.execution.output.note("\n".join([text, *lines]))
         self.execution.mark(ids, "stuck")
 
-    def _interrupted_by_user(self, started: float) -> None:
+    def _interrupted_by_user(self) -> None:
         standings = self.execution.standings()
         if self.interrupted_at is None:
             self._stop(standings, None)
         try:
-            while self._step(started) is None:
+            while self._step() is None:
                 pass
         except KeyboardInterrupt:
             # A second interrupt: the person will not wait for the ten seconds.

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import logging
 import re
+import threading
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -18,6 +19,7 @@ from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
 from nbdist.quantities import bytes_text, count_text, names_text, where_text
 from nbdist.run.late import LateOutput, put
+from nbdist.run.prompt import Prompt
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
 from nbdist.snapshot import Activity
@@ -121,6 +123,9 @@ class Execution:
         self._begun: set[int] = set()
         self._adopted: dict[int, str] = {}
         self._withdrawn: dict[int, Future[Any]] = {}
+        self._prompts: dict[int, Prompt] = {}
+        self._commanded: dict[int, float] = {}
+        self._prompting = threading.Lock()
         self.steps: dict[int, Mapping[str, Any]] = {}
         self.sent: dict[int, Mapping[str, Any]] = {}
         self.tracebacks: dict[int, str] = {}
@@ -181,6 +186,49 @@ class Execution:
         """The targets that have not left the cell."""
         return tuple(p for p, s in self.standings().items() if s.outcome == "running")
 
+    def prompts(self) -> dict[int, Prompt]:
+        """What processes in the cell wait for a person to type, by process id."""
+        with self._prompting:
+            asked = dict(self._prompts)
+        return {p: prompt for p, prompt in asked.items() if self.wants(p, prompt.number)}
+
+    def wants(self, process_id: int, number: int) -> bool:
+        """Whether a process is in the cell and waits for the answer to this question; from any thread."""
+        prompt = self._prompts.get(process_id)
+        inside = process_id not in self._link.exits and not self._submissions[process_id].replied
+        return inside and prompt is not None and prompt.number == number
+
+    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
+        """Sends a process the reply to a question; answers whether it was taken."""
+        with self._prompting:  # before it is sent: what the process asks next may be here first
+            del self._prompts[process_id]
+            self._commanded[process_id] = time.monotonic()
+        taken = False
+        try:
+            taken = send()
+        finally:
+            with self._prompting:
+                if not taken and self._commanded.pop(process_id, None) is not None:
+                    self._prompts[process_id] = prompt
+        return taken
+
+    @property
+    def commanded(self) -> float | None:
+        """When a process got the line that it has not gone on from, monotonic; None where none has."""
+        with self._prompting:
+            return min(self._commanded.values(), default=None)
+
+    def _prompt(self, process_id: int, content: Mapping[str, Any]) -> None:
+        prompt = Prompt.of(content)
+        # What one process alone shows at its prompt is not what others are merely behind with.
+        self.output.compare_strictly()
+        with self._prompting:
+            self._commanded.pop(process_id, None)
+            if prompt is None:
+                self._prompts.pop(process_id, None)
+            else:
+                self._prompts[process_id] = prompt
+
     def pending(self) -> list[Any]:
         """What to wait on: replies and ends of output that have not come yet."""
         submissions = [self._submissions[p] for p in self.targets if p not in self._ended]
@@ -229,6 +277,7 @@ class Execution:
             silent_s=self._heard_of.silence(process_id),
             begun=process_id in self._begun or activity is not None,
             proving=bool(self.steps.get(process_id, {}).get("proving")),
+            prompt=self._prompts.get(process_id),
         )
 
     def _settle(self, process_id: int) -> Standing | None:
@@ -329,6 +378,9 @@ class Execution:
             return
         if message["msg_type"] == "nbdist_sent":
             self.sent[process_id] = message["content"]
+            return
+        if message["msg_type"] == "nbdist_prompt":
+            self._prompt(process_id, message["content"])
             return
         if message["msg_type"] == "nbdist_rescue":
             self.output.note(self._rescued(process_id, message["content"]))

@@ -16,6 +16,7 @@ from nbdist.message_guard import MessageGuard
 from nbdist.output import Renderer, renderer_elsewhere
 from nbdist.run.cellrun import CellHandle, CellRun, error_text
 from nbdist.run.failure import ending_text
+from nbdist.run.prompts import Prompts
 from nbdist.run.standing import Standing
 
 logger = logging.getLogger(__name__)
@@ -95,6 +96,13 @@ class FollowedRun(CellRun):
     def _stop_listening(self) -> None:
         """Called when nothing more of the cell is wanted."""
 
+    def _answer_awaited(self) -> None:
+        """Nobody is asked from here; see `wait` and `watch`."""
+
+    def _answer(self, prompts: Prompts) -> None:
+        if self._conductor.interrupted_at is None:
+            prompts.answer()
+
     def _refresh(self) -> None:
         if self._draws:
             super()._refresh()
@@ -123,12 +131,14 @@ class FollowedRun(CellRun):
         here: Renderer | None = self._renderer
         if self._draws:
             here = renderer_elsewhere(get_ipython()) if show else None
+        prompts = self._prompts if here is None else self._prompts_at(here)
         interrupted: KeyboardInterrupt | None = None
         while not self._over.is_set():
             try:
                 self._over.wait(WAIT_SECONDS)
                 if here is not None:
                     here.refresh(self.output)
+                self._answer(prompts)
             except KeyboardInterrupt as interrupt:
                 if interrupted is not None:
                     raise
@@ -145,11 +155,16 @@ class FollowedRun(CellRun):
             raise error
 
     def watch(self) -> None:
-        """Shows the output, whole, until the cell ends; an interrupt of the notebook ends this look only."""
+        """Shows the output, whole, until the cell ends, and asks what its processes wait for at a prompt.
+
+        An interrupt of the notebook ends this look only.
+        """
         here = renderer_elsewhere(get_ipython()) or self._renderer
+        prompts = self._prompts_at(here)
         try:
             while not self._over.wait(WAIT_SECONDS):
                 here.refresh(self.output)
+                self._answer(prompts)
         except KeyboardInterrupt:
             self.output.note("no longer followed here; the cell goes on")
         here.refresh(self.output, final=True)

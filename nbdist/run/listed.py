@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from nbdist.quantities import ranges_text, seconds_text
+from nbdist.quantities import processes_text, ranges_text, seconds_text
 from nbdist.run.background import Background, queued_text
 from nbdist.run.followed import FollowedRun
 from nbdist.run.history import PastCell
@@ -77,6 +77,9 @@ def _state(run: FollowedRun, ahead: dict[int, int]) -> str:
     begun = [s for s in standings if s.outcome == "running" and s.begun]
     if not begun:
         return queued_text(ahead) or "ending"
+    prompts = [s.process_id for s in begun if s.prompt is not None]
+    if prompts:
+        return f"{processes_text(prompts)} at a breakpoint"
     lines = {s.activity.line for s in begun if s.activity is not None} - {None}
     return f"running, line {lines.pop()}" if len(lines) == 1 else "running"
 

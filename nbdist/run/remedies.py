@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from nbdist.run.execution import Execution
 
@@ -20,6 +21,7 @@ class Remedies:
       in_vain: Says why processes wait for what does not come, None where that is not known. None where nothing is
         counted.
       free: Ends the collectives of processes which no signal reaches. None where that is not possible.
+      reply: Sends a process the reply to a question of its debugger, by number; answers whether it was taken.
     """
 
     abandon: Callable[[Sequence[int]], None] = lambda ids: None
@@ -27,3 +29,4 @@ class Remedies:
     join: Callable[[Execution], bool] | None = None
     in_vain: Callable[[Execution, Collection[int]], str | None] | None = None
     free: Callable[[Sequence[int]], None] | None = None
+    reply: Callable[[int, int, Mapping[str, Any]], bool] = lambda process_id, number, reply: False

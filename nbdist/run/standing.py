@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbdist.quantities import hosts_text, processes_text, seconds_text
+from nbdist.run.prompt import Prompt
 from nbdist.snapshot import Activity
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
@@ -39,6 +40,7 @@ class Standing:
     of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
     `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
     are in step. `one_host`: no process of the session is on another one, so that messages need not name it.
+    `prompt`: what a person is to type, while it waits for that.
     """
 
     process_id: int
@@ -53,6 +55,7 @@ class Standing:
     time: float | None = None
     begun: bool = True
     proving: bool = False
+    prompt: Prompt | None = None
 
 
 def running(standings: Iterable[Standing]) -> list[Standing]:
@@ -93,6 +96,11 @@ def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[st
     for standing in running(standings):
         activity = standing.activity
         doing = "running"
+        if standing.prompt is not None:
+            groups["at a prompt", say_place(standing.prompt.line, standing.prompt.source)].append(
+                standing.process_id
+            )
+            continue
         if standing.proving:
             groups["finished", PROVING].append(standing.process_id)
             continue

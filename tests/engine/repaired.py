@@ -394,17 +394,29 @@ def objects_that_raise_or_lie_do_not_stop_it(world):
 
 
 @situation
-def arrays_in_the_last_error_do_not_keep_the_old_back_end(world):
-    world.names["x"] = jnp.ones(3)
+def the_frames_of_the_last_error_are_on_the_new_back_end_and_do_not_keep_the_old_one(world):
+    world.names.update(mesh=mesh_of())
+    world.names["x"] = sharded(world.names["mesh"], P("data"))
+
+    def fails(x):
+        doubled, pair = x * 2, (x, x.sharding)
+        raise ValueError(x, doubled, pair)
+
     try:
-        inner = world.names["x"]
-        raise ValueError(inner)
+        jax.tree.map(fails, [world.names["x"]])
     except ValueError as error:
         sys.last_value = sys.last_exc = error
         sys.last_type, sys.last_traceback = type(error), error.__traceback__
-    del inner
     assert world.repair()["stale"] == []
-    assert sys.last_value is None
+    frames = {frame.f_code.co_name: frame for frame, _ in traceback.walk_tb(sys.last_traceback)}
+    x, inside = world.names["x"], frames["fails"].f_locals
+    assert inside["x"] is x and sys.last_value.args[0] is x
+    assert inside["pair"] == (x, x.sharding) and inside["pair"][1] is x.sharding
+    assert float(inside["doubled"].sum()) == 2 * float(x.sum())
+    inner = [frame for frame in frames.values() if "/jax/" in frame.f_code.co_filename]
+    assert inner and not any(frame.f_locals for frame in inner)
+    gc.collect()
+    assert len([o for o in gc.get_objects() if type(o).__name__ == "Client"]) == 1
 
 
 @situation

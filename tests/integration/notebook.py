@@ -101,9 +101,33 @@ class Notebook:
         self.client.start_channels()
         self.client.wait_for_ready(timeout=60)
 
-    def send(self, code: str) -> str:
-        """Starts a cell; the answer is for `collect`."""
-        return str(self.client.execute(code, allow_stdin=False))
+    def send(self, code: str, *, person: bool = False) -> str:
+        """Starts a cell; the answer is for `collect`. With a `person` it may ask for lines."""
+        return str(self.client.execute(code, allow_stdin=person))
+
+    def asked(self, request: str, *, timeout_s: float = 90.0) -> str:
+        """Waits until a cell asks for a line; the prompt, colours removed."""
+        output = self._outputs.setdefault(request, Output())
+        deadline = time.monotonic() + timeout_s
+        while time.monotonic() < deadline:
+            try:
+                message = self.client.get_stdin_msg(timeout=0.05)
+            except Empty:
+                while self.client.iopub_channel.msg_ready():
+                    heard = self.client.get_iopub_msg(timeout=1.0)
+                    of = heard["parent_header"].get("msg_id")
+                    ended = of in self._outputs and self._take(heard, self._outputs[of])
+                    assert not (ended and of == request), (
+                        f"asked nothing:\n{output.text}\n{output.error}"
+                    )
+                continue
+            assert message["msg_type"] == "input_request"
+            return ANSI.sub("", str(message["content"]["prompt"]))
+        raise AssertionError(f"asked nothing in {timeout_s} s:\n{output.text}")
+
+    def types(self, line: str) -> None:
+        """Types a line where one is asked for."""
+        self.client.input(line)
 
     def run(self, code: str, *, timeout_s: float = 90.0) -> Output:
         """Runs a cell to its end."""

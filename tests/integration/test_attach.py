@@ -344,6 +344,8 @@ def test_engines_of_others_become_a_session_and_go_on_when_it_ends(
     assert "this kernel has not started them" in said
     notebook.good(MESH)
     notebook.good("%%dist\nprint(float(jax.jit(lambda x: x.sum())(w)))")
+    stopped = notebook.bad("%%dist\nbreakpoint()").traceback
+    assert "A debugger cannot be answered on this process: nbdist has not started it" in stopped
     running = notebook.send(SLEEP)
     notebook.collect(running, until="asleep")
     notebook.interrupt()

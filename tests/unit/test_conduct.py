@@ -12,6 +12,7 @@ from nbdist.errors import CellTimeout
 from nbdist.run import conduct
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.facts import Facts
+from nbdist.run.prompt import Prompt
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import Standing
 from nbdist.snapshot import Activity
@@ -397,3 +398,61 @@ def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     assert scene.conductor.step_until(clock.now + 1.0) is None
     assert scene.conductor.step_until(clock.now + 60.0) is not None
     assert scene.asked == []
+
+
+def at_prompt(process_id: int, number: int = 1) -> Standing:
+    asked = Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=2, source="step()")
+    return stands(process_id, prompt=asked)
+
+
+def test_nobody_is_late_while_a_process_is_at_a_prompt(clock: Clock) -> None:
+    failed = stands(0, "raised", error="ValueError: x", time=1.0)
+    script = {1.0: {1: at_prompt(1)}, 2.0: {0: failed}, 100.0: {1: stands(1)}}
+    scene = Scene(clock, {**script, 102.0: {1: stands(1, "finished")}}, timeout_s=10.0)
+    assert scene.ends() == {0: "raised", 1: "finished"}
+    assert scene.asked == []
+    assert scene.execution.notes[0] == (
+        "process 1   at a breakpoint in line 2, step(); the others wait"
+    )
+    assert not scene.conductor.timed_out
+
+
+def test_when_it_has_gone_on_all_are_as_late_as_they_were_before(clock: Clock) -> None:
+    script = {1.0: {1: at_prompt(1)}, 100.0: {1: stands(1)}, 120.0: both("interrupted")}
+    scene = Scene(clock, script, timeout_s=5.0)
+    scene.ends()
+    (what, ids, when), *_ = scene.asked
+    assert (what, ids) == ("interrupt", [0, 1])
+    assert 104.0 <= when < 104.5
+    assert scene.conductor.timed_out
+
+
+def test_who_is_at_a_prompt_is_said_once(clock: Clock) -> None:
+    steps = {float(n): {1: at_prompt(1, n)} for n in range(1, 9, 2)}
+    between = {float(n): {1: stands(1)} for n in range(2, 10, 2)}
+    scene = Scene(clock, {**steps, **between, 20.0: both("finished")})
+    scene.ends()
+    assert len(scene.execution.notes) == 1
+
+
+def test_a_process_that_comes_to_a_prompt_after_an_interrupt_is_interrupted_there(
+    clock: Clock,
+) -> None:
+    script: dict[float, Any] = {1.0: {1: at_prompt(1)}, 3.0: KeyboardInterrupt()}
+    script |= {4.0: {1: at_prompt(1, 2)}, 6.0: both("interrupted")}
+    scene = Scene(clock, script, answer=lambda: scene.ask("answer", None))
+    with pytest.raises(KeyboardInterrupt):
+        scene.ends()
+    interrupts = [(ids, when) for what, ids, when in scene.asked if what == "interrupt"]
+    assert [ids for ids, _ in interrupts] == [[0, 1], [1]]
+    assert 3.0 <= interrupts[0][1] < 3.5 and 4.0 <= interrupts[1][1] < 4.5
+    assert max(when for what, _, when in scene.asked if what == "answer") < 3.5
+
+
+def test_the_time_of_a_cell_that_is_followed_in_parts_is_counted_from_its_beginning(
+    clock: Clock,
+) -> None:
+    scene = Scene(clock, {20.0: both("interrupted")}, timeout_s=5.0)
+    while scene.conductor.step_until(clock.now + 0.5) is None:
+        pass
+    assert scene.conductor.timed_out

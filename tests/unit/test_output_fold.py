@@ -312,3 +312,13 @@ def test_a_result_after_a_clear_that_waited_is_a_block_too(cell):
         cell.clear(process_id, wait=True)
         reply(cell, process_id, f"a\n{process_id}\nb")
     assert shown(cell) == [((p,), ("a", str(p), "b")) for p in range(4)]
+
+
+def test_what_one_process_shows_at_a_prompt_is_not_what_others_are_behind_with(cell):
+    say(cell, "all\n")
+    say(cell, "> line 4\n", [1])
+    assert shown(cell) == [((0, 1, 2, 3), ("all", "> line 4"))]
+    cell.compare_strictly()
+    assert shown(cell) == [((0, 1, 2, 3), ("all",)), ((1,), ("> line 4",))]
+    say(cell, "all again\n")
+    assert shown(cell)[-1] == ((0, 1, 2, 3), ("all again",))

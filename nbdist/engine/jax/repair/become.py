@@ -254,8 +254,11 @@ def _generator(holder: Any, twins: Twins) -> int:
         ),
         None,
     )
-    if frame is None:
-        return 0
+    return 0 if frame is None else repoint_variables(frame, twins)
+
+
+def repoint_variables(frame: types.FrameType, twins: Twins) -> int:
+    """Re-points the variables of a function that does not run now; answers how many were changed."""
     variables = frame.f_locals
     stale = [name for name, value in variables.items() if value in twins]
     for name in stale:

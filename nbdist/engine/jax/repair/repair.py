@@ -11,7 +11,6 @@ import contextlib
 import gc
 import sys
 import time
-import traceback
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -21,6 +20,7 @@ from nbdist.engine.jax.repair import context, service
 from nbdist.engine.jax.repair.become import become
 from nbdist.engine.jax.repair.collect import collect, prepare
 from nbdist.engine.jax.repair.copies import Saved, deleted, free_bytes, remade, save
+from nbdist.engine.jax.repair.frames import LastFrames
 from nbdist.engine.jax.repair.hashes import matters
 from nbdist.engine.jax.repair.names import reached_from
 from nbdist.engine.jax.repair.shardings import (
@@ -62,6 +62,7 @@ class Repair:
         self._saved = Saved()
         self._old: Old | None = None
         self._halfway: Twins | None = None
+        self._frames: LastFrames | None = None
         self._context = context.Context(mesh=None, default_device=None)
         self.begun = False
         self.answer: dict[str, Any] = {}
@@ -79,7 +80,7 @@ class Repair:
         """
         import jax
 
-        _forget_tracebacks()
+        self._frames = LastFrames()
         gc.unfreeze()  # what was there before the fork may refer to devices by now
         free = free_bytes()
         every = [a for name in live_platforms() for a in jax.live_arrays(name)]
@@ -163,7 +164,7 @@ class Repair:
         """
         import jax
 
-        assert self._old is not None
+        assert self._old is not None and self._frames is not None
         started = time.monotonic()
         devices = Devices.now(self._old.platforms)
         twins = Twins()
@@ -181,8 +182,10 @@ class Repair:
         # Should it fail halfway, a second try begins with the copies again.
         self._halfway = twins
         references = become(twins, self._old.survey)
+        self._frames.repoint(twins)
         # What was saved is used up: should the rest fail, the next repair begins with what is there now.
         self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
+        self._frames = None
         self._context.restore(twins)
         jax.clear_caches()
         stale = self._stale(twins)
@@ -277,18 +280,6 @@ def _only_keeps_alive(holder: Any) -> bool:
     These are the client that went, and buffers whose values NumPy reads: they stay what they were.
     """
     return type(holder) is _BUFFER or type(holder).__module__.partition(".")[0] in INTERNAL
-
-
-def _forget_tracebacks() -> None:
-    """Frees what the frames of the last errors refer to; their text has been shown."""
-    for name in ("last_value", "last_exc"):
-        error = getattr(sys, name, None)
-        if error is not None:
-            traceback.clear_frames(error.__traceback__)
-            error.__traceback__ = None
-    for name in ("last_traceback", "last_value", "last_type", "last_exc"):
-        if hasattr(sys, name):
-            setattr(sys, name, None)
 
 
 def _forget_effects() -> None:

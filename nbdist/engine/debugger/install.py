@@ -1,0 +1,101 @@
+"""Makes `breakpoint()`, `pdb` and `%debug` in a cell ask the notebook."""
+
+from __future__ import annotations
+
+import bdb
+import pdb
+import sys
+from types import FrameType
+from typing import Any
+
+from nbdist.engine.debugger.lines import Lines
+from nbdist.engine.interrupts import Interrupt, InterruptHandler
+from nbdist.engine.stack import is_cell_file
+
+NOT_THE_USERS = ("nbdist.*", "IPython.*", "ipykernel.*", "ipyparallel.*", "zmq.*")
+"""Modules in which a step does not stop: what runs a cell, shows its output and hears interrupts."""
+
+AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
+
+
+def install(shell: Any, lines: Lines, interrupts: InterruptHandler) -> None:
+    """Takes effect at once; call once.
+
+    `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`, which is public and
+    is replaced, as ipykernel does in a kernel of its own. So are the classes that IPython's commands make.
+    `PYTHONBREAKPOINT` stays what it is.
+    """
+    from IPython.core import debugger
+
+    kind = debugger_class(debugger.Pdb, lines, interrupts)
+    # debugpy, which ipykernel imports, has put its own there, which does nothing without a client.
+    sys.breakpointhook = sys.__breakpointhook__
+    for module in (pdb, debugger):
+        vars(module)["Pdb"] = kind
+    vars(debugger)["InterruptiblePdb"] = kind  # what ends with an interrupt by itself
+    shell.InteractiveTB.debugger_cls = kind
+
+
+def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) -> type[Any]:
+    """`base`, which is IPython's, with the lines of a person at the notebook."""
+
+    class NotebookPdb(base):
+        """Its loop of commands ends with an interrupt, which goes on to the cell."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            # A handler of SIGINT of its own would be in the place of nbdist's from the first `continue` on.
+            options["nosigint"] = True
+            options["skip"] = [*(options.get("skip") or ()), *NOT_THE_USERS]
+            super().__init__(*args, **options)
+            self._interrupt: KeyboardInterrupt | None = None
+            self._what = AT_A_BREAKPOINT
+
+        def interaction(self, frame: Any, *args: Any, **options: Any) -> None:
+            """As `pdb.Pdb.interaction`; without a frame it looks at a traceback."""
+            self._interrupt = None
+            self._what = AT_A_BREAKPOINT if frame is not None else AFTER_A_FAILURE
+            super().interaction(frame, *args, **options)
+            # IPython shows an interrupt and goes on.
+            if self._interrupt is not None or interrupts.leaving:
+                raise self._interrupt or Interrupt
+
+        def stop_here(self, frame: FrameType) -> bool:
+            """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""
+            return bool(super().stop_here(frame)) and _called_by_a_cell(frame)
+
+        def user_call(self, frame: FrameType, arguments: Any) -> None:
+            """As `pdb.Pdb.user_call`; each statement of a cell is code of its own, and looks like a call."""
+            if not _is_statement(frame):
+                super().user_call(frame, arguments)
+
+        def user_return(self, frame: FrameType, value: Any) -> None:
+            """As `pdb.Pdb.user_return`; a statement of a cell returns to nothing of the user's."""
+            if not _is_statement(frame):
+                super().user_return(frame, value)
+
+        def cmdloop(self, intro: Any = None) -> None:
+            with lines.open(self._what):
+                try:
+                    super().cmdloop(intro)
+                except KeyboardInterrupt as interrupt:
+                    self._interrupt = interrupt
+
+    return NotebookPdb
+
+
+def _is_statement(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and is_cell_file(frame.f_code.co_filename)
+
+
+def _called_by_a_cell(frame: FrameType | None) -> bool:
+    while frame is not None:
+        if is_cell_file(frame.f_code.co_filename):
+            return True
+        frame = frame.f_back
+    return False
+
+
+def end_tracing() -> None:
+    """Ends the tracing that a cell has left on, as `next` does at its last line."""
+    if isinstance(getattr(sys.gettrace(), "__self__", None), bdb.Bdb):
+        sys.settrace(None)

@@ -1,0 +1,94 @@
+"""The prompts of one cell: which process is asked next, by whom, and how the line gets there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from nbdist.run.person import ask_person
+from nbdist.run.prompt import Prompt
+
+SETTLE_SECONDS = 0.2
+"""So long after the first prompt others may come that are at the same breakpoint: the lowest is asked first."""
+
+COMMAND_SECONDS = 1.0
+"""So long a process that has got a line may take until it asks again, before another is asked."""
+
+
+class Asks(Protocol):
+    """What is needed of `nbdist.run.execution.Execution`."""
+
+    def prompts(self) -> Mapping[int, Prompt]:
+        """By process id, those of processes that are in the cell."""
+
+    def wants(self, process_id: int, number: int) -> bool:
+        """Whether a process still waits for the answer to this question; from any thread."""
+
+    def give(self, process_id: int, prompt: Prompt, send: Callable[[], bool]) -> bool:
+        """Sends a reply; answers whether it was taken."""
+
+    @property
+    def commanded(self) -> float | None:
+        """When a process got the line that it has not gone on from, monotonic; None where none has."""
+
+
+class Prompts:
+    """Asks the person who waits for a cell, one process at a time.
+
+    Args:
+      execution: Of the cell.
+      reply: Sends a process the reply to a question of this number; answers whether it was taken.
+      show: Brings all output so far to the screen.
+      repeat: Shows what was typed at a prompt behind the output of the process.
+      ask: Asks the person; see `nbdist.run.person.ask_person`.
+    """
+
+    def __init__(
+        self,
+        execution: Asks,
+        *,
+        reply: Callable[[int, int, Mapping[str, Any]], bool],
+        show: Callable[[], None],
+        repeat: Callable[[int, str], None],
+        ask: Callable[[str, Callable[[], bool]], Mapping[str, Any] | None] = ask_person,
+    ) -> None:
+        self._execution = execution
+        self._reply = reply
+        self._show = show
+        self._repeat = repeat
+        self._ask = ask
+        self._since: float | None = None
+
+    def answer(self) -> None:
+        """Asks the person for one line where that is due, and sends it.
+
+        Raises:
+          KeyboardInterrupt: The person's.
+        """
+        prompts = self._execution.prompts()
+        if not self._due(prompts, time.monotonic()):
+            return
+        process_id = min(prompts)
+        prompt = prompts[process_id]
+        self._show()
+        reply = self._ask(
+            f"process {process_id} {prompt.text}",
+            lambda: self._execution.wants(process_id, prompt.number),
+        )
+        if reply is None:
+            return
+        if "line" in reply:
+            self._repeat(process_id, f"{prompt.text}{reply['line']}\n")
+        self._execution.give(
+            process_id, prompt, lambda: self._reply(process_id, prompt.number, reply)
+        )
+
+    def _due(self, prompts: Mapping[int, Prompt], now: float) -> bool:
+        commanded = self._execution.commanded
+        if not prompts and commanded is None:
+            self._since = None
+        if not prompts or (commanded is not None and now - commanded < COMMAND_SECONDS):
+            return False
+        self._since = self._since or now
+        return now - self._since >= SETTLE_SECONDS

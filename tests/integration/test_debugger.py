@@ -173,7 +173,7 @@ def test_a_process_that_dies_at_a_prompt_ends_it(notebook: Notebook) -> None:
     psutil.Process(pid).kill()
     failed = notebook.collect(request)
     assert failed.error is not None
-    assert "process 1 (host" in failed.text and "SIGKILL" in failed.traceback, failed.traceback
+    assert "process 1   killed" in failed.text and "SIGKILL" in failed.traceback, failed.traceback
 
 
 def test_a_process_on_which_nothing_failed_says_so(notebook: Notebook) -> None:

@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from nbdist.output.bars import Bar, parse_bar
+from nbdist.output.html import without_ids
 
 Stream = Literal["stdout", "stderr", "result"]
 """Where a line came from; `result` is a text that IPython displayed."""
@@ -62,6 +63,8 @@ class Display:
         compared = dict(data)
         if isinstance(compared.get("text/plain"), str):
             compared["text/plain"] = without_addresses(compared["text/plain"])
+        if isinstance(compared.get("text/html"), str):
+            compared["text/html"] = without_ids(without_addresses(compared["text/html"]))
         text = json.dumps([compared, self.metadata], sort_keys=True, default=repr)
         self.size = len(text)
         self.digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()

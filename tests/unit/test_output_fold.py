@@ -312,3 +312,25 @@ def test_a_result_after_a_clear_that_waited_is_a_block_too(cell):
         cell.clear(process_id, wait=True)
         reply(cell, process_id, f"a\n{process_id}\nb")
     assert shown(cell) == [((p,), ("a", str(p), "b")) for p in range(4)]
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_shown_for_all_processes_stay_so_whoever_prints_more(cell, clock, seed):
+    chance = random.Random(seed)
+    columns = [[], [], [], []]
+    common = [f"step {chance.randrange(5)}" for _ in range(30)]
+    own = [[f"own {chance.randrange(3)}" for _ in range(5)] for _ in columns]
+    lines = [common + mine for mine in own]
+    while any(lines):
+        process_id = chance.choice([p for p, left in enumerate(lines) if left])
+        line = lines[process_id].pop(0)
+        columns[process_id].append(line)
+        say(cell, f"{line}\n", [process_id])
+        clock[0] += chance.choice([0.0, 0.5, 3.0])
+        alike = 0
+        while all(len(c) > alike and c[alike] == columns[0][alike] for c in columns):
+            alike += 1
+        if alike:
+            processes, first = shown(cell)[0]
+            assert processes == (0, 1, 2, 3)
+            assert list(first[:alike]) == columns[0][:alike]

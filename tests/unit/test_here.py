@@ -37,7 +37,7 @@ def test_a_failure_in_the_notebook_is_an_error_at_the_line_of_the_cell(
     with pytest.raises(NotebookError, match="failed in the notebook: ZeroDivisionError"):
         run_here(shell, "x = 1\n1 / 0", processes=lambda: None)
     shown = re.sub(r"\x1b\[[0-9;]*m", "", capsys.readouterr().out)
-    assert re.search(r"line 3\n.*----> 3 1 / 0", shown, re.DOTALL), shown
+    assert "----> 3 1 / 0" in shown
 
 
 def test_a_failure_on_the_processes_is_raised_and_nothing_runs_here(

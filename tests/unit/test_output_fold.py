@@ -287,6 +287,13 @@ def test_results_of_several_lines_that_differ_in_addresses_only_are_one(cell):
     assert shown(cell) == [(tuple(range(4)), ("[<Line at 0x…>,", " <Line at 0x…>]"))]
 
 
+def test_help_that_differs_in_the_file_of_the_cell_only_is_one(cell):
+    for process_id in range(4):
+        reply(cell, process_id, f"Docstring: Says.\nFile: /tmp/ipykernel_{process_id}/309.py")
+    lines = ("Docstring: Says.", "File: /tmp/ipykernel_…/309.py")
+    assert shown(cell) == [(tuple(range(4)), lines)]
+
+
 def test_what_is_printed_around_results_is_still_compared_by_lines(cell):
     say(cell, "before\n")
     for process_id in range(4):

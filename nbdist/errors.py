@@ -89,6 +89,10 @@ class ProcessError(NbdistError, RuntimeError):
         return (shown if _in_color() else _ANSI.sub("", shown)).splitlines()
 
 
+class NotebookError(NbdistError, RuntimeError):
+    """A cell of `%%dist --here` has run on the processes, and failed in the notebook."""
+
+
 class CellTimeout(NbdistError, TimeoutError):
     """A cell did not finish within `--timeout`."""
 

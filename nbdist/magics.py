@@ -14,6 +14,7 @@ import nbdist.options as options
 from nbdist.errors import ArrayError, NbdistError, OptionError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
+from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
@@ -250,7 +251,8 @@ class DistMagics(Magics):
             offset = 0
         else:
             asked, offset = options.dist().parse(line), 1
-        handle = self._active().run(
+        send = functools.partial(
+            self._active().run,
             cell,
             on=asked.on,
             timeout_s=asked.timeout,
@@ -261,6 +263,11 @@ class DistMagics(Magics):
             cell=self._cell_number,
             offset=offset,
         )
+        if asked.here:
+            refuse_here(self.shell, cell, wait=not asked.no_wait)
+            run_here(self.shell, cell, processes=send)
+            return None
+        handle = send()
         return handle if asked.no_wait else None
 
     @cell_magic

@@ -99,6 +99,7 @@ def dist() -> Parser:
     add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
     add("--grace", type=float, metavar="S", help="seconds others may stay after one failed")
     add("--no-wait", action="store_true", help="go on at once; the cell gives a handle to wait on")
+    add("--here", action="store_true", help="then run the cell in the notebook as well")
     add(
         "--check",
         action=argparse.BooleanOptionalAction,

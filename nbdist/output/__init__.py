@@ -3,7 +3,12 @@
 from nbdist.output.blocks import Block, NoteBlock, RichBlock, TextBlock
 from nbdist.output.cell import CellOutput
 from nbdist.output.notebook import NotebookRenderer
-from nbdist.output.renderer import Renderer, renderer_elsewhere, renderer_for
+from nbdist.output.renderer import (
+    Renderer,
+    above_what_is_typed,
+    renderer_elsewhere,
+    renderer_for,
+)
 from nbdist.output.terminal import TerminalRenderer
 
 __all__ = [
@@ -15,6 +20,7 @@ __all__ = [
     "RichBlock",
     "TerminalRenderer",
     "TextBlock",
+    "above_what_is_typed",
     "renderer_elsewhere",
     "renderer_for",
 ]

@@ -10,12 +10,16 @@ from typing import Any, Literal, NamedTuple
 
 from nbdist import summary
 from nbdist.output.bars import Bar, parse_bar
+from nbdist.output.html import without_ids
 
 Stream = Literal["stdout", "stderr", "result"]
 """Where a line came from; `result` is a text that IPython displayed."""
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,16}\b")
 _UNSHOWN = "at 0x…"
+
+_CELL_FILE = re.compile(r"/ipykernel_\d+/")
+"""The folder of the files that cells are compiled under has the id of the process in its name."""
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
 """A widget's model lives on the engine, so no front end of this kernel could draw it."""
@@ -79,6 +83,8 @@ class Display:
             compared = {fact: self.part[fact] for fact in summary.FACTS}
         if isinstance(compared.get("text/plain"), str):
             compared["text/plain"] = without_addresses(compared["text/plain"])
+        if isinstance(compared.get("text/html"), str):
+            compared["text/html"] = without_ids(without_addresses(compared["text/html"]))
         text = json.dumps([compared, self.metadata], sort_keys=True, default=repr)
         self.size = len(text)
         self.digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
@@ -116,8 +122,8 @@ def line(
 ) -> Line:
     """A `Line`, with the key by which it is compared to those of other processes.
 
-    The timings of a progress bar, and the addresses in the text of a result
-    (`<Line2D object at 0x7f…>`), never agree between processes and are left out of the key.
+    The timings of a progress bar, and in the text of a result addresses (`<Line2D object at 0x7f…>`) and the files
+    of cells, never agree between processes and are left out of the key.
     `whole` is the digest of the result that it is a line of: lines of results that differ are not the same.
     """
     bar = parse_bar(text)
@@ -144,5 +150,6 @@ def digest_of_lines(text: str) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`."""
-    return _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text
+    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`, `/tmp/ipykernel_15/7.py` → `/tmp/ipykernel_…/7.py`."""
+    text = _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text
+    return _CELL_FILE.sub("/ipykernel_…/", text) if "/ipykernel_" in text else text

@@ -68,8 +68,6 @@ class NotebookRenderer:
       shown: Where it is kept for a page that is reloaded.
     """
 
-    in_place = True
-
     def __init__(
         self,
         *,

@@ -14,14 +14,16 @@ from nbdist.output.terminal import TerminalRenderer
 class Renderer(Protocol):
     """Shows the output of one cell while it grows."""
 
-    in_place: bool
-    """Whether it shows what comes later above what stands below it now, such as what a person has typed."""
-
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
 
     def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
         """The cell has ended with this error; it is shown here, unless it is `raised` where the cell was run."""
+
+
+def above_what_is_typed(renderer: Renderer) -> bool:
+    """Whether what it shows later stands above what a person has typed meanwhile, as its outputs have places."""
+    return isinstance(renderer, NotebookRenderer)
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:

@@ -31,8 +31,6 @@ class TerminalRenderer:
         between two outputs with a name of their own, so that it is said each time.
     """
 
-    in_place = False
-
     def __init__(
         self,
         *,

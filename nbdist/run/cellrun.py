@@ -14,7 +14,7 @@ from IPython import get_ipython
 
 from nbdist.engine.notebook_cell import label
 from nbdist.errors import ProcessError
-from nbdist.output import Block, CellOutput, Renderer, renderer_for
+from nbdist.output import Block, CellOutput, Renderer, above_what_is_typed, renderer_for
 from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
@@ -292,7 +292,7 @@ class CellRun:
             self.execution,
             reply=self._reply,
             show=lambda: renderer.refresh(self.output, final=True),
-            repeat=self._repeat if renderer.in_place else lambda process_id, text: None,
+            repeat=self._repeat if above_what_is_typed(renderer) else lambda process_id, text: None,
         )
 
     def _repeat(self, process_id: int, text: str) -> None:

@@ -137,6 +137,10 @@ def test_one_line_runs_what_stands_behind_it(notebook: Notebook) -> None:
     assert "such as %dist x.shape" in notebook.bad("%dist").traceback
     assert "Did you mean --timeout" in notebook.bad("%dist --timout 3 1").traceback
     assert "--no-wait" in notebook.good("%dist --help").text
+    both = notebook.good("%%dist --here\nhere_and_there = 4\nprint(here_and_there)").text
+    assert "processes 0, 1   4\nin the notebook\n4" in both
+    assert notebook.good("print(here_and_there)").text == "4"
+    assert "Leave one of them out" in notebook.bad("%%dist --here --no-wait\n1").traceback
     for cell_magic in ("%%dist", "%%rank", "%%local"):
         assert f"usage: {cell_magic}" in notebook.good(f"{cell_magic} --help").text
     notebook.good("%%dist\nweights_there = 1")

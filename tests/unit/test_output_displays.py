@@ -75,6 +75,48 @@ def test_addresses_in_results_do_not_make_a_difference(cell):
     ]
 
 
+STYLED = (
+    "<style>#T_{id} td {{color: red}} #T_{id}_row0_col0 {{color: blue}}</style>"
+    '<table id="T_{id}"><td id="T_{id}_row0_col0">{value}</td></table>'
+)
+
+
+def test_html_that_differs_in_invented_ids_only_is_one(cell):
+    for process_id in range(4):
+        html = STYLED.format(id=f"a{process_id}9f", value=1.5)
+        cell.display(process_id, {"text/html": html, "text/plain": "<Styler>"}, {})
+    ((processes, _),) = shown(cell)
+    assert processes == (0, 1, 2, 3)
+    assert cell.blocks()[0].data["text/html"] == STYLED.format(id="a09f", value=1.5)
+
+
+def test_html_with_other_values_stands_by_process(cell):
+    for process_id in range(4):
+        html = STYLED.format(id=f"a{process_id}9f", value=process_id // 2)
+        cell.display(process_id, {"text/html": html, "text/plain": "<Styler>"}, {})
+    assert [processes for processes, _ in shown(cell)] == [(0, 1), (2, 3)]
+
+
+# NumPy 2.5 warns when treescope looks through its modules.
+@pytest.mark.filterwarnings("ignore:The chararray class is deprecated:DeprecationWarning")
+@pytest.mark.parametrize(("values", "groups"), [((7, 7), [(0, 1)]), ((7, 8), [(0,), (1,)])])
+def test_treescope_is_shown_once_where_it_is_equal(cell, values, groups):
+    treescope = pytest.importorskip("treescope", reason="it comes with Flax")
+    rendered = [treescope.render_to_html({"a": [value, "text"]}) for value in values]
+    assert rendered[0] != rendered[1], "treescope invents its ids"
+    for process_id, html in enumerate(rendered):
+        cell.display(process_id, {"text/html": html, "text/plain": "<HTML object>"}, {})
+    cell.close()
+    assert [processes for processes, _ in shown(cell)] == groups
+
+
+def test_html_with_what_looks_packed_and_is_not_is_compared_as_it_is(cell):
+    for process_id in range(2):
+        cell.display(process_id, {"text/html": f"eN{'A' * 60}{process_id}"}, {})
+    cell.close()
+    assert [processes for processes, _ in shown(cell)] == [(0,), (1,)]
+
+
 def test_addresses_in_prints_do(cell):
     for process_id in range(4):
         cell.stream(process_id, "stdout", f"at 0x7f00{process_id}a\n")

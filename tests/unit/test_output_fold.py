@@ -287,6 +287,13 @@ def test_results_of_several_lines_that_differ_in_addresses_only_are_one(cell):
     assert shown(cell) == [(tuple(range(4)), ("[<Line at 0x…>,", " <Line at 0x…>]"))]
 
 
+def test_help_that_differs_in_the_file_of_the_cell_only_is_one(cell):
+    for process_id in range(4):
+        reply(cell, process_id, f"Docstring: Says.\nFile: /tmp/ipykernel_{process_id}/309.py")
+    lines = ("Docstring: Says.", "File: /tmp/ipykernel_…/309.py")
+    assert shown(cell) == [(tuple(range(4)), lines)]
+
+
 def test_what_is_printed_around_results_is_still_compared_by_lines(cell):
     say(cell, "before\n")
     for process_id in range(4):
@@ -322,3 +329,25 @@ def test_what_one_process_shows_at_a_prompt_is_not_what_others_are_behind_with(c
     assert shown(cell) == [((0, 1, 2, 3), ("all",)), ((1,), ("> line 4",))]
     say(cell, "all again\n")
     assert shown(cell)[-1] == ((0, 1, 2, 3), ("all again",))
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_lines_shown_for_all_processes_stay_so_whoever_prints_more(cell, clock, seed):
+    chance = random.Random(seed)
+    columns = [[], [], [], []]
+    common = [f"step {chance.randrange(5)}" for _ in range(30)]
+    own = [[f"own {chance.randrange(3)}" for _ in range(5)] for _ in columns]
+    lines = [common + mine for mine in own]
+    while any(lines):
+        process_id = chance.choice([p for p, left in enumerate(lines) if left])
+        line = lines[process_id].pop(0)
+        columns[process_id].append(line)
+        say(cell, f"{line}\n", [process_id])
+        clock[0] += chance.choice([0.0, 0.5, 3.0])
+        alike = 0
+        while all(len(c) > alike and c[alike] == columns[0][alike] for c in columns):
+            alike += 1
+        if alike:
+            processes, first = shown(cell)[0]
+            assert processes == (0, 1, 2, 3)
+            assert list(first[:alike]) == columns[0][:alike]

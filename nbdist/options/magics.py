@@ -18,8 +18,8 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
     **{
         make.__name__: make
         for make in (
-            *(cells.dist_cells, cells.dist_interrupt, cells.dist_layout, cells.dist_mesh),
-            *(cells.dist_mode, cells.dist_nan, cells.dist_pull, cells.dist_push),
+            *(cells.dist_cells, cells.dist_debug, cells.dist_interrupt, cells.dist_layout),
+            *(cells.dist_mesh, cells.dist_mode, cells.dist_nan, cells.dist_pull, cells.dist_push),
             *(cells.dist_recover, cells.dist_shards, cells.dist_shutdown, cells.dist_stack),
             *(cells.dist_status, cells.dist_sync),
         )

@@ -79,7 +79,7 @@ class InterruptHandler:
         edges = (InterruptHandler.swap, InterruptHandler._handle, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delays = 0
-        self._handling = False
+        self._handling = self._came_meanwhile = False
         self._whole = self._put_off = self._stepping = False
 
     def install(
@@ -194,15 +194,19 @@ class InterruptHandler:
         return before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met.
-        # What the first does serves both.
+        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met. It
+        # may be the very one that the first has put off, so that no other follows: it is taken after the first.
         if self._handling:
+            self._came_meanwhile = True
             return
-        self._handling = True
-        try:
-            self._take(frame)
-        finally:
-            self._handling = False
+        while True:
+            self._handling, self._came_meanwhile = True, False
+            try:
+                self._take(frame)
+            finally:
+                self._handling = False
+            if not self._came_meanwhile:
+                return
 
     def _take(self, frame: FrameType | None) -> None:
         window = self._window

@@ -84,6 +84,22 @@ def test_none_leaves_a_lock_locked(interrupts: InterruptHandler) -> None:
         assert event._cond.acquire(blocking=False)  # type: ignore[attr-defined]
 
 
+def test_one_that_was_put_off_and_comes_again_at_once_is_not_lost(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine what was put off for a moment comes before the handler has ended."""
+
+    class Now(threading.Timer):
+        def start(self) -> None:
+            self.function(*self.args)
+
+    monkeypatch.setattr(module.threading, "Timer", Now)
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        with interrupts.put_off():
+            press()
+        wait()
+
+
 def test_who_waits_for_a_lock_is_interrupted(interrupts: InterruptHandler) -> None:
     locked = threading.Lock()
     condition = threading.Condition(locked)

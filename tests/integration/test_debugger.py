@@ -100,10 +100,11 @@ def test_all_that_stop_are_asked_the_lowest_first_each_until_it_goes_on(notebook
 
 
 def test_a_step_over_the_last_line_ends_the_cell_and_the_tracing(notebook: Notebook) -> None:
-    code = "%%dist --on 1\nbreakpoint()\nz = 1"
+    code = "%%dist --on 1\nbreakpoint()\nprint('x')"
     ask = "process 1 ipdb> "
-    output = answered(notebook, code, (ask, "n"), (ask, "n"))
+    output = answered(notebook, code, (ask, "n"), (ask, "s"))
     assert output.error is None, output.traceback
+    assert "skipped" not in output.text
     assert "None" in notebook.good("%dist --on 1 print(__import__('sys').gettrace())").text
 
 
@@ -131,6 +132,20 @@ def test_the_stop_button_at_a_prompt_interrupts_the_cell_on_all(notebook: Notebo
     stopped = notebook.collect(request)
     assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt", stopped.traceback
     assert "stuck" not in stopped.text + stopped.traceback
+    assert SUM in notebook.good("%dist float(w.sum())").text
+
+
+def test_what_one_process_computes_at_a_prompt_with_the_devices_of_all_fails_the_cell(
+    notebook: Notebook,
+) -> None:
+    output = answered(
+        notebook,
+        STOPS.format(options=" --grace 0.5"),
+        ("process 1 ipdb> ", "p (w * 3).sum()"),
+        ("process 1 ipdb> ", "c"),
+    )
+    assert output.error is not None, output.text
+    assert "in step again" in output.text, output.text
     assert SUM in notebook.good("%dist float(w.sum())").text
 
 

@@ -12,8 +12,8 @@ from nbdist.engine.debugger.lines import Lines
 from nbdist.engine.interrupts import Interrupt, InterruptHandler
 from nbdist.engine.stack import is_cell_file
 
-NOT_THE_USERS = ("nbdist.*", "IPython.*", "ipykernel.*", "ipyparallel.*", "zmq.*")
-"""Modules in which a step does not stop: what runs a cell, shows its output and hears interrupts."""
+NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
+"""Packages in which, and in what they call, no step stops: they run a cell, show output, hear interrupts."""
 
 AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
 
@@ -45,7 +45,6 @@ def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) 
         def __init__(self, *args: Any, **options: Any) -> None:
             # A handler of SIGINT of its own would be in the place of nbdist's from the first `continue` on.
             options["nosigint"] = True
-            options["skip"] = [*(options.get("skip") or ()), *NOT_THE_USERS]
             super().__init__(*args, **options)
             self._interrupt: KeyboardInterrupt | None = None
             self._what = AT_A_BREAKPOINT
@@ -61,7 +60,7 @@ def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) 
 
         def stop_here(self, frame: FrameType) -> bool:
             """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""
-            return bool(super().stop_here(frame)) and _called_by_a_cell(frame)
+            return _is_the_users(frame) and bool(super().stop_here(frame))
 
         def user_call(self, frame: FrameType, arguments: Any) -> None:
             """As `pdb.Pdb.user_call`; each statement of a cell is code of its own, and looks like a call."""
@@ -87,10 +86,13 @@ def _is_statement(frame: FrameType) -> bool:
     return frame.f_code.co_name == "<module>" and is_cell_file(frame.f_code.co_filename)
 
 
-def _called_by_a_cell(frame: FrameType | None) -> bool:
+def _is_the_users(frame: FrameType | None) -> bool:
+    """Whether a cell has called it, and not through what shows its output."""
     while frame is not None:
         if is_cell_file(frame.f_code.co_filename):
             return True
+        if str(frame.f_globals.get("__name__")).partition(".")[0] in NOT_THE_USERS:
+            return False
         frame = frame.f_back
     return False
 

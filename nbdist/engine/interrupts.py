@@ -194,8 +194,8 @@ class InterruptHandler:
         return before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
-        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met. It
-        # may be the very one that the first has put off, so that no other follows: it is taken after the first.
+        # One that comes meanwhile must not be raised in here: that would be at the edge which the first has met.
+        # It may be the very one that the first has put off, so that no other follows: it is taken after the first.
         if self._handling:
             self._came_meanwhile = True
             return

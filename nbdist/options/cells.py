@@ -98,7 +98,9 @@ def dist_push() -> Parser:
 def dist_mesh() -> Parser:
     """`%dist_mesh`."""
     parser = Parser("%dist_mesh", "Show hosts, devices and meshes, and where an array lies.")
-    parser.add_argument("path", nargs="?", metavar="NAME", help="an array, such as params['w']")
+    parser.add_argument(
+        "path", nargs="?", metavar="NAME", help="an array or model, such as params['w']"
+    )
     return parser
 
 

@@ -21,7 +21,9 @@ def transformer() -> dict:
         for number in range(12)
         for array in (
             world.named(f"{tree}.blocks[{number}].qkv.kernel", (256, 768), grid, P(None, "model")),
-            world.named(f"{tree}.blocks[{number}].mlp.kernel", (256, 1024), grid, P("data", "model")),
+            world.named(
+                f"{tree}.blocks[{number}].mlp.kernel", (256, 1024), grid, P("data", "model")
+            ),
             world.named(f"{tree}.blocks[{number}].mlp.bias", (1024,), grid, P()),
         )
     ]

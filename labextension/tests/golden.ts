@@ -19,10 +19,23 @@ export interface ExpectedArray {
   }[];
 }
 
+export interface ExpectedTree {
+  readonly name: string;
+  readonly path: string;
+  readonly alike: number;
+  readonly count: number;
+  readonly nbytes: number;
+  readonly device_bytes: number | null;
+  /** Paths, and why a large one is whole everywhere. */
+  readonly arrays: readonly (readonly [string, string | null])[];
+  readonly branches: readonly ExpectedTree[];
+}
+
 export interface Golden {
   readonly name: string;
   readonly snapshot: Snapshot;
   readonly expected: readonly ExpectedArray[];
+  readonly trees: readonly ExpectedTree[];
 }
 
 export const goldens: readonly Golden[] = readdirSync(FOLDER)

@@ -39,6 +39,19 @@ describe('the picked array', () => {
     expect(picked(reduce(early, { type: 'snapshot', snapshot: tour }))).toBe('batch');
   });
 
+  it('is the largest that is cut of a branch in focus, also when that comes later', () => {
+    const model = named('transformer');
+    expect(picked(begin(model, 'model'))).toBe('model.head.kernel');
+    expect(picked(begin(model, 'model.blocks[12]'))).toBe('model.blocks[12].mlp.kernel');
+    expect(picked(begin(model, 'model.embed'))).toBe('model.embed.kernel');
+    expect(picked(begin(model, 'w'))).toBe('w');
+    const early = begin(tour, 'model');
+    expect(picked(early)).toBe('params.dense1.kernel');
+    const later = reduce(early, { type: 'snapshot', snapshot: model });
+    expect(picked(later)).toBe('model.head.kernel');
+    expect(picked(reduce(later, { type: 'snapshot', snapshot: model }))).toBe('model.head.kernel');
+  });
+
   it('stays while it is there, and is chosen anew when it is gone', () => {
     const early = begin(without('params.dense1.kernel'));
     const later = reduce(early, { type: 'snapshot', snapshot: tour });

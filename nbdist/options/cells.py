@@ -143,7 +143,9 @@ def dist_mesh() -> Parser:
         "Show hosts, devices and meshes, and where an array lies.",
         example="%dist_mesh params['w']",
     )
-    parser.add_argument("path", nargs="?", metavar="NAME", help="an array, such as params['w']")
+    parser.add_argument(
+        "path", nargs="?", metavar="NAME", help="an array or model, such as params['w']"
+    )
     return parser
 
 

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
-from nbdist.notation import spec_text
 from nbdist.pieces import piece_bytes, split
 from nbdist.snapshot import Array, DeviceKey, Mesh
 
@@ -69,9 +68,7 @@ class Branch:
     @cached_property
     def look(self) -> tuple[object, ...]:
         """Equal for branches of which one can stand for the other."""
-        arrays = (
-            (a.shape, a.dtype, spec_text(a), a.sharding.kind, a.processes) for a in self.arrays
-        )
+        arrays = ((a.shape, a.dtype, a.nbytes, a.sharding, a.processes) for a in self.arrays)
         return (
             self.same,
             *arrays,
@@ -131,28 +128,18 @@ def _joined(branch: Branch) -> Branch:
 def _alike(branches: list[Branch]) -> list[Branch]:
     """The branches, of neighbours `[3]`, `[4]`, … that look alike one for all."""
     found: list[Branch] = []
-    first = last = 0
+    first = last = -1
     for branch in branches:
-        number = _NUMBER.fullmatch(branch.name)
-        one = found[-1] if found else None
-        if number and one and _follows(one, branch, int(number[1]), last):
-            last = int(number[1])
-            one.alike += 1
-            one.name = f"[{first}–{last}]"
+        written = _NUMBER.fullmatch(branch.name)
+        number = int(written[1]) if written else -1
+        if last >= 0 and number == last + 1 and branch.branches and found[-1].look == branch.look:
+            last = number
+            found[-1].alike += 1
+            found[-1].name = f"[{first}–{last}]"
             continue
-        if number:
-            first = last = int(number[1])
+        first = last = number
         found.append(branch)
     return found
-
-
-def _follows(one: Branch, branch: Branch, number: int, last: int) -> bool:
-    return (
-        one.name.startswith("[")
-        and number == last + 1
-        and one.look == branch.look
-        and bool(branch.branches)
-    )
 
 
 def _held(array: Array, meshes: Mapping[str, Mesh]) -> list[tuple[tuple[DeviceKey, ...], int]]:

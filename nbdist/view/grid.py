@@ -10,9 +10,10 @@ from itertools import product
 
 from nbdist.errors import ArrayError, OptionError
 from nbdist.notation import mesh_axes_text, slices_text
-from nbdist.pieces import Part, pieces
+from nbdist.pieces import Part, pieces, split
 from nbdist.quantities import bytes_text, count_text
 from nbdist.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
+from nbdist.view.branches import within
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -63,7 +64,7 @@ def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = Non
 
     Args:
       snapshot: The session.
-      path: The path of an array; each version of it has a grid of its own.
+      path: The path of an array or a branch, see `find_arrays`; each version has a grid of its own.
       mesh: The id of a mesh. Without it the array's own, else the one in context, else the
         distribution's, else the one that most arrays lie on.
 
@@ -91,12 +92,20 @@ def grids(snapshot: Snapshot, *, path: str | None = None, mesh: str | None = Non
 def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     """All versions of the array under a path.
 
+    Of a branch, such as `model`, it is the largest array below that is cut into pieces, the largest
+    of all where none is: the one that the live view picks.
+
     Raises:
       ArrayError: There is none; the text offers paths that look alike.
+      SpecError: The sharding of an array of the branch does not fit its mesh.
     """
-    found = tuple(array for array in snapshot.arrays if array.path == path)
-    if found:
-        return found
+    below = tuple(array for array in snapshot.arrays if within(array.path, path))
+    if below:
+        chosen = path
+        if all(array.path != path for array in below):
+            meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+            chosen = max(below, key=lambda one: (_is_cut(one, meshes), one.nbytes)).path
+        return tuple(array for array in below if array.path == chosen)
     paths = tuple(dict.fromkeys(array.path for array in snapshot.arrays))
     close = " or ".join(map(repr, get_close_matches(path, paths, n=3)))
     hint = f" Did you mean {close}?" if close else ""
@@ -104,6 +113,11 @@ def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     if snapshot.arrays_omitted:
         count += f" {snapshot.arrays_omitted} more lie deeper than the probe looks."
     raise ArrayError(f"no process has an array {path!r}.{hint} {count}")
+
+
+def _is_cut(array: Array, meshes: Mapping[str, Mesh]) -> bool:
+    cut = split(array, meshes)
+    return cut.pieces * cut.addends > 1 or (cut.own and cut.devices > 1)
 
 
 def usual_mesh(snapshot: Snapshot) -> Mesh | None:

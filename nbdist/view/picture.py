@@ -26,7 +26,7 @@ class Picture:
     Args:
       feed: Where the widget gets its frames.
       snapshot: Answers what is known now.
-      path: The array to show first.
+      path: The array to show first, or what holds arrays: of a model its largest array that is cut.
     """
 
     def __init__(

@@ -34,7 +34,8 @@ class View(anywidget.AnyWidget):
     Args:
       feed: Where the frames come from.
       view_id: Names the still picture of this view, which the browser hides while the view lives.
-      focus: Path of the array to pick first; by default the largest that is cut into pieces.
+      focus: Path of the array to pick first, or of a branch such as `model`; of that, and by default of all, it
+        is the largest that is cut into pieces.
 
     Raises:
       NbdistError: The browser part has not been built.

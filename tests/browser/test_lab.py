@@ -80,7 +80,7 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     assert moving(lab_.panel)
     expect(lab_.output).to_have_attribute("data-nbdist-theme", "dark")
     assert slices_shown(lab_.output) == slices_expected("params.dense1.kernel")
-    lab_.output.get_by_role("option", name=re.compile(r"^batch,")).click()
+    lab_.output.get_by_role("treeitem", name=re.compile(r"^batch,")).click()
     expect(lab_.output.locator(".nbdist-path")).to_have_text("batch")
     assert slices_shown(lab_.output) == slices_expected("batch")
     cells = page.locator(".jp-Notebook .jp-Cell").count()

@@ -89,7 +89,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
     assert moving(tour.panel)
     expect(view).to_have_attribute("data-nbdist-theme", "dark")
     # Picked and moved by mouse and keyboard, while the cell still runs.
-    view.get_by_role("option", name=re.compile(r"^x_train,")).click()
+    view.get_by_role("treeitem", name=re.compile(r"^x_train,")).click()
     expect(view.locator(".nbdist-path")).to_have_text("x_train")
     view.locator(".nbdist-mesh").focus()
     for key in ("ArrowRight", "ArrowRight", "ArrowDown", "Enter"):
@@ -103,7 +103,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
 
 def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> None:
     view = tour.output.last
-    view.get_by_role("option", name=re.compile(r"^" + re.escape(KERNEL_PATH))).first.click()
+    view.get_by_role("treeitem", name=re.compile(r"^" + re.escape(KERNEL_PATH))).first.click()
     asking = training_cell(with_more_cells()) + 1
     active = "jupyterapp.shell.currentWidget.content.activeCellIndex"
     tour.page.evaluate(f"number => {{ {active} = number; }}", asking)

@@ -1,6 +1,6 @@
 """Writes the golden snapshots: `python tests/golden/make.py [FOLDER]`.
 
-Each file is `{"snapshot": …, "expected": [...]}`. `expected` has one entry for each array of the
+Each file is `{"snapshot": …, "expected": […], "trees": […]}`. `expected` has one entry for each array of the
 snapshot, in the same order:
 
 - `slices`: what JAX says each device holds, `{device key: [[start, stop], …]}`;
@@ -9,6 +9,8 @@ snapshot, in the same order:
 - `pieces`: the devices that hold the very same piece, `[{slices, addend, devices}]`, ordered by
   slices, then addend. `addend` is the place along the unreduced axes, row-major, else null.
   Arrays that each process has for itself have one piece a device.
+
+`trees` are the arrays as the trees that their paths make, one for each name: see `nbdist.view.branches`.
 """
 
 from __future__ import annotations
@@ -40,6 +42,7 @@ CASES = {
         "pieces_256",
     ),
     "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
+    "trees": ("transformer",),
     "frameworks": ("keras_model", "keras_disagree", "tensorflow"),
 }
 
@@ -66,13 +69,20 @@ def main() -> None:
     import frameworks
     import layouts
     import sessions
+    import trees
 
     from nbdist.wire import encode
 
-    for module in (layouts, sessions, frameworks):
+    for module in (layouts, sessions, trees, frameworks):
         for name in CASES[module.__name__]:
             case = getattr(module, name)()
-            content = {"snapshot": encode(case["snapshot"]), "expected": case["expected"]}
+            snapshot = case["snapshot"]
+            meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+            content = {
+                "snapshot": encode(snapshot),
+                "expected": case["expected"],
+                "trees": trees.trees(snapshot.arrays, meshes),
+            }
             plain = json.loads(json.dumps(content))
             (folder / f"{name}.json").write_text(text(plain) + "\n", encoding="utf-8")
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nbdist.snapshot import Array, Axis, Mesh, NamedSharding, Snapshot
@@ -85,6 +87,28 @@ def test_layers_of_other_sizes_or_layouts_are_not_alike() -> None:
     assert len(grow("m", arrays, MESHES, {}).branches) == 3
     same = [array("m[0].w", None), array("m[2].w", None)]
     assert len(grow("m", same, MESHES, {}).branches) == 2, "a number is left out"
+
+
+def test_layers_on_other_devices_are_not_alike() -> None:
+    stages = [
+        Mesh(id=f"s{n}", axes=(Axis(name="data", size=1, type="auto"),), devices=(f"0:{n}",))
+        for n in range(2)
+    ]
+    arrays = [
+        replace(one, sharding=replace(one.sharding, mesh=stage.id))
+        for n, stage in enumerate(stages)
+        for one in (array(f"m[{n}].w", None), array(f"m[{n}].v", None))
+    ]
+    tree = grow("m", arrays, {stage.id: stage for stage in stages}, {})
+    assert len(tree.branches) == 2
+    assert (tree.nbytes, tree.device_bytes) == (64, 32)
+
+
+def test_only_neighbours_with_numbers_are_alike() -> None:
+    keys = ("['a']", "[1]", "[2]", ".x", "[3]")
+    arrays = [array(f"m{key}.{name}", None) for key in keys for name in ("w", "v")]
+    names = [branch.name for branch in grow("m", arrays, MESHES, {}).branches]
+    assert names == ["['a']", "[1–2]", ".x", "[3]"]
 
 
 def test_large_arrays_that_nothing_splits_are_marked_with_why() -> None:

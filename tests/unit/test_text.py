@@ -105,6 +105,14 @@ def test_partial_sums_are_told_apart_and_never_called_copies():
     assert "4 copies" not in text
 
 
+def test_of_a_branch_the_largest_array_that_is_cut_is_shown():
+    session = snapshot("transformer")
+    assert "\nmodel.head.kernel  f32[256, 8192]" in mesh_text(session, path="model")
+    assert "\nmodel.blocks[12].mlp.kernel  " in mesh_text(session, path="model.blocks[12]")
+    assert "\nmodel.embed.kernel  " in mesh_text(session, path="model.embed"), "none is cut"
+    assert "\nw  f32[512, 512]" in mesh_text(session, path="w"), "an array of this very path"
+
+
 def test_what_each_process_has_for_itself_says_so():
     assert "cpu:2048  p1  own scalar" in mesh_text(snapshot("per_process"), path="rng")
 

@@ -1,28 +1,22 @@
-/** The searchable list of named arrays. */
+/** The list of named arrays: the trees of their paths, or what a search finds. */
 
-import { arrayRow, textsOf, type ArrayTexts } from './array_row';
+import { arrayRow } from './array_row';
+import { branchRow } from './branch_row';
+import { leavesOf } from './branches';
 import { element, setAttributes, setShown, setText } from './element';
 import { findArrays } from './find';
 import { countText } from './format';
-import { listForm, type ListForm } from './list_form';
 import { rowAfter } from './list_keys';
-import { remember } from './memo';
+import { Listings, type Listing } from './listing';
 import type { Scene } from './scene';
 import { changeOf, type Dispatch, type Section } from './section';
-import { shortenAll } from './shorten';
-import type { Array as NamedArray, Mesh } from './snapshot';
-import { pickedArray } from './state';
+import type { Array as NamedArray } from './snapshot';
 import type { Look } from './theme';
+import { keyOfArray, type BranchRow, type ListRow, type Shown } from './tree_rows';
+import { turned } from './tree_keys';
 import { VirtualList } from './virtual_list';
 
 const HEADINGS = ['array', 'type', 'spec', 'device', 'copies'];
-
-/** What all rows of one drawing have in common. */
-interface RowContext {
-  readonly textOf: ReadonlyMap<NamedArray, ArrayTexts | undefined>;
-  readonly names: ReadonlyMap<string, string>;
-  readonly form: ListForm['kind'];
-}
 
 export class ArrayList implements Section {
   private readonly input: HTMLInputElement;
@@ -34,35 +28,11 @@ export class ArrayList implements Section {
   readonly node: HTMLElement;
   private readonly list: VirtualList;
   private readonly changed = changeOf();
-  private readonly found = remember(findArrays);
-  private readonly texts = remember(
-    (arrays: readonly NamedArray[], meshes: ReadonlyMap<string, Mesh>) =>
-      arrays.map(array => textsOf(array, meshes)),
-  );
-  private readonly names = remember((arrays: readonly NamedArray[], length: number) =>
-    shortenAll(
-      arrays.map(array => array.path),
-      length,
-    ),
-  );
-  private readonly form = remember(
-    (
-      arrays: readonly NamedArray[],
-      texts: readonly ArrayTexts[],
-      width: number,
-      character: number,
-    ) =>
-      listForm(
-        texts,
-        arrays.map(array => array.path.length),
-        width,
-        character,
-      ),
-  );
-  /** The arrays on show, and which of them the keyboard is at. */
-  private shown: readonly NamedArray[] = [];
-  private active = -1;
-  private revealed: NamedArray | null = null;
+  private readonly listings = new Listings();
+  /** What is on show, and the key of the row the keyboard is at. */
+  private listing: Listing | null = null;
+  private active: string | null = null;
+  private revealed: string | null = null;
   private scene: Scene | null = null;
   private look: Look | null = null;
 
@@ -75,7 +45,7 @@ export class ArrayList implements Section {
     const search = { type: 'search', 'aria-label': 'Find an array', 'aria-controls': listId };
     this.input = element('input', 'nbdist-find', { ...search, spellcheck: 'false' });
     this.box = element('div', 'nbdist-arrays', {
-      role: 'listbox',
+      role: 'tree',
       id: listId,
       tabindex: 0,
       'aria-label': 'Arrays',
@@ -100,84 +70,106 @@ export class ArrayList implements Section {
 
   draw(scene: Scene, look: Look): void {
     [this.scene, this.look] = [scene, look];
-    const { arrays } = scene.snapshot;
-    this.shown = this.found(arrays, scene.state.query);
+    const { arrays, arrays_omitted: omitted } = scene.snapshot;
     const width = Math.floor(this.node.clientWidth);
-    const inputs = [this.shown, scene.meshes, scene.array, width, look.character, this.active];
-    if (!this.changed(...inputs) || width === 0) return;
+    const { query } = scene.state;
+    const { states } = this.listings.open;
+    const drawn = [arrays, omitted, query, scene.meshes, scene.array, states, this.active];
+    if (!this.changed(...drawn, width, look.character) || width === 0) return;
+    const reveals = this.reveal(scene);
+    const listing = this.listings.of(scene, width, look.character);
+    this.listing = listing;
     setAttributes(this.input, { placeholder: `Find among ${countText(arrays.length, 'array')}` });
-    this.drawRows(scene, width, look.character);
-    const nothing = arrays.length ? 'No array matches.' : 'No named arrays yet.';
-    setText(this.none, nothing);
-    setShown(this.none, this.shown.length === 0);
-    setShown(this.box, this.shown.length > 0);
+    this.drawRows(scene, listing);
+    const at = reveals ? listing.rows.findIndex(row => isOf(row, scene.array)) : -1;
+    // A row that the person clicked is in sight already; one that the view chose may not be.
+    if (at >= 0) this.list.reveal(at);
+    const { rows } = listing;
+    setText(this.none, arrays.length ? 'No array matches.' : 'No named arrays yet.');
+    setShown(this.none, rows.length === 0);
+    setShown(this.box, rows.length > 0);
   }
 
-  private drawRows(scene: Scene, width: number, character: number): void {
-    const { arrays } = scene.snapshot;
-    // Columns and names are worked out for all arrays, so that a search does not move them.
-    const texts = this.texts(arrays, scene.meshes);
-    const form = this.form(arrays, texts, width, character);
-    const names = this.names(arrays, form.nameLength);
-    const textOf = new Map(arrays.map((array, i) => [array, texts[i]]));
+  /** Opens the branches above an array that is newly picked; answers whether there is one. */
+  private reveal({ array, state, snapshot }: Scene): boolean {
+    const key = array && keyOfArray(array);
+    if (this.revealed === key) return false;
+    this.revealed = key;
+    const { pick, focus } = state;
+    const asked = pick.kind === 'array' && (!pick.auto || focus !== null);
+    if (!array) return false;
+    const roots = this.listings.roots(snapshot.arrays);
+    this.listings.open.settle(roots);
+    if (asked) this.listings.open.reveal(roots, array);
+    return true;
+  }
+
+  private drawRows(scene: Scene, listing: Listing): void {
+    const { rows, form } = listing;
     this.node.style.setProperty('--columns', form.columns);
     setAttributes(this.node, { 'data-form': form.kind });
-    setShown(this.heading, form.kind === 'line' && this.shown.length > 0);
-    const rows = this.shown;
+    setShown(this.heading, form.kind === 'line' && rows.length > 0);
     this.list.show({
       count: rows.length,
-      height: i => this.heightOf(form, rows[i], textOf),
-      render: i => this.row(scene, rows, i, { textOf, names, form: form.kind }),
+      height: i => heightOf(listing, rows[i]),
+      render: i => this.row(scene, listing, i),
     });
     // The column that holds the list needs room for some rows, see the style sheet.
     const column = this.node.closest<HTMLElement>('.nbdist-right');
     column?.style.setProperty('--rows', `${this.list.total}px`);
-    if (this.revealed !== scene.array) {
-      // A row that the person clicked is in sight already; one that the view chose may not be.
-      this.revealed = scene.array;
-      const row = this.revealed ? rows.indexOf(this.revealed) : -1;
-      if (row >= 0) this.list.reveal(row);
-    }
-    const id = this.active >= 0 ? this.rowId(this.active) : null;
-    setAttributes(this.box, { 'aria-activedescendant': id });
+    const at = this.activeRow();
+    setAttributes(this.box, { 'aria-activedescendant': at >= 0 ? this.rowId(at) : null });
   }
 
-  private heightOf(
-    form: ListForm,
-    array: NamedArray | undefined,
-    textOf: ReadonlyMap<NamedArray, ArrayTexts | undefined>,
-  ): number {
-    const texts = array && textOf.get(array);
-    return texts ? form.height(texts) : 0;
-  }
-
-  private row(
-    scene: Scene,
-    rows: readonly NamedArray[],
-    i: number,
-    { textOf, names, form }: RowContext,
-  ): HTMLElement {
-    const array = rows[i];
-    const texts = array && textOf.get(array);
-    if (!array || !texts) return element('div');
-    const state = {
-      id: this.rowId(i),
-      name: names.get(array.path) ?? array.path,
-      picked: array === scene.array,
-      active: i === this.active,
-      position: i,
-      count: rows.length,
-    };
-    const row = arrayRow(array, texts, state, form);
-    row.addEventListener('click', () => {
-      this.active = i;
-      this.choose(array);
+  private row(scene: Scene, listing: Listing, i: number): HTMLElement {
+    const row = listing.rows[i];
+    const node = row && this.nodeOf(row, scene, listing, this.rowId(i));
+    if (!node) return element('div');
+    node.addEventListener('click', event => {
+      this.active = row.key;
+      const alike = event.target instanceof Element && event.target.closest('.nbdist-alike');
+      if (alike && row.kind === 'branch') this.show(row, row.shown === 'each' ? 'open' : 'each');
+      else this.act(row);
     });
-    return row;
+    return node;
+  }
+
+  private nodeOf(row: ListRow, scene: Scene, listing: Listing, id: string): HTMLElement | null {
+    const { form, nameOf } = listing;
+    const active = row.key === this.active;
+    const indent = form.indent(row.level, row.kind);
+    const state = { id, name: nameOf(row), active, indent };
+    if (row.kind === 'array') {
+      const texts = listing.textsOf(row.array);
+      const picked = row.array === scene.array;
+      return texts ? arrayRow(row, texts, { ...state, picked }, form.kind) : null;
+    }
+    const closed = row.shown === 'closed' && scene.array !== null;
+    const holds = closed && leavesOf(row.branch).includes(scene.array);
+    const beside = isBeside(listing, row);
+    return branchRow(row, listing.branchTexts(row), { ...state, holds, beside });
   }
 
   private rowId(i: number): string {
     return `${this.prefix}-array-${i}`;
+  }
+
+  private activeRow(): number {
+    return this.listing?.rows.findIndex(row => row.key === this.active) ?? -1;
+  }
+
+  /** What a click or Enter does: picks an array or lets go of it, opens or closes a branch. */
+  private act(row: ListRow): void {
+    if (row.kind === 'branch') this.show(row, row.shown === 'closed' ? 'open' : 'closed');
+    else this.choose(row.array);
+  }
+
+  private show({ branch, key }: BranchRow, shown: Shown): void {
+    this.active = key;
+    this.listings.open.set(branch, shown);
+    this.redraw();
+    const at = this.activeRow();
+    if (at >= 0) this.list.reveal(at);
   }
 
   /** Picks an array, or lets go of the one that is picked. */
@@ -189,16 +181,14 @@ export class ArrayList implements Section {
 
   private listen(): void {
     this.input.addEventListener('input', () => {
-      this.active = -1;
-      this.box.scrollTop = 0;
-      this.dispatch({ type: 'find', query: this.input.value });
+      this.find(this.input.value);
       const arrays = findArrays(this.scene?.snapshot.arrays ?? [], this.input.value);
       this.announce(`${countText(arrays.length, 'array')} found`);
     });
     this.input.addEventListener('keydown', event => {
       if (event.key === 'Escape' && this.input.value) {
         this.input.value = '';
-        this.dispatch({ type: 'find', query: '' });
+        this.find('');
       } else if (event.key === 'ArrowDown') {
         this.box.focus();
         this.moveTo(0);
@@ -210,24 +200,52 @@ export class ArrayList implements Section {
     });
   }
 
+  private find(query: string): void {
+    [this.active, this.revealed] = [null, null];
+    this.box.scrollTop = 0;
+    this.dispatch({ type: 'find', query });
+  }
+
   private press(event: KeyboardEvent): void {
-    const array = this.shown[this.active];
-    const at = this.active < 0 ? this.pickedRow() : this.active;
-    const target = rowAfter(event.key, at, this.shown.length, this.box.clientHeight);
+    const rows = this.listing?.rows ?? [];
+    const active = this.activeRow();
+    const row = rows[active];
+    const at = row ? active : rows.findIndex(one => isOf(one, this.scene?.array ?? null));
+    const target = rowAfter(event.key, at, rows.length, this.box.clientHeight);
+    const turn = turned(event.key, rows, at);
     if (target !== null) this.moveTo(target);
-    else if ((event.key === 'Enter' || event.key === ' ') && array) this.choose(array);
+    else if (turn && 'to' in turn) this.moveTo(turn.to);
+    else if (turn) this.show(turn.row, turn.shown);
+    else if ((event.key === 'Enter' || event.key === ' ') && row) this.act(row);
     else return;
     event.preventDefault();
   }
 
-  private pickedRow(): number {
-    const picked = this.scene && pickedArray(this.scene.state.pick, this.shown);
-    return picked ? this.shown.indexOf(picked) : -1;
+  private moveTo(at: number): void {
+    const rows = this.listing?.rows ?? [];
+    const row = Math.max(0, Math.min(rows.length - 1, at));
+    this.active = rows[row]?.key ?? null;
+    this.redraw();
+    this.list.reveal(row);
   }
 
-  private moveTo(row: number): void {
-    this.active = Math.max(0, Math.min(this.shown.length - 1, row));
+  private redraw(): void {
     if (this.scene && this.look) this.draw(this.scene, this.look);
-    this.list.reveal(this.active);
   }
+}
+
+const isOf = (row: ListRow, array: NamedArray | null): boolean =>
+  row.kind === 'array' && row.array === array;
+
+/** Whether what is said about a branch stands beside its name. */
+function isBeside({ form, nameOf, branchTexts }: Listing, row: BranchRow): boolean {
+  return form.beside(nameOf(row).length, branchTexts(row).about.length, row.level);
+}
+
+function heightOf(listing: Listing, row: ListRow | undefined): number {
+  if (!row) return 0;
+  const { form } = listing;
+  if (row.kind === 'branch') return form.branchHeight(isBeside(listing, row));
+  const texts = listing.textsOf(row.array);
+  return texts ? form.height(texts, row.level) : 0;
 }

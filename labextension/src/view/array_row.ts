@@ -11,6 +11,8 @@ import {
 } from './format';
 import { divisionOf, type Division } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
+import type { ArrayRow } from './tree_rows';
+import { wholeWhy } from './whole';
 
 /** A part of a spec as it is written: an axis in a box, or text between. */
 export interface SpecPart {
@@ -28,6 +30,8 @@ export interface ArrayTexts {
   readonly copiesWords: string;
   /** Which processes have it, where not all do. */
   readonly who: string;
+  /** Why it is whole on each of several devices, where it is large. */
+  readonly whole: string | null;
 }
 
 const text = (value: string): SpecPart => ({ text: value, kind: 'text' });
@@ -90,6 +94,7 @@ export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): A
     copies: copiesText(array, division),
     copiesWords: copiesWords(array, division),
     who: processes.length ? `p${rangesText(processes)}` : '',
+    whole: wholeWhy(array, meshes),
   };
 }
 
@@ -107,7 +112,7 @@ function copiesTitle(array: NamedArray, copies: string): string {
 }
 
 /** The row in words, for screen readers. */
-function labelOf(array: NamedArray, texts: ArrayTexts): string {
+function labelOf({ array, alike }: ArrayRow, texts: ArrayTexts): string {
   const who = array.processes.length ? `, on ${processesText(array.processes)}` : '';
   const copies = copiesTitle(array, texts.copies);
   const parts = [
@@ -118,16 +123,20 @@ function labelOf(array: NamedArray, texts: ArrayTexts): string {
     copies,
   ];
   const kind = otherMemoryKind(array);
-  return parts.join(', ') + (kind ? `, in ${kind}` : '') + who;
+  const whole = texts.whole ? `, ${wholeTitle(texts.whole)}` : '';
+  const others = alike > 1 ? `, one of ${alike} that are alike` : '';
+  return parts.join(', ') + (kind ? `, in ${kind}` : '') + who + whole + others;
 }
+
+const wholeTitle = (why: string): string => `whole on every device of its mesh: ${why}`;
 
 export interface RowState {
   readonly id: string;
   readonly name: string;
   readonly picked: boolean;
   readonly active: boolean;
-  readonly position: number;
-  readonly count: number;
+  /** Pixels before the name. */
+  readonly indent: number;
 }
 
 /** Lengths of the parts of a row that a line may break between, in characters. */
@@ -167,13 +176,17 @@ export const specNode = (spec: readonly SpecPart[]): HTMLElement =>
 
 /** Makes a row; its columns are placed by the style sheet, in one line or in several. */
 export function arrayRow(
-  array: NamedArray,
+  listed: ArrayRow,
   texts: ArrayTexts,
   state: RowState,
   form: 'line' | 'stacked',
 ): HTMLElement {
+  const { array } = listed;
   const who = texts.who
     ? [element('span', 'nbdist-only', { title: processesText(array.processes) }, texts.who)]
+    : [];
+  const whole = texts.whole
+    ? [element('span', 'nbdist-unsplit', { title: wholeTitle(texts.whole) }, '!')]
     : [];
   const shortened = state.name !== array.path;
   const name = element('span', 'nbdist-name', { title: shortened ? array.path : null }, state.name);
@@ -183,8 +196,8 @@ export function arrayRow(
   const row = element(
     'div',
     'nbdist-array',
-    { role: 'option', id: state.id },
-    element('span', 'nbdist-array-name', {}, name, ...who),
+    { role: 'treeitem', id: state.id },
+    element('span', 'nbdist-array-name', {}, name, ...who, ...whole),
     element(
       'span',
       'nbdist-lies',
@@ -196,11 +209,13 @@ export function arrayRow(
     element('span', 'nbdist-bytes', {}, texts.bytes),
     copies,
   );
+  row.style.setProperty('--indent', `${state.indent}px`);
   setAttributes(row, {
     'aria-selected': state.picked ? 'true' : 'false',
-    'aria-setsize': state.count,
-    'aria-posinset': state.position + 1,
-    'aria-label': labelOf(array, texts),
+    'aria-level': listed.level,
+    'aria-setsize': listed.count,
+    'aria-posinset': listed.position + 1,
+    'aria-label': labelOf(listed, texts),
     'data-active': state.active,
   });
   return row;

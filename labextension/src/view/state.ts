@@ -1,5 +1,6 @@
 /** What the view knows and what the person chose, and how both change. */
 
+import { within } from './branches';
 import { divisionOf } from './pieces';
 import type { Array as NamedArray, Snapshot } from './snapshot';
 import type { Values } from './values';
@@ -24,7 +25,7 @@ export interface State {
   /** The mesh the person chose, or null to follow the picked array. */
   readonly mesh: string | null;
   readonly pick: Pick;
-  /** The array to pick as soon as there is one of that path. */
+  /** The array to pick as soon as there is one of that path, or of one that leads on from it. */
   readonly focus: string | null;
   /** The device under the keyboard's ring, and whether it stays there. */
   readonly cursor: string | null;
@@ -82,16 +83,36 @@ export function pickedArray(pick: Pick, arrays: readonly NamedArray[]): NamedArr
   return versions.find(array => array.processes.join() === processes) ?? versions[0] ?? null;
 }
 
-/** The array shown when nobody chose: the focus, else the largest that is cut into pieces. */
-function chooseArray(state: State, snapshot: Snapshot): Pick {
+/** The largest array that is cut into pieces, the first of several. */
+function largestCut(arrays: readonly NamedArray[], snapshot: Snapshot): NamedArray | null {
   const meshes = new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));
-  let chosen = snapshot.arrays.find(array => array.path === state.focus) ?? null;
-  if (!chosen) {
-    for (const array of snapshot.arrays) {
-      if (array.nbytes <= (chosen?.nbytes ?? 0)) continue;
-      if ((divisionOf(array, meshes)?.pieces ?? 1) > 1) chosen = array;
-    }
+  let largest: NamedArray | null = null;
+  for (const array of arrays) {
+    if (array.nbytes <= (largest?.nbytes ?? 0)) continue;
+    if ((divisionOf(array, meshes)?.pieces ?? 1) > 1) largest = array;
   }
+  return largest;
+}
+
+/** Those that the focus means: of its very path, else in the branch that it is; none without. */
+function focused({ focus }: State, arrays: readonly NamedArray[]): readonly NamedArray[] {
+  if (focus === null) return [];
+  const exact = arrays.filter(array => array.path === focus);
+  return exact.length ? exact : arrays.filter(array => within(array.path, focus));
+}
+
+/**
+ * The array shown when nobody chose: the focus, the largest of it that is cut where it is a branch,
+ * else the largest of all that is cut.
+ */
+function chooseArray(state: State, snapshot: Snapshot): Pick {
+  const asked = focused(state, snapshot.arrays);
+  const exact = asked.find(array => array.path === state.focus);
+  const chosen =
+    exact ??
+    largestCut(asked, snapshot) ??
+    asked.reduce<NamedArray | null>((a, b) => (a && a.nbytes >= b.nbytes ? a : b), null) ??
+    largestCut(snapshot.arrays, snapshot);
   return chosen
     ? { kind: 'array', path: chosen.path, processes: chosen.processes, auto: true }
     : { kind: 'auto' };
@@ -102,7 +123,8 @@ function takeSnapshot(state: State, snapshot: Snapshot): State {
   const automatic = pick.kind === 'auto' || (pick.kind === 'array' && pick.auto);
   const shown = pickedArray(pick, snapshot.arrays);
   // A chosen array stays until it is gone, so that the picture does not jump during a loop.
-  const keeps = shown !== null && (state.focus === null || shown.path === state.focus);
+  const keeps =
+    shown !== null && (state.focus === null || focused(state, snapshot.arrays).includes(shown));
   return {
     ...state,
     snapshot,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.notation import spec_text
 from nbdist.pieces import split
 from nbdist.quantities import array_type_text, bytes_text, count_text
 from nbdist.snapshot import Array, Mesh
@@ -76,7 +77,7 @@ def whole_why(array: Array, meshes: Mapping[str, Mesh]) -> str | None:
     ):
         return None
     if array.sharding.kind == "named":
-        return f"its spec is P({', '.join(['None'] * len(array.shape))}), which splits nothing"
+        return f"its spec is {spec_text(array)}, which splits nothing"
     return "JAX chose that: no sharding with a mesh was given"
 
 

@@ -1,0 +1,83 @@
+/** Which branches of the trees are open. */
+
+import { leavesOf, type Branch } from './branches';
+import type { Array as NamedArray } from './snapshot';
+import { keyOfBranch, treeRows, type Shown } from './tree_rows';
+
+/** Rows that trees may have for all branches to be open at first. */
+const MOST_ROWS = 40;
+
+/** How branches are shown, by their keys. */
+export type BranchStates = ReadonlyMap<string, Shown>;
+
+/** How `states` have a branch shown; those they do not have are closed. */
+export const shownIn =
+  (states: BranchStates) =>
+  (branch: Branch): Shown => {
+    const shown = states.get(keyOfBranch(branch)) ?? 'closed';
+    // What was alike may have come to differ.
+    return shown === 'each' && branch.alike.length === 0 ? 'open' : shown;
+  };
+
+/** By path, so that what a person opened or closed stays while snapshots come. */
+export class OpenBranches {
+  /** Another one after each change. */
+  states: BranchStates = new Map();
+
+  of(branch: Branch): Shown {
+    return shownIn(this.states)(branch);
+  }
+
+  set(branch: Branch, shown: Shown): void {
+    if (this.of(branch) === shown) return;
+    this.states = new Map(this.states).set(keyOfBranch(branch), shown);
+  }
+
+  /**
+   * Decides for the branches that are met for the first time.
+   *
+   * All are open where that makes few rows; else the outermost ones of which the rows still fit.
+   */
+  settle(roots: readonly Branch[]): void {
+    const fresh = new Set(roots.flatMap(root => this.unknown(root)));
+    if (fresh.size === 0) return;
+    const all = this.with(fresh, 'open');
+    if (treeRows(roots, shownIn(all)).length <= MOST_ROWS) {
+      this.states = all;
+      return;
+    }
+    this.states = this.with(fresh, 'closed');
+    let rows = treeRows(roots, shownIn(this.states)).length;
+    for (const root of roots.filter(one => fresh.has(one))) {
+      const open = this.with([root], 'open');
+      // The rows of a branch that is closed are its own, and those of arrays of the same path.
+      const more = treeRows([root], shownIn(open)).length - root.arrays.length - 1;
+      if (rows + more > MOST_ROWS) continue;
+      rows += more;
+      this.states = open;
+    }
+  }
+
+  /** Opens all that is above an array. */
+  reveal(roots: readonly Branch[], array: NamedArray): void {
+    const branch = roots.find(root => leavesOf(root).includes(array));
+    if (!branch || branch.branches.length === 0) return;
+    const number = branch.alike.findIndex(one => leavesOf(one).includes(array));
+    if (number > 0) this.set(branch, 'each');
+    else if (this.of(branch) === 'closed') this.set(branch, 'open');
+    this.reveal(this.of(branch) === 'each' ? branch.alike : branch.branches, array);
+  }
+
+  private with(branches: Iterable<Branch>, shown: Shown): BranchStates {
+    return new Map([
+      ...this.states,
+      ...[...branches].map(branch => [keyOfBranch(branch), shown] as const),
+    ]);
+  }
+
+  private unknown(branch: Branch): Branch[] {
+    if (branch.branches.length === 0) return [];
+    const below = branch.branches.flatMap(one => this.unknown(one));
+    return this.states.has(keyOfBranch(branch)) ? below : [branch, ...below];
+  }
+}

@@ -1,0 +1,102 @@
+/** The rows of the list: those of trees whose branches are open or closed, or of a search. */
+
+import type { Branch } from './branches';
+import type { Array as NamedArray } from './snapshot';
+
+/** How a branch is shown; `each` shows those that are alike one by one. */
+export type Shown = 'closed' | 'open' | 'each';
+
+interface Place {
+  readonly key: string;
+  /** 1 for the outermost. */
+  readonly level: number;
+  /** Among the rows of the same parent, from 0. */
+  readonly position: number;
+  readonly count: number;
+  /** The row of the branch above; -1 where there is none. */
+  readonly parent: number;
+}
+
+export interface ArrayRow extends Place {
+  readonly kind: 'array';
+  readonly array: NamedArray;
+  readonly name: string;
+  /** How many arrays it stands for, itself included. */
+  readonly alike: number;
+}
+
+export interface BranchRow extends Place {
+  readonly kind: 'branch';
+  readonly branch: Branch;
+  readonly name: string;
+  readonly shown: Shown;
+}
+
+export type ListRow = ArrayRow | BranchRow;
+
+export const keyOfArray = ({ path, processes }: NamedArray): string =>
+  `${path} ${processes.join()}`;
+
+/** The one for all has the path of the first, which has a key of its own. */
+export const keyOfBranch = ({ path, alike }: Branch): string => (alike.length ? `${path}…` : path);
+
+type Item =
+  | { readonly kind: 'array'; readonly array: NamedArray; readonly name: string }
+  | { readonly kind: 'branch'; readonly branch: Branch; readonly name: string };
+
+const arrayItems = (arrays: readonly NamedArray[], name: string): Item[] =>
+  arrays.map(array => ({ kind: 'array', array, name }));
+
+/** What stands for branches next to each other: their own arrays, and they where more is below. */
+function itemsOf(branches: readonly Branch[]): Item[] {
+  return branches.flatMap(branch => {
+    const { name, arrays, branches: below, alike } = branch;
+    const itself: Item[] = below.length ? [{ kind: 'branch', branch, name }] : [];
+    return [...(alike.length ? [] : arrayItems(arrays, name)), ...itself];
+  });
+}
+
+function itemsBelow({ arrays, branches, alike }: Branch, shown: Shown): Item[] {
+  if (shown === 'closed') return [];
+  if (shown === 'each') return itemsOf(alike);
+  const own = alike[0] ? arrayItems(arrays, alike[0].name) : [];
+  return [...own, ...itemsOf(branches)];
+}
+
+/** The rows of trees, each branch shown as `shownOf` says. */
+export function treeRows(
+  roots: readonly Branch[],
+  shownOf: (branch: Branch) => Shown,
+): readonly ListRow[] {
+  const rows: ListRow[] = [];
+  const add = (items: readonly Item[], level: number, parent: number, times: number): void => {
+    items.forEach((item, position) => {
+      const place = { level, position, count: items.length, parent };
+      if (item.kind === 'array') {
+        rows.push({ ...item, ...place, key: keyOfArray(item.array), alike: times });
+        return;
+      }
+      const { branch } = item;
+      const shown = shownOf(branch);
+      rows.push({ ...item, ...place, key: keyOfBranch(branch), shown });
+      const each = shown === 'open' && branch.alike.length ? branch.alike.length : 1;
+      add(itemsBelow(branch, shown), level + 1, rows.length - 1, times * each);
+    });
+  };
+  add(itemsOf(roots), 1, -1, 1);
+  return rows;
+}
+
+/** Rows of arrays alone, under their whole paths. */
+export const flatRows = (arrays: readonly NamedArray[]): readonly ListRow[] =>
+  arrays.map((array, position) => ({
+    kind: 'array',
+    array,
+    name: array.path,
+    key: keyOfArray(array),
+    level: 1,
+    position,
+    count: arrays.length,
+    parent: -1,
+    alike: 1,
+  }));

@@ -269,9 +269,16 @@ class Crew:
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
         """Sends a request to one process; see `nbdist.launch.calling.ask`."""
-        where = f"process {process_id} (host {self.plan.hosts[process_id]})"
         view = self.link.client[self.link.engines[process_id]]
-        return ask(view, name, *buffers, where=where, **arguments)
+        return ask(view, name, *buffers, where=self.where(process_id), **arguments)
+
+    def where(self, process_id: int) -> str:
+        """`process 1 (host h1)`."""
+        return f"process {process_id} (host {self.plan.hosts[process_id]})"
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+        return self.facts.lost.get(process_id)
 
     def busy(self, process_id: int) -> bool:
         """Whether a process has said of itself that it is in a cell."""

@@ -36,6 +36,7 @@ from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
+from nbdist.engine.values.calls import Moving
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
 from nbdist.message_guard import MessageGuard
@@ -77,6 +78,7 @@ class Resident:
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
+        self.moving = Moving()
         self._request: dict[str, Any] | None = None
         self._began: str | None = None
 

@@ -14,6 +14,7 @@ from nbdist.options.cells import (
     dist_shards,
     dist_shutdown,
     dist_stack,
+    names_and_expressions,
     plain,
     timeout_and_expression,
 )
@@ -58,6 +59,7 @@ __all__ = [
     "environment",
     "host_options",
     "job_options",
+    "names_and_expressions",
     "numbers",
     "plain",
     "refuse_beside_restart",

@@ -298,9 +298,9 @@ def test_a_variable_is_explained_and_offered_as_the_array_it_holds():
     variable = keras.Variable(np.arange(6, dtype=np.float32).reshape(2, 3))
     told = explain(variable, "v")
     assert (told["array"]["path"], told["array"]["shape"]) == ("v", [2, 3])
-    offered, buffers = offer_array(variable, "v", 1 << 20)
-    assert (offered["kind"], offered["shape"]) == ("array", [2, 3])
-    assert np.frombuffer(buffers[0], np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    offered = offer_array(variable, "v")
+    assert (offered.sharding, offered.shape) == (None, [2, 3])
+    assert offered.pieces[0].read().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_an_autocast_scope_changes_nothing_that_is_shown():

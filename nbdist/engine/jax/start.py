@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.jax import waiting
-from nbdist.engine.jax.arrays import check_array, offer_array
+from nbdist.engine.jax.arrays import check_array, offer_array, placed
 from nbdist.engine.jax.observe import describe
 from nbdist.engine.jax.repair.repair import Repair
 from nbdist.engine.jax.step.sockets import listening_ports
@@ -21,7 +21,7 @@ from nbdist.errors import ArrayError
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
 
-__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array"]
+__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array", "placed"]
 
 INTERRUPT = signal.SIGINT
 """Frees a process that waits in a JAX collective (measured: 0.1 to 0.3 s); the collectives of the

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from nbdist.crew import Crew
-from nbdist.errors import OptionError
+from nbdist.errors import OptionError, StaleError
 from nbdist.quantities import names_text
 from nbdist.recovery.after import exclusive
-from nbdist.recovery.expression import Answers, ask_all_workers, refuse_busy
+from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
 from nbdist.rules import Rules
 from nbdist.run.refuse import refuse_computing
 from nbdist.values.differing import refuse_differences
@@ -119,26 +119,34 @@ def pull(
       progress: Called as bytes come.
     """
     said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
-    with _exchange(crew, targets, said) as (token, shared):
-        found = evaluated(
-            "offer",
-            targets,
-            token=token,
-            framework=crew.plan.framework,
-            window=shared.address if shared is not None else None,
-        )
-        offers = {p: offer for p, (offer, _) in found.items()}
-        coming = Pull(
-            crew, offers, token, window=shared, expression=expression, timeout_s=timeout_s
-        )
-        with crew.settling:
-            if not each:
-                coming.refuse_large(1, limit_bytes, confirm)
-                refuse_differences(crew, offers, token, expression, timeout_s=timeout_s)
-                (value,) = coming.values(of=targets[:1], progress=progress).values()
-                return value
-            coming.refuse_large(len(targets), limit_bytes, confirm)
-            return coming.values(of=targets, progress=progress)
+
+    def once() -> Any:
+        with _exchange(crew, targets, said) as (token, shared):
+            found = evaluated(
+                "offer",
+                targets,
+                token=token,
+                framework=crew.plan.framework,
+                window=shared.address if shared is not None else None,
+            )
+            offers = {p: offer for p, (offer, _) in found.items()}
+            coming = Pull(
+                crew, offers, token, window=shared, expression=expression, timeout_s=timeout_s
+            )
+            with crew.settling:
+                coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
+                if not each:
+                    refuse_differences(crew, offers, token, expression, timeout_s=timeout_s)
+                values = coming.values(of=targets if each else targets[:1], progress=progress)
+                return values if each else values[targets[0]]
+
+    try:
+        return once()
+    except StaleError:
+        # After a repair what has a name is there as before; what computes is not computed twice unasked.
+        if not is_name(expression):
+            raise
+        return once()
 
 
 @contextlib.contextmanager

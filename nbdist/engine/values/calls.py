@@ -9,7 +9,7 @@ from nbdist.engine.frameworks import framework as framework_named
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.window import Window
-from nbdist.errors import ArrayError, SessionError
+from nbdist.errors import ArrayError, StaleError
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -36,7 +36,7 @@ class Moving:
         """The one that is sent.
 
         Raises:
-          SessionError: It is not held any longer.
+          StaleError: It is not held any longer.
         """
         if self._token != token or not isinstance(self._held, Outgoing):
             raise _left()
@@ -46,7 +46,7 @@ class Moving:
         """The one that is received.
 
         Raises:
-          SessionError: It is not held any longer.
+          StaleError: It is not held any longer.
         """
         if self._token != token or not isinstance(self._held, Incoming):
             raise _left()
@@ -59,8 +59,8 @@ class Moving:
             self._held = None
 
 
-def _left() -> SessionError:
-    return SessionError(
+def _left() -> StaleError:
+    return StaleError(
         "The processes were repaired, or another kernel moved values, while these were on their way. Nothing "
         "here was changed; try again."
     )

@@ -104,7 +104,7 @@ def _array_texts(
     alike = len(set(begins.values())) < len(begins)
     return {
         p: f"{array_type_text(name, array['shape'])}{part} {begins[digest]}"
-        + (f" (SHA-1 {digest[:7]})" if alike else "")
+        + (f" (digest {digest[:7]})" if alike else "")
         for p, digest in digests.items()
     }
 

@@ -20,7 +20,7 @@ from jax.sharding import PartitionSpec as P
 from nbdist.engine.jax.arrays import offer_array, placed
 from nbdist.engine.values.arrays import dtype_name, dtype_named, is_numpy_array
 from nbdist.engine.values.incoming import Incoming
-from nbdist.engine.values.outgoing import Outgoing
+from nbdist.engine.values.outgoing import Outgoing, digest
 from nbdist.engine.values.packing import packed, unpacked
 from nbdist.engine.values.tree import Tree
 from nbdist.errors import ArrayError, SessionError, SpecError
@@ -197,6 +197,21 @@ def test_the_values_of_arrays_are_compared_by_digests_of_their_pieces():
         out({"w": w}).digests([("x['w']", 0)]) for w in (jnp.ones(3), jnp.ones(3), -jnp.ones(3))
     ]
     assert digests[0] == digests[1] != digests[2]
+
+
+def test_a_difference_anywhere_in_a_large_array_is_seen():
+    array = np.arange((3 << 18) + 3, dtype=np.float32)
+    equal = digest(array)
+    assert digest(array.copy()) == equal
+    for place in (0, 1 << 18, array.size - 1):
+        other = array.copy()
+        other[place] = -1
+        assert digest(other) != equal
+    swapped = array.copy()
+    swapped[[1, 3]] = swapped[[3, 1]]
+    assert digest(swapped) != equal
+    assert digest(-array) != equal
+    assert digest(np.roll(array, 1 << 18)) != equal
 
 
 def test_a_value_that_holds_itself_has_an_end():

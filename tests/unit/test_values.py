@@ -265,7 +265,7 @@ def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() ->
         ),
         offers,
     )
-    assert "process 0 has f32[4][0:2] [0, …] (SHA-1 aaaaaaa), processes 1, 2 have" in text
+    assert "process 0 has f32[4][0:2] [0, …] (digest aaaaaaa), processes 1, 2 have" in text
 
 
 def test_pieces_that_only_one_process_holds_are_not_compared() -> None:

@@ -268,8 +268,15 @@ class Crew:
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
-        """Sends a request to one process; see `nbdist.launch.calling.ask`."""
-        view = self.link.client[self.link.engines[process_id]]
+        """Sends a request to one process; see `nbdist.launch.calling.ask`.
+
+        Raises:
+          GoneError: The process has ended.
+        """
+        try:
+            view = self.link.client[self.link.engines[process_id]]
+        except IndexError as error:  # ipyparallel's, for an engine that has left
+            raise GoneError(f"{self.where(process_id)} has ended.") from error
         return ask(view, name, *buffers, where=self.where(process_id), **arguments)
 
     def where(self, process_id: int) -> str:

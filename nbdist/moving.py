@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from nbdist.crew import Crew
-from nbdist.errors import OptionError, StaleError
+from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.quantities import names_text
 from nbdist.recovery.after import exclusive
 from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
@@ -169,7 +169,7 @@ def _exchange(
         raise
     finally:
         for process_id in process_ids:
-            if crew.gone(process_id) is None:
+            with contextlib.suppress(GoneError):
                 crew.send(process_id, "let_go", token=token)
         if shared is not None:
             shared.close()

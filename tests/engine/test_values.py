@@ -17,13 +17,15 @@ from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.engine.calls import save
 from nbdist.engine.jax.arrays import offer_array, placed
 from nbdist.engine.values.arrays import dtype_name, dtype_named, is_numpy_array
+from nbdist.engine.values.calls import Moving
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing, digest
 from nbdist.engine.values.packing import packed, unpacked
 from nbdist.engine.values.tree import Tree
-from nbdist.errors import ArrayError, SessionError, SpecError
+from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
 
 Pair = namedtuple("Pair", "left right")
 
@@ -319,6 +321,34 @@ def test_scalars_keys_and_arrays_without_elements_come():
 def test_an_error_shows_how_an_array_begins():
     assert out(np.arange(9)).preview("x", 0) == "[0, 1, 2, …]"
     assert out(np.float32([1, 2])).preview("x", 0) == "[1.0, 2.0]"
+
+
+# -- what is held ----------------------------------------------------------------------------------
+
+
+def test_one_value_is_held_at_a_time_and_only_under_its_token():
+    moving = Moving()
+    moving.begin("a", first := out(1))
+    assert moving.outgoing("a") is first
+    with pytest.raises(StaleError, match="try again"):
+        moving.incoming("a")
+    moving.begin("b", second := out(2))
+    with pytest.raises(StaleError, match="were repaired, or another kernel moved values"):
+        moving.outgoing("a")
+    moving.end("a")
+    assert moving.outgoing("b") is second
+    moving.end("b")
+    with pytest.raises(StaleError):
+        moving.outgoing("b")
+
+
+def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
+    moving = Moving()
+    moving.begin("a", out(jnp.ones(3)))
+    begun = types.SimpleNamespace(begun=True, answer={})
+    save(types.SimpleNamespace(moving=moving, repair=begun), [], common=0)
+    with pytest.raises(StaleError):
+        moving.outgoing("a")
 
 
 # -- what comes in ---------------------------------------------------------------------------------

@@ -180,7 +180,6 @@ def test_shared_memory_has_no_name_that_others_see_and_goes() -> None:
 def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tuple[Any, list[str]]:
     """What a pull gives whose value is lost so many times, and the tokens it was offered under."""
     crew = FakeCrew(let_go=lambda p, **_: {})
-    crew.gone = lambda process_id: None  # type: ignore[attr-defined]
     tokens: list[str] = []
 
     def evaluated(name: str, ids: Any, *, token: str, **_: Any) -> Any:

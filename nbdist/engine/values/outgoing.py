@@ -110,8 +110,8 @@ class Outgoing:
 def digest(array: Any) -> str:
     """Equal for arrays of equal bytes, and for others never by accident.
 
-    SHA-1 of all of a large one would take longer than to send it. A CRC-32 of each MB and the sum of its words, which
-    see differences of different kinds, take less than half of that.
+    SHA-1 of a large one would take longer than to send it. A CRC-32 of each MB and the sum of its words take less
+    than half of that, and see differences of different kinds.
     """
     import numpy
 

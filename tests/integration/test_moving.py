@@ -124,7 +124,7 @@ def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(notebook: No
     notebook.good("assert y == 1")
     as_before(notebook, "Outgoing", "take")
     notebook.good(
-        "%%dist\nassert Resident.of().moving._held is None\n"
+        "%%dist\nfrom nbdist.engine.resident import Resident\nassert Resident.of().moving._held is None\n"
         "assert not any('nbdist-' in line for line in open('/proc/self/maps'))\ndel y"
     )
 

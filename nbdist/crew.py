@@ -274,10 +274,24 @@ class Crew:
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
-        """Sends a request to one process; see `nbdist.launch.calling.ask`."""
-        where = where_text([process_id], self.plan.hosts)
-        view = self.link.client[self.link.engines[process_id]]
-        return ask(view, name, *buffers, where=where, **arguments)
+        """Sends a request to one process; see `nbdist.launch.calling.ask`.
+
+        Raises:
+          GoneError: The process has ended.
+        """
+        try:
+            view = self.link.client[self.link.engines[process_id]]
+        except IndexError as error:  # ipyparallel's, for an engine that has left
+            raise GoneError(f"{self.where(process_id)} has ended.") from error
+        return ask(view, name, *buffers, where=self.where(process_id), **arguments)
+
+    def where(self, process_id: int) -> str:
+        """`process 1 (host h1)`, without the host where there is one only."""
+        return where_text([process_id], self.plan.hosts)
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+        return self.facts.lost.get(process_id)
 
     def busy(self, process_id: int) -> bool:
         """Whether a process has said of itself that it is in a cell."""

@@ -5,7 +5,24 @@ Source: imports nothing outside the standard library at module level.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
+
+
+def dtype_name(dtype: Any) -> Any:
+    """What `dtype_named` reads, as JSON."""
+    if dtype.names is not None:
+        return dtype.descr
+    # The name says nothing of the order of bytes; `str` knows no types of ml_dtypes.
+    return dtype.name if is_named(dtype.name, dtype) else dtype.str
+
+
+def is_named(name: Any, dtype: Any) -> bool:
+    """Whether `dtype_named` makes this type of that name."""
+    try:
+        return bool(dtype_named(name) == dtype)
+    except (TypeError, ValueError, AttributeError, ImportError):
+        return False
 
 
 def dtype_named(name: Any) -> Any:
@@ -13,10 +30,16 @@ def dtype_named(name: Any) -> Any:
     import numpy
 
     if not isinstance(name, str):
-        return numpy.dtype([tuple(field) for field in name])
+        return numpy.dtype([_field(entry) for entry in name])
     try:
         return numpy.dtype(name)
     except TypeError:
         import ml_dtypes
 
         return numpy.dtype(getattr(ml_dtypes, name))
+
+
+def _field(entry: Sequence[Any]) -> tuple[Any, ...]:
+    name, kind, *shape = entry
+    read = kind if isinstance(kind, str) else [_field(inner) for inner in kind]
+    return (name, read, *(tuple(size) for size in shape))

@@ -38,6 +38,10 @@ class GoneError(SessionError):
     """A process ended while it was asked something."""
 
 
+class StaleError(SessionError):
+    """A value that was on its way is held no longer: the processes were repaired, or another kernel moved one."""
+
+
 class LaunchError(NbdistError, RuntimeError):
     """Processes could not be started or connected; whatever had been started is stopped again."""
 

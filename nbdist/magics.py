@@ -16,6 +16,7 @@ from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
+from nbdist.notebook.moved import Moved
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
 from nbdist.run.listed import cells_text
@@ -360,25 +361,33 @@ class DistMagics(Magics):
         if missing:
             raise ArrayError(f"This notebook has no name {missing[0]!r}; nothing was sent.")
         values = {name: self.shell.user_ns[name] for name in asked.names}
-        self._active().push(values, on=asked.on)
+        session = self._active()
+        with self._moved("sent") as progress:
+            session.push(values, on=asked.on, sharding=asked.sharding, progress=progress)
 
     @line_magic
     @teaching
     def dist_pull(self, line: str) -> None:
-        """Bring values of the processes into this notebook, under the same names."""
-        asked = options.dist_pull().parse(line)
+        """Bring values of the processes into this notebook."""
+        asked = options.dist_pull().parse_among_code(line)
         session = self._active()
-        unfit = [name for name in asked.names if not name.isidentifier()]
-        if unfit:
-            raise ArrayError(
-                f"{unfit[0]!r} is no name to pull into; give it one in a %%dist cell first."
-            )
-        limit = {} if asked.timeout is None else {"timeout_s": asked.timeout}
+        wanted = options.names_and_expressions(asked.names)
+        arguments = {"on": asked.on, "each": asked.each}
+        arguments |= {} if asked.timeout is None else {"timeout_s": asked.timeout}
         confirm = _say_yes if asked.yes else self._ask_person
-        values = {
-            name: session.pull(name, on=asked.on, confirm=confirm, **limit) for name in asked.names
-        }
+        values = {}
+        for name, expression in wanted.items():
+            with self._moved("received") as progress:
+                values[name] = session.pull(
+                    expression, confirm=confirm, progress=progress, **arguments
+                )
         self.shell.push(values)
+
+    @contextlib.contextmanager
+    def _moved(self, verb: str) -> Iterator[Moved]:
+        progress = Moved(verb, in_notebook=self._in_notebook)
+        yield progress
+        progress.close()
 
     def _ask_person(self, question: str) -> bool:
         """Asks where somebody can answer; no answer is a no."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import nbdist.values as move
+import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
@@ -21,6 +21,7 @@ from nbdist.launch.attach.regained import Regained
 from nbdist.launch.spawn import Spawned, spawn
 from nbdist.launch.sync import Copied
 from nbdist.launch.tell import Tell, silent
+from nbdist.moving import LARGE_BYTES, Progress
 from nbdist.output.shown import SHOWN
 from nbdist.quantities import processes_text
 from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
@@ -42,7 +43,6 @@ from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
 from nbdist.run.stacks import native_text, stacks_text
 from nbdist.snapshot import Snapshot
-from nbdist.transfer import LARGE_BYTES
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
@@ -484,56 +484,91 @@ class Session:
 
     # -- values ----------------------------------------------------------------------------------
 
-    def push(self, values: Mapping[str, Any], *, on: Targets = None) -> None:
-        """Puts values of this kernel into the processes' namespaces under these names.
+    def push(
+        self,
+        values: Mapping[str, Any],
+        *,
+        on: Targets = None,
+        sharding: str | None = None,
+        progress: Progress = moving.silent,
+    ) -> None:
+        """Puts values of this kernel into the processes' namespaces under these names, on all of them or on none.
+
+        Functions and objects of the notebook's own classes go along with their code. With a sharding, each process
+        is sent only its pieces of a NumPy array, and has them as one global `jax.Array`.
+
+        Args:
+          values: By name.
+          on: To these processes only; default: all.
+          sharding: An expression of the processes, such as `"NamedSharding(mesh, P('x'))"`; each value must be a
+            NumPy array.
+          progress: Called with the bytes that were sent and their total.
 
         Raises:
-          ArrayError: A value that cannot be pickled; nothing has been sent.
+          ArrayError: A value that cannot be pickled, or no array where one is needed; nothing has been sent.
+          SpecError: The sharding does not fit an array; nothing has been changed.
+          OptionError: `sharding` with `on`.
+          SessionError: A process is in a cell, or did not answer in time; nothing has been changed.
+          GoneError: A process ended meanwhile.
         """
         crew = self._alive()
-        move.push(crew.send, crew.choice.targets(on), values)
+        self._wait_for_ends()
+        moving.push(
+            crew,
+            crew.choice.targets(on),
+            values,
+            sharding=sharding,
+            busy=self._background.busy(),
+            rules=self._rules,
+            progress=progress,
+        )
 
     def pull(
         self,
         expression: str,
         *,
         on: Targets = None,
+        each: bool = False,
         limit_bytes: int = LARGE_BYTES,
         confirm: Callable[[str], bool] | None = None,
         timeout_s: float = PULL_SECONDS,
+        progress: Progress = moving.silent,
     ) -> Any:
-        """Brings one value here; a global array whole, as NumPy, each unique shard sent once.
+        """Brings one value here: an array, or a container of any depth with all the arrays in it, as NumPy.
 
-        A typed PRNG key comes as its key data. A value that is no array comes from the first
-        target, and its data is pickled. What is more than a name is evaluated on all processes at the same time,
-        whatever `on` says, since it may compute.
+        A global array comes whole, each unique piece sent once. What is whole on several processes must be equal
+        on all of them: they compare digests. A Flax NNX module comes as its state, a typed PRNG key as its
+        key data. What is no array is pickled; this kernel must have its classes. What is more than a name is
+        evaluated on all processes at the same time, whatever `on` says, since it may compute.
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
           on: From these processes only; default: all.
-          limit_bytes: Arrays larger in whole are refused, or asked about.
-          confirm: Asked with a sentence before a larger array is sent.
+          each: Bring the value of each process, which may differ: a dict by process id.
+          limit_bytes: What is larger in whole is refused, or asked about.
+          confirm: Asked with a sentence before something larger is sent.
           timeout_s: How long the processes may take to answer.
+          progress: Called with the bytes that have come and their total.
 
         Raises:
-          ArrayError: Unknown, deleted, donated, a tracer, too large, or not picklable.
+          ArrayError: Unknown, deleted, donated, a tracer, too large, not picklable, of a class that is not here,
+            or not the same on all processes.
           SessionError: A process is busy, or did not answer in time.
+          GoneError: A process ended meanwhile.
         """
         crew = self._alive()
-        return move.pull(
-            lambda ids, limit: self._evaluated(
-                "get_value",
-                expression,
-                ids,
-                timeout_s=timeout_s,
-                framework=self.plan.framework,
-                limit_bytes=limit,
+        return moving.pull(
+            crew,
+            lambda name, ids, **arguments: self._evaluated(
+                name, expression, ids, timeout_s=timeout_s, **arguments
             ),
             crew.choice.targets(on),
             expression,
-            together=crew.proves and not is_name(expression),
+            each=each,
             limit_bytes=limit_bytes,
             confirm=confirm,
+            timeout_s=timeout_s,
+            progress=progress,
         )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:

@@ -21,13 +21,15 @@ if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
     from nbdist.engine.stepping import Repairs, Steps
 
-PROTOCOL = 2
+PROTOCOL = 3
 """Rises when a call changes its meaning; compared in the first message."""
 
 LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
-INTERRUPTIBLE = LOOKS | {"initialize", "get_value", "shards", "nan", "summary", "set_names"}
+INTERRUPTIBLE = LOOKS | {
+    *("initialize", "offer", "digests", "receive", "ready", "shards", "nan", "summary")
+}
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
 
 PREFIX = "nbdist."
@@ -86,6 +88,8 @@ def interruptible(label: str | None) -> bool:
 
 def calls() -> dict[str, Callable[..., Answer]]:
     """All that can be asked of an engine, by name."""
+    from nbdist.engine.values import calls as values
+
     return {
         "who": who,
         "prepare": prepare,
@@ -96,8 +100,17 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "look": look,
         "recall": recall,
         "failure": failure,
-        "set_names": set_names,
-        "get_value": get_value,
+        "offer": values.offer,
+        "structure": values.structure,
+        "digests": values.digests,
+        "nodes": values.nodes,
+        "preview": values.preview,
+        "take": values.take,
+        "receive": values.receive,
+        "put": values.put,
+        "ready": values.ready,
+        "set_names": values.set_names,
+        "let_go": values.let_go,
         "shards": shards,
         "nan": nan,
         "summary": summary,
@@ -212,37 +225,6 @@ def failure(resident: Resident, buffers: Buffers) -> Answer:
     return {"error": text}, []
 
 
-def set_names(resident: Resident, buffers: Buffers, *, names: list[dict[str, Any]]) -> Answer:
-    """Puts values into the user's namespace."""
-    from nbdist.engine.transfer import restore
-
-    values = {entry["name"]: restore(entry, buffers) for entry in names}
-    resident.shell.user_ns.update(values)
-    return {"names": list(values)}, []
-
-
-def get_value(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    expression: str,
-    framework: str,
-    limit_bytes: int,
-    number: int | None = None,
-    wanted: bool = True,
-) -> Answer:
-    """The value of an expression, or this process's part of it; nothing where it is not `wanted` of this one.
-
-    `number` is that of the proof which follows where all processes evaluate it together.
-    """
-    from nbdist.engine.transfer import offer
-
-    value = resident.evaluate(expression, number=number)
-    if not wanted:
-        return {"kind": "none"}, []
-    return offer(value, expression, framework_named(framework), limit_bytes)
-
-
 def shards(
     resident: Resident,
     buffers: Buffers,
@@ -323,6 +305,7 @@ def save(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
     """The first part of a repair; see `nbdist.engine.jax.repair.repair`. Nothing is changed by it."""
     from nbdist.engine.jax.start import repair
 
+    resident.moving.end()  # it would keep arrays of the old back end
     # One that got further, and failed, has what there was before.
     if resident.repair is None or not resident.repair.begun:
         resident.repair = repair(resident)

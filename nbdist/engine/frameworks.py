@@ -1,7 +1,7 @@
 """One module a framework; each answers the same questions.
 
-`initialize` (join the cluster), `explain` (where an array's pieces lie), `offer_array` (its bytes), and
-`INTERRUPT`, the signal that frees a process which waits in a collective.
+`initialize` (join the cluster), `explain` (where an array's pieces lie), `offer_array` (its pieces),
+`placed` (arrays made of pieces), and `INTERRUPT`, the signal that frees a process which waits in a collective.
 """
 
 from __future__ import annotations

@@ -44,6 +44,7 @@ from nbdist.engine.probe import Probe
 from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
+from nbdist.engine.values.calls import Moving
 from nbdist.engine.warned import name_cells
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
@@ -89,6 +90,7 @@ class Resident:
         self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
+        self.moving = Moving()
         self._request: dict[str, Any] | None = None
         self._began: str | None = None
 

@@ -51,6 +51,11 @@ class Progress:
             self._last = words
             print(f"{words}, {passed}", file=sys.stdout, flush=True)
 
+    def part(self, words: str, part: float) -> None:
+        """Shows how much of something is done, from 0 to 1; only in a notebook."""
+        passed = seconds_text(time.monotonic() - self._started)
+        self._tell(words, passed, part, worth_a_line=False)
+
     def close(self, line: str) -> None:
         """Replaces the bar by one closing line."""
         if self._in_notebook:

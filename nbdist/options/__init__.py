@@ -20,6 +20,7 @@ from nbdist.options.cells import (
     dist_sync,
     limit,
     local,
+    names_and_expressions,
     rank,
     sync,
 )
@@ -73,6 +74,7 @@ __all__ = [
     "job_options",
     "limit",
     "local",
+    "names_and_expressions",
     "numbers",
     "rank",
     "refuse_beside_restart",

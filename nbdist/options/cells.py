@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 
+from nbdist.errors import ArrayError
 from nbdist.options.parser import Parser
 
 
@@ -115,13 +117,37 @@ def dist_pull() -> Parser:
         "Bring values from the processes into this notebook.",
         example="%dist_pull w loss --on 0",
     )
-    parser.add_argument(
-        "names", nargs="+", metavar="NAME", help="names in the processes' namespace"
+    add = parser.add_argument
+    add(
+        "names",
+        nargs="+",
+        metavar="NAME",
+        help="names in the processes' namespace, or NAME=EXPR, such as k=model.a.kernel",
     )
-    parser.add_argument("--on", metavar="TARGETS", help="take it from these processes")
-    parser.add_argument("--yes", action="store_true", help="do not ask before a large array")
+    add("--on", metavar="TARGETS", help="take it from these processes")
+    add("--each", action="store_true", help="what each process has, as a dict by process id")
+    add("--yes", action="store_true", help="do not ask before a large array")
     _add_timeout(parser)
     return parser
+
+
+def names_and_expressions(words: Sequence[str]) -> dict[str, str]:
+    """`["w", "k=model.a.kernel"]` → `{"w": "w", "k": "model.a.kernel"}`.
+
+    Raises:
+      ArrayError: One has no name to be kept under.
+    """
+    found = {}
+    for word in words:
+        name, is_named, expression = word.partition("=")
+        if not name.isidentifier() or (is_named and not expression):
+            value = "EXPR" if is_named else word
+            raise ArrayError(
+                f"{word!r} is no name to pull into. Give it one: NAME={value}, in brackets where it has blanks, "
+                "such as k=(a + b)."
+            )
+        found[name] = expression if is_named else name
+    return found
 
 
 def dist_push() -> Parser:
@@ -133,6 +159,12 @@ def dist_push() -> Parser:
     )
     parser.add_argument("names", nargs="+", metavar="NAME", help="names of this notebook")
     parser.add_argument("--on", metavar="TARGETS", help="to these processes only")
+    parser.add_argument(
+        "--sharding",
+        metavar="EXPR",
+        help="send each process only its pieces of NumPy arrays, and make global arrays of them, "
+        "such as \"NamedSharding(mesh, P('x'))\"",
+    )
     return parser
 
 

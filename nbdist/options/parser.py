@@ -66,6 +66,15 @@ class Parser(argparse.ArgumentParser):
             raise OptionError(self._unknown(unknown[0]))
         return options
 
+    def parse_among_code(self, line: str) -> argparse.Namespace:
+        """As `parse`, for a line whose words may be Python: quotes and brackets hold a word together, and stay.
+
+        Raises:
+          OptionError: Something unknown or unreadable, with the nearest known option.
+          HelpShown: `--help` was among them.
+        """
+        return self.parse(shlex.join(_words_of_code(line)))
+
     def parse_before_code(self, line: str) -> tuple[argparse.Namespace, str]:
         """Takes the options off the front of a line; the rest is Python, which no shell's rules take apart.
 
@@ -123,6 +132,29 @@ class Parser(argparse.ArgumentParser):
         if len(flags) > MOST_LISTED:
             return f"{self.prog} has no option {word!r}.{hint} See {self.prog} --help."
         return f"{self.prog} has no option {word!r}.{hint} It has {', '.join(flags) or 'none'}."
+
+
+def _words_of_code(line: str) -> list[str]:
+    """`k=p['a b'] --on "0,1"` → `["k=p['a b']", "--on", "0,1"]`."""
+    words, word, quote, depth = [], "", "", 0
+    for sign in line:
+        if sign.isspace() and not quote and depth <= 0:
+            words.append(word)
+            word = ""
+            continue
+        if quote:
+            quote = "" if sign == quote else quote
+        elif sign in "'\"":
+            quote = sign
+        else:
+            depth += (sign in "([{") - (sign in ")]}")
+        word += sign
+    # A word that is nothing but a quotation is an option's value.
+    return [
+        word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
+        for word in [*words, word]
+        if word
+    ]
 
 
 OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")

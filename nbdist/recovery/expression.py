@@ -6,7 +6,7 @@ Evaluated on one alone, `w[:4]` would be a program that the others never send.
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
@@ -77,7 +77,7 @@ def ask_all_workers(
       SessionError: A process is in a cell, or it took too long; they are freed then.
       NbdistError: What one raised.
     """
-    _refuse_busy(crew)
+    refuse_busy(crew, crew.facts.workers, "More than a name is evaluated on all processes")
     number = crew.next_number()
     asked = {
         p: crew.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})
@@ -97,21 +97,30 @@ def ask_all_workers(
 
 
 def _only(name: str, wanted: bool) -> dict[str, bool]:
-    return {"wanted": wanted} if name == "get_value" else {}
+    return {"wanted": wanted} if name == "offer" else {}
 
 
-def _refuse_busy(crew: Crew) -> None:
-    """Lets pass when no process is in a cell.
+def refuse_busy(
+    crew: Crew, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
+) -> None:
+    """Lets pass when none of these processes is in a cell.
+
+    Args:
+      crew: The processes.
+      process_ids: Those that must be idle.
+      why: Why they must, as the beginning of a sentence.
+      known: Those that are known to be in a cell; what others report may be of before its end.
 
     Raises:
       SessionError: One is; says where.
     """
+    ids = sorted(process_ids)
     deadline = time.monotonic() + REPORT_SECONDS
-    while busy := [p for p in sorted(crew.facts.workers) if crew.in_cell(p)]:
-        if time.monotonic() > deadline:
+    while busy := [p for p in ids if crew.in_cell(p)] or sorted(set(ids) & set(known)):
+        if time.monotonic() > deadline or set(busy) & set(known):
             raise SessionError(
-                f"{crew.doing(busy[0])}. More than a name is evaluated on all processes: wait for the end of "
-                "the cell with %sync, or interrupt it with %dist_interrupt."
+                f"{crew.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt it with "
+                "%dist_interrupt."
             )
         time.sleep(POLL_SECONDS)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import attach, check, hosts, in_step, keras_start, noop, probe, start
+from tests.bench import attach, check, hosts, in_step, keras_start, noop, probe, start, values
 
 
 def main() -> None:
@@ -18,6 +18,7 @@ def main() -> None:
     check.main()
     in_step.main()
     probe.main()
+    values.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 
 

@@ -299,9 +299,9 @@ def test_a_variable_is_explained_and_offered_as_the_array_it_holds():
     told = explain(variable, "v")
     (array,) = told["arrays"]
     assert (array["path"], array["shape"]) == ("v", [2, 3])
-    offered, buffers = offer_array(variable, "v", 1 << 20)
-    assert (offered["kind"], offered["shape"]) == ("array", [2, 3])
-    assert np.frombuffer(buffers[0], np.float32).tolist() == [0, 1, 2, 3, 4, 5]
+    offered = offer_array(variable, "v")
+    assert (offered.sharding, offered.shape) == (None, [2, 3])
+    assert offered.pieces[0].read().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
 def test_an_autocast_scope_changes_nothing_that_is_shown():

@@ -75,6 +75,17 @@ def test_an_array_that_lies_on_all_hosts_is_pulled_whole(session: Session) -> No
     assert np.array_equal(session.pull("y"), np.arange(24.0))
 
 
+def test_arrays_go_to_other_hosts_in_messages_whole_and_in_pieces(session: Session) -> None:
+    array = np.random.default_rng(0).random((512, 1 << 14), dtype=np.float32)  # of several messages
+    session.push({"sent": array})
+    session.push({"divided": array}, sharding="NamedSharding(mesh, P('d'))")
+    session.run("pieces = len(divided.addressable_shards)")
+    assert session.pull("pieces") == 1
+    for name in ("sent", "divided"):
+        np.testing.assert_array_equal(session.pull(name), array)
+    session.run("del sent, divided")
+
+
 def test_errors_status_and_snapshot_name_the_host(session: Session) -> None:
     with pytest.raises(ProcessError, match=r"process 2 \(host h1\)"):
         session.run("if me == 2:\n    raise ValueError('empty batch')")

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 
 from nbdist import Session
-from nbdist.errors import ArrayError, ProcessError, TargetError
+from nbdist.errors import (
+    ArrayError,
+    OptionError,
+    ProcessError,
+    SessionError,
+    SpecError,
+    TargetError,
+)
 
 MAKE = """
 import jax, jax.numpy as jnp, numpy as np
@@ -59,12 +66,9 @@ def test_typed_keys_come_as_their_data(session: Session) -> None:
 
 
 def test_a_replica_is_sent_once(session: Session) -> None:
-    session.run(
-        "from nbdist.engine.jax.arrays import offer_array\n"
-        "sent = sum(map(len, offer_array(copies, 'copies', 1 << 30)[1]))"
-    )
-    sent = [session.pull("sent", on=[process_id]) for process_id in (0, 1)]
-    assert sum(sent) == 8 * 4 * 4
+    moved: list[int] = []
+    session.pull("copies", progress=lambda done, total: moved.append(total))
+    assert moved[-1] == 8 * 4 * 4
 
 
 def test_plain_values_come_and_go(session: Session) -> None:
@@ -81,7 +85,7 @@ def test_plain_values_come_and_go(session: Session) -> None:
         ("no_such_name", "NameError on process 0"),
         ("gone", "deleted or donated"),
         ("donated", "deleted or donated"),
-        ("lambda: 1", "cannot be sent to the notebook"),
+        ("(i for i in ())", "is a generator and cannot be sent to the notebook"),
         ("both +", "is no expression"),
     ],
 )
@@ -110,6 +114,212 @@ def test_partial_sums_cannot_be_pulled(session: Session) -> None:
     assert "partial" in session.shards("partial").text()
 
 
+SETS = """
+import dataclasses, os
+from collections import namedtuple
+import optax
+from flax import nnx
+from jax.sharding import SingleDeviceSharding
+rank = jax.process_index()
+own = np.arange(4) + rank
+alike = np.arange(4)
+local = jax.device_put(np.arange(4.0), jax.local_devices()[0])
+params = {"w": both, "b": [half, (local, alike)], "opt": optax.adam(0.1).init({"w": copies}), "n": 3}
+model = nnx.Linear(2, 3, rngs=nnx.Rngs(0))
+mixed = {"w": both, "loss": 0.5 * rank}
+odd = alike if rank else {"a": 1}
+Here = namedtuple("Here", "a b")
+here = Here(1, 2)
+pieces = [jax.device_put(np.full(3, float(rank)), device) for device in jax.local_devices()]
+torn = jax.make_array_from_single_device_arrays((3,), NamedSharding(mesh, P()), pieces)
+step = 7 if rank == 0 else 8
+"""
+
+
+@pytest.fixture(scope="module")
+def sets(session: Session, arrays: None) -> Session:
+    session.run(SETS)
+    return session
+
+
+def test_a_tree_comes_with_its_structure_and_whole_arrays(sets: Session) -> None:
+    found = sets.pull("params")
+    expected = np.arange(32, dtype=np.float32).reshape(8, 4)
+    np.testing.assert_array_equal(found["w"], expected)
+    assert found["b"][0].dtype == ml_dtypes.bfloat16
+    assert [array.tolist() for array in found["b"][1]] == [[0, 1, 2, 3], [0, 1, 2, 3]]
+    assert type(found["opt"][0]).__name__ == "ScaleByAdamState"
+    assert type(found["opt"][0].mu["w"]) is np.ndarray
+    assert found["n"] == 3
+    np.testing.assert_array_equal(sets.pull("params['w'] * 2"), expected * 2)
+
+
+def test_a_module_comes_as_its_state(sets: Session) -> None:
+    found = sets.pull("model")
+    assert found["kernel"].get_value().shape == (2, 3)
+
+
+DIFFERING = [
+    ("step", "'step' differs between the processes: process 0 has 7, process 1 has 8. --on 0 "),
+    ("own", r"process 0 has i64\[4\] \[0, 1, 2, …\], process 1 has i64\[4\] \[1, 2, 3, …\]"),
+    ("mixed", r"at mixed\['loss'\]: process 0 has 0.0, process 1 has 0.5"),
+    ("odd", r"process 0 has a dict of 1, process 1 has i64\[4\]"),
+    (
+        "torn",
+        r"process 0 has f32\[3\]\[0:3\] \[0.0, 0.0, 0.0\], process 1 has .* \[1.0, 1.0, 1.0\]",
+    ),
+    ("rank + 0", "process 0 has 0, process 1 has 1"),
+]
+
+
+@pytest.mark.parametrize(("expression", "text"), DIFFERING)
+def test_what_differs_is_refused_with_who_has_what(
+    sets: Session, expression: str, text: str
+) -> None:
+    with pytest.raises(ArrayError, match=text):
+        sets.pull(expression)
+
+
+def test_one_process_or_each_is_asked_for_what_differs(sets: Session) -> None:
+    assert sets.pull("step", on="1") == 8
+    assert sets.pull("step", each=True) == {0: 7, 1: 8}
+    assert sets.pull("rank", each=True, on="1") == {1: 1}
+    assert sets.pull("torn", on=[1]).tolist() == [1, 1, 1]
+    assert sets.pull("own", on=[1]).tolist() == [1, 2, 3, 4]
+    found = sets.pull("mixed", each=True)
+    assert [found[p]["loss"] for p in (0, 1)] == [0.0, 0.5]
+    np.testing.assert_array_equal(found[1]["w"], np.arange(32).reshape(8, 4))
+    assert type(sets.pull("odd", on=[0])) is dict
+
+
+def test_pieces_that_lie_elsewhere_are_missed(sets: Session) -> None:
+    with pytest.raises(ArrayError, match="'both': only 16 of 32 elements are on the processes"):
+        sets.pull("both", on="1")
+
+
+def test_a_class_that_only_the_processes_have_is_named(sets: Session) -> None:
+    with pytest.raises(ArrayError, match="the class Here is defined in a cell of the processes"):
+        sets.pull("here")
+
+
+def test_nothing_is_kept_on_the_processes_of_what_was_moved(sets: Session) -> None:
+    sets.pull("params")
+    sets.push({"large": np.ones(1 << 20)})
+    sets.run(
+        "from nbdist.engine.resident import Resident\n"
+        "held = Resident.of().moving._held\n"
+        "mapped = sum('nbdist-' in line for line in open('/proc/self/maps'))"
+    )
+    assert (sets.pull("held"), sets.pull("mapped", each=True)) == (None, {0: 0, 1: 0})
+    sets.run("del large")
+
+
+# -- what goes there -------------------------------------------------------------------------------
+
+
+def test_functions_and_classes_of_the_notebook_go_along(session: Session) -> None:
+    scale = 3
+
+    class Scaler:
+        def __init__(self, by: int) -> None:
+            self.by = by
+
+        def __call__(self, x: float) -> float:
+            return x * self.by
+
+    session.push({"double": lambda x: x * 2, "scaled": lambda x: x * scale, "scaler": Scaler(5)})
+    session.run("got = [double(2), scaled(2), scaler(2)]")
+    assert session.pull("got") == [4, 6, 10]
+
+
+@pytest.mark.parametrize("spec", ["P('data', 'model')", "P('model')", "P()"])
+def test_an_array_is_pushed_under_a_sharding(session: Session, spec: str) -> None:
+    array = np.arange(8 * 12, dtype=np.float32).reshape(8, 12)
+    moved: list[int] = []
+    sharding = f"NamedSharding(mesh, {spec})"
+    session.push(
+        {"placed": array}, sharding=sharding, progress=lambda done, total: moved.append(total)
+    )
+    session.run(f"is_so = placed.sharding == {sharding}; total = float(placed.sum())")
+    assert session.pull("is_so") is True
+    assert session.pull("total") == array.sum()
+    np.testing.assert_array_equal(session.pull("placed"), array)
+    # Each process is sent its own half where there are halves; on one machine, equal parts go once.
+    assert moved[-1] == array.nbytes
+
+
+def test_what_a_sharding_cannot_divide_is_refused(session: Session) -> None:
+    for value, sharding, kind, text in (
+        (np.ones((3, 2), "f4"), "NamedSharding(mesh, P('data'))", SpecError, "does not fit"),
+        (np.ones(4, "f4"), "mesh", ArrayError, "'mesh' is a Mesh, not a sharding"),
+        (np.ones(4, "f4"), "nothing_here", ArrayError, "NameError"),
+        (
+            [1, 2],
+            "NamedSharding(mesh, P())",
+            ArrayError,
+            "is a list: a sharding divides NumPy arrays",
+        ),
+    ):
+        with pytest.raises(kind, match=text):
+            session.push({"unplaced": value}, sharding=sharding)
+        with pytest.raises(ArrayError, match="NameError"):
+            session.pull("unplaced")
+    with pytest.raises(OptionError, match="goes without --on"):
+        session.push({"unplaced": np.ones(4)}, sharding="NamedSharding(mesh, P())", on="0")
+    assert not session.out_of_step
+
+
+def test_what_one_process_cannot_make_gets_its_name_on_none(session: Session) -> None:
+    class Picky:
+        def __setstate__(self, state: object) -> None:
+            import jax
+
+            if jax.process_index() == 1:
+                raise ImportError("not installed here")
+
+    picky = Picky()
+    picky.a = 1  # type: ignore[attr-defined]
+    with pytest.raises(ArrayError, match=r"could not be made on process 1.*not installed here"):
+        session.push({"before": 1, "picky": picky})
+    session.run("there = 'before' in globals() or 'picky' in globals()")
+    assert session.pull("there") is False
+
+
+def test_nothing_is_pushed_to_a_process_in_a_cell(session: Session) -> None:
+    handle = session.run("import time\ntime.sleep(600)", on="1", wait=False)
+    with pytest.raises(SessionError, match=r"process 1 \(host .*Values are put only where no cell"):
+        session.push({"refused": 1})
+    session.push({"taken": 1}, on="0")
+    session.interrupt()
+    with pytest.raises(ProcessError):
+        handle.wait()
+    assert session.pull("taken", on="0") == 1
+    with pytest.raises(ArrayError, match="NameError"):
+        session.pull("refused")
+
+
+def test_an_array_goes_in_messages_where_no_memory_is_shared(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nbdist.moving.window", lambda: None)
+    array = np.random.default_rng(0).random((300, 100, 99), dtype=np.float32)
+    session.push({"far": array})
+    np.testing.assert_array_equal(session.pull("far"), array)
+    session.push({"far": array[:296]}, sharding="NamedSharding(mesh, P('data'))")
+    np.testing.assert_array_equal(session.pull("far"), array[:296])
+    session.run("del far")
+
+
+def test_a_pushed_array_outlives_a_repair(session: Session) -> None:
+    array = np.arange(32, dtype=np.float32).reshape(8, 4)
+    session.push({"kept": array}, sharding="NamedSharding(mesh, P('data'))")
+    with pytest.raises(ProcessError):
+        session.run("if rank == 0: raise ValueError\njnp.sum(both).block_until_ready()")
+    assert not session.out_of_step
+    np.testing.assert_array_equal(session.pull("kept"), array)
+    np.testing.assert_array_equal(session.pull("kept + 1"), array + 1)
+
+
 def test_large_arrays_are_asked_about(session: Session) -> None:
     asked: list[str] = []
     with pytest.raises(ArrayError, match="128 B in whole, more than 100 B"):
@@ -119,8 +329,8 @@ def test_large_arrays_are_asked_about(session: Session) -> None:
 
 
 def test_what_cannot_be_pickled_is_not_pushed(session: Session) -> None:
-    with pytest.raises(ArrayError, match="'f' is a function and cannot be sent"):
-        session.push({"first": 1, "f": lambda: 1})
+    with pytest.raises(ArrayError, match="'f' is a generator and cannot be sent"):
+        session.push({"first": 1, "f": (i for i in ())})
     with pytest.raises(ArrayError, match="NameError"):
         session.pull("first")
 

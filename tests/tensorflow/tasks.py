@@ -295,7 +295,7 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
     model.evaluate(x, y, batch_size=32, verbose=0)
     looks.append(_look(observer, namespace))
     offered = {
-        name: arrays.offer_array(value, name, 10**6)
+        name: arrays.offer_array(value, name)
         for name, value in {
             "kernel": namespace["kernel"],
             "variable": model.layers[0].kernel,
@@ -305,11 +305,11 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
     }
     return {
         "looks": looks,
-        "offered": {name: one and one[0] for name, one in offered.items()},
-        "bytes": offered["variable"][1] == [np.asarray(model.layers[0].kernel).tobytes()],  # type: ignore[index]
+        "offered": {name: one and one.describe() for name, one in offered.items()},
+        "bytes": np.array_equal(offered["variable"].pieces[0].read(), model.layers[0].kernel),  # type: ignore[union-attr]
         "refused": [
-            raised(lambda: symbolic(lambda tensor: arrays.offer_array(tensor, "t", 1))),
-            raised(lambda: arrays.offer_array(namespace["words"], "words", 1)),
+            raised(lambda: symbolic(lambda tensor: arrays.offer_array(tensor, "t"))),
+            raised(lambda: arrays.offer_array(namespace["words"], "words")),
         ],
         "started_by_looking": started,
     }

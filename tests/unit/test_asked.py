@@ -9,7 +9,6 @@ import numpy as np
 import pytest
 
 from nbdist import summary
-from nbdist.engine.transfer import bytes_of
 from nbdist.errors import ArrayError, SessionError
 from nbdist.view.asked import answer_values
 from nbdist.view.feed import Feed
@@ -38,7 +37,7 @@ def half(values: np.ndarray[Any, Any], process: int, *, whole: bool = False) -> 
         "numbers": {"nan": 0, "counted": high - low, "min": int(mine.min()), "max": int(mine.max())}
         | {"sum": str(float(mine.sum()))},
         "places": [[low, high]],
-        "values": base64.b64encode(bytes_of(mine)).decode(),
+        "values": base64.b64encode(mine.tobytes()).decode(),
     }
     part = {
         "shape": [4],

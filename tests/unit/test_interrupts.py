@@ -272,7 +272,7 @@ def test_only_what_a_person_wrote_is_interrupted(interrupts: InterruptHandler) -
         kernel.pre_handler_hook()
         press()
         assert kernel.do_apply(lambda: 7, [], 1, {"label": Call(call, "{}").label}) == 7
-    for label in (Call("get_value", "{}").label, "", "theirs", None):
+    for label in (Call("offer", "{}").label, "", "theirs", None):
         kernel.pre_handler_hook()
         press()
         assert kernel.do_apply(wait, [], 1, {"label": label}) == "replied"

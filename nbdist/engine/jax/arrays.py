@@ -1,24 +1,25 @@
-"""JAX arrays on their way to the kernel: each unique shard once, as raw bytes."""
+"""JAX arrays on their way to the kernel and from it, in pieces."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
+from functools import partial
 from types import ModuleType
 from typing import Any
 
 from nbdist.engine import flax
 from nbdist.engine.keras.variables import unwrapped
-from nbdist.engine.transfer import bytes_of
-from nbdist.errors import ArrayError
+from nbdist.engine.values.arrays import OfferedArray, Piece, slices
+from nbdist.engine.values.incoming import Place
+from nbdist.errors import ArrayError, SpecError
 
 
-def offer_array(
-    value: Any, expression: str, limit_bytes: int
-) -> tuple[dict[str, Any], list[Any]] | None:
+def offer_array(value: Any, expression: str) -> OfferedArray | None:
     """This process's pieces of a JAX array, or of a Keras variable that holds one; None for anything else.
 
-    Of each piece only the copy with `replica_id` 0 is offered, so over all processes each is
-    sent once. A typed PRNG key is offered as its key data (uint32).
+    Nothing is computed, and no memory is read before a piece is. A typed PRNG key is offered as its key data
+    (uint32).
 
     Raises:
       ArrayError: A tracer, a deleted or donated array, or partial sums.
@@ -30,16 +31,16 @@ def offer_array(
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None
-    described: dict[str, Any] = {"dtype": str(value.dtype), "shape": list(value.shape)}
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
-        described |= {"dtype": str(value.dtype), "shape": list(value.shape), "prng_key": True}
-    described["nbytes"] = value.nbytes
-    described["whole"] = bool(value.is_fully_addressable)
-    if value.nbytes > limit_bytes:
-        return {"kind": "too_large", **described}, []
-    pieces, buffers = _unique_pieces(value)
-    return {"kind": "array", "pieces": pieces, **described}, buffers
+    whole = bool(value.is_fully_addressable)
+    return OfferedArray(
+        dtype=str(value.dtype),
+        shape=list(value.shape),
+        nbytes=value.nbytes,
+        sharding=None if whole else str(value.sharding),
+        pieces=[_whole(value)] if whole else _unique_pieces(value),
+    )
 
 
 def check_array(
@@ -72,17 +73,82 @@ def check_array(
         )
 
 
-def _unique_pieces(value: Any) -> tuple[list[list[list[int]]], list[bytes]]:
+def _whole(value: Any) -> Piece:
+    def read() -> Any:
+        import numpy
+
+        pieces = _unique_pieces(value)
+        if len(pieces) == 1:
+            return pieces[0].read()
+        # JAX would keep what it puts together.
+        found = numpy.empty(value.shape, value.dtype)
+        for piece in pieces:
+            found[slices(piece.bounds)] = piece.read()
+        return found
+
+    return Piece(bounds=[[0, size] for size in value.shape], read=read)
+
+
+def _unique_pieces(value: Any) -> list[Piece]:
+    found: dict[str, Piece] = {}
+    for shard in value.addressable_shards:
+        bounds = bounds_of(shard.index, value.shape)
+        found.setdefault(str(bounds), Piece(bounds=bounds, read=partial(_read, shard)))
+    return list(found.values())
+
+
+def _read(shard: Any) -> Any:
     import numpy
 
-    pieces, buffers = [], []
-    for shard in value.addressable_shards:
-        if shard.replica_id != 0:
-            continue
-        bounds = [
-            list(part.indices(size)[:2])
-            for part, size in zip(shard.index, value.shape, strict=True)
-        ]
-        pieces.append(bounds)
-        buffers.append(bytes_of(numpy.ascontiguousarray(numpy.asarray(shard.data))))
-    return pieces, buffers
+    return numpy.asarray(shard.data)
+
+
+def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:
+    """A shard's index as half-open bounds, one pair for each dimension."""
+    return [list(part.indices(size)[:2]) for part, size in zip(index, shape, strict=True)]
+
+
+def placed(sharding: Any, expression: str) -> Place:
+    """How arrays are made of pieces, on this process its own, under a sharding.
+
+    Args:
+      sharding: What the user's expression has given.
+      expression: The expression, for error texts.
+
+    Raises:
+      ArrayError: It is no sharding.
+    """
+    import jax
+
+    if not isinstance(sharding, jax.sharding.Sharding):
+        kind = type(sharding).__name__
+        raise ArrayError(
+            f"{expression!r} is a {kind}, not a sharding such as NamedSharding(mesh, P('x'))."
+        )
+
+    def place(array: tuple[Any, tuple[int, ...]]) -> tuple[list[Any], Any]:
+        dtype, shape = array
+        try:
+            sharding.shard_shape(shape)
+        except ValueError as error:
+            raise SpecError(
+                f"{expression} does not fit an array of shape {shape}: {error}"
+            ) from error
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise ArrayError(
+                f"JAX has no {dtype} here (jax_enable_x64 is off), and would make it smaller. Push it as "
+                f"{jax.dtypes.canonicalize_dtype(dtype)}: x.astype(…)."
+            )
+        devices = sharding.addressable_devices_indices_map(shape)
+        indices = {device: bounds_of(index, shape) for device, index in devices.items()}
+        bounds = list({str(one): one for one in indices.values()}.values())
+
+        def finish(parts: list[Any]) -> Any:
+            arrays = [
+                jax.device_put(parts[bounds.index(one)], device) for device, one in indices.items()
+            ]
+            return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
+
+        return bounds, finish
+
+    return place

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine import flax
 from nbdist.engine.jax import waiting
-from nbdist.engine.jax.arrays import check_array, offer_array
+from nbdist.engine.jax.arrays import check_array, offer_array, placed
 from nbdist.engine.jax.observe import describe
 from nbdist.engine.jax.repair.repair import Repair
 from nbdist.engine.jax.step.sockets import listening_ports
@@ -22,7 +22,7 @@ from nbdist.engine.once import explain_late_devices, explain_second_call
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
 
-__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array"]
+__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array", "placed"]
 
 INTERRUPT = signal.SIGINT
 """Frees a process that waits in a JAX collective (measured: 0.1 to 0.3 s); the collectives of the

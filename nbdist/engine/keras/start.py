@@ -16,6 +16,7 @@ from nbdist.engine.jax.start import (
     explain,
     keep_gloo_on,
     offer_array,
+    placed,
     stay_in_step,
 )
 from nbdist.engine.jax.step.sockets import listening_ports
@@ -26,7 +27,7 @@ from nbdist.errors import SessionError
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
 
-__all__ = ["INTERRUPT", "explain", "initialize", "offer_array"]
+__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
 
 
 def initialize(

@@ -7,7 +7,8 @@ from typing import Any
 from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.tensorflow.describe import describe, replica_values
 from nbdist.engine.tensorflow.strategies import REMEMBERED, replicas_of
-from nbdist.engine.transfer import bytes_of
+from nbdist.engine.values.arrays import OfferedArray, whole
+from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
 
 
@@ -44,9 +45,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     }
 
 
-def offer_array(
-    value: Any, expression: str, limit_bytes: int
-) -> tuple[dict[str, Any], list[Any]] | None:
+def offer_array(value: Any, expression: str) -> OfferedArray | None:
     """A variable or tensor of this process, whole; None for anything else.
 
     Of a mirrored variable the copy of this process's first replica is read. One that is put together when it is
@@ -70,13 +69,16 @@ def offer_array(
         raise ArrayError(f"{expression!r} is symbolic: it has no value here.") from error
     if array.dtype == object:
         raise ArrayError(f"{expression!r} holds strings or objects; pull plain data out of it.")
-    described = {
-        "dtype": array.dtype.name,
-        "shape": list(array.shape),
-        "nbytes": array.nbytes,
-        "whole": True,
-    }
-    if array.nbytes > limit_bytes:
-        return {"kind": "too_large", **described}, []
-    pieces = [[[0, size] for size in array.shape]]
-    return {"kind": "array", "pieces": pieces, **described}, [bytes_of(array)]
+    return whole(array.reshape(value.shape))
+
+
+def placed(sharding: Any, expression: str) -> Place:
+    """TensorFlow has no arrays that are made of pieces on several processes.
+
+    Raises:
+      ArrayError: Always.
+    """
+    raise ArrayError(
+        f"--sharding {expression} makes JAX arrays, and this session computes with TensorFlow. Push the array "
+        "whole, without --sharding."
+    )

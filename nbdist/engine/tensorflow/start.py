@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.tensorflow import adapt, batches, interrupt, observe
-from nbdist.engine.tensorflow.arrays import explain, offer_array
+from nbdist.engine.tensorflow.arrays import explain, offer_array, placed
 from nbdist.engine.tensorflow.context import reset_context
 from nbdist.engine.tensorflow.outdated import refuse_outdated
 from nbdist.engine.tensorflow.strategies import REMEMBERED
@@ -19,7 +19,7 @@ from nbdist.errors import SessionError
 if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
 
-__all__ = ["INTERRUPT", "explain", "initialize", "offer_array"]
+__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
 
 INTERRUPT = signal.SIGINT
 """A worker blocked in a collective ignores it; `nbdist.engine.tensorflow.interrupt` hears it and frees it."""

@@ -1,0 +1,1 @@
+"""Values on their way between an engine and the kernel: arrays in pieces as raw bytes, the rest pickled."""

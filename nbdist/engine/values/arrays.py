@@ -1,0 +1,89 @@
+"""Arrays that are offered to the kernel: what they are, and the pieces of them that lie on this process."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from nbdist.dtypes import dtype_name, is_named
+
+Bounds = Sequence[Sequence[int]]
+"""Half-open element indices, one pair for each dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of an array; `read` gives it as a NumPy array, which may take a copy from a device."""
+
+    bounds: list[list[int]]
+    read: Callable[[], Any]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferedArray:
+    """An array of this process, or its pieces of one that spans processes.
+
+    Attributes:
+      dtype: The name of its NumPy dtype, or the fields of a structured one.
+      shape: Of the whole array.
+      nbytes: Of the whole array.
+      sharding: How one that spans processes is divided; None for one that is whole here.
+      pieces: Each part that lies here, once.
+    """
+
+    dtype: Any
+    shape: list[int]
+    nbytes: int
+    sharding: str | None = None
+    pieces: list[Piece] = field(default_factory=list)
+
+    def describe(self) -> dict[str, Any]:
+        """As JSON, without the values."""
+        return {
+            "dtype": self.dtype,
+            "shape": self.shape,
+            "nbytes": self.nbytes,
+            "whole": self.sharding is None,
+            "pieces": [piece.bounds for piece in self.pieces],
+        }
+
+
+def whole(array: Any) -> OfferedArray:
+    """A NumPy array that lies on this process alone."""
+    return OfferedArray(
+        dtype=dtype_name(array.dtype),
+        shape=list(array.shape),
+        nbytes=array.nbytes,
+        pieces=[Piece(bounds=[[0, size] for size in array.shape], read=lambda: array)],
+    )
+
+
+MOST_ITEM_BYTES = 1 << 20
+"""What has larger elements is pickled: no element goes in two messages."""
+
+
+def is_numpy_array(value: Any) -> bool:
+    """Whether it is a NumPy array whose bytes say all; one of objects or of a class of its own is pickled."""
+    numpy = sys.modules.get("numpy")
+    if numpy is None or type(value) is not numpy.ndarray or value.dtype.hasobject:
+        return False
+    dtype = value.dtype
+    return dtype.itemsize <= MOST_ITEM_BYTES and is_named(dtype_name(dtype), dtype)
+
+
+def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
+    """Bounds as an index; with `origin`, into an array that begins there."""
+    starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]
+    found = [
+        slice(start - first, stop - first)
+        for (start, stop), first in zip(bounds, starts, strict=True)
+    ]
+    # With it, an array without dimensions gives itself in place of a number.
+    return (*found, ...)
+
+
+def shape_of(bounds: Bounds) -> tuple[int, ...]:
+    """`[[0, 2], [4, 8]]` → `(2, 4)`."""
+    return tuple(stop - start for start, stop in bounds)

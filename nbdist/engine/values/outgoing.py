@@ -1,0 +1,128 @@
+"""A value of this process that a kernel is taking: described, compared, and given piece by piece."""
+
+from __future__ import annotations
+
+import hashlib
+import zlib
+from collections.abc import Sequence
+from typing import Any
+
+from nbdist.dtypes import dtype_named
+from nbdist.engine.values.arrays import Bounds, shape_of, slices
+from nbdist.engine.values.tree import OfferArray, Tree
+from nbdist.engine.values.window import Window
+
+Box = tuple[str, int, Bounds]
+"""A part of a piece of an array: the array's path, the number of the piece, and bounds in the whole array."""
+
+BLOCK_BYTES = 1 << 20
+"""Larger arrays are compared by checksums of blocks of this size."""
+
+PREVIEWED = 3
+"""Elements of an array that an error text shows."""
+
+MOST_NODES = 20_000
+"""So many places of a value are listed where two processes differ."""
+
+
+class Outgoing:
+    """Held from the offer of a value until the kernel has it or has given up.
+
+    Args:
+      value: Any object of the user.
+      expression: How it was named.
+      offer_array: The framework's.
+      window: Memory shared with the kernel; None where there is none.
+
+    Raises:
+      ArrayError: It cannot be sent; the text says why and where.
+    """
+
+    def __init__(
+        self, value: Any, expression: str, offer_array: OfferArray, window: Window | None
+    ) -> None:
+        self._tree = Tree(value, expression, offer_array)
+        # Made at once: it finds the arrays inside of objects that say nothing of what they hold.
+        self._structure = self._tree.packed(value, expression)
+        self._window = window
+        self._read: dict[tuple[str, int], Any] = {}
+
+    def describe(self) -> dict[str, Any]:
+        """Its arrays by path, and a digest of all else."""
+        arrays = {path: array.describe() for path, array in self._tree.arrays.items()}
+        return {"arrays": arrays, "digest": self._tree.digest(), "shared": self._window is not None}
+
+    def structure(self) -> bytes:
+        """The value pickled, with the paths of arrays in place of them."""
+        return self._structure
+
+    def nodes(self) -> list[tuple[str, str, str]]:
+        """Path, digest and text of all that it holds; where processes differ, these say where."""
+        return [(n.path, n.digest, n.text) for n in self._tree.nodes[:MOST_NODES]]
+
+    def digests(self, pieces: Sequence[tuple[str, int]]) -> list[str]:
+        """A digest of each of these pieces, which are equal where their bytes are."""
+        return [digest(self._piece(path, number)) for path, number in pieces]
+
+    def preview(self, path: str, number: int) -> str:
+        """The first elements of a piece, as text."""
+        piece = self._piece(path, number).reshape(-1)
+        shown = ", ".join(str(element) for element in piece[:PREVIEWED])
+        return f"[{shown}{', …' if piece.size > PREVIEWED else ''}]"
+
+    def take(self, boxes: Sequence[Box], at: int | None) -> list[bytes]:
+        """The bytes of parts of arrays, one behind the other.
+
+        Args:
+          boxes: Which parts.
+          at: Where in the shared memory they are put; None: they are answered.
+
+        Returns:
+          One buffer, or none where they are in the shared memory.
+        """
+        if at is None or self._window is None:
+            return [b"".join(self._box(*box).tobytes() for box in boxes)]
+        for path, number, bounds in boxes:
+            part = self._box(path, number, bounds)
+            self._window.array(at, part.dtype, part.shape)[...] = part
+            at += part.nbytes
+        return []
+
+    def close(self) -> None:
+        """Lets go of all it holds."""
+        self._read.clear()
+        if self._window is not None:
+            self._window.close()
+
+    def _box(self, path: str, number: int, bounds: Bounds) -> Any:
+        origin = self._tree.arrays[path].pieces[number].bounds
+        return self._piece(path, number)[slices(bounds, origin)]
+
+    def _piece(self, path: str, number: int) -> Any:
+        found = self._read.get((path, number))
+        if found is None:
+            array = self._tree.arrays[path]
+            piece = array.pieces[number]
+            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype_named(array.dtype))
+            self._read[path, number] = found
+        return found
+
+
+def digest(array: Any) -> str:
+    """Equal for arrays of equal bytes, and for others never by accident.
+
+    SHA-1 of a large one would take longer than to send it. A CRC-32 of each MB and the sum of its words take less
+    than half of that, and see differences of different kinds.
+    """
+    import numpy
+
+    flat = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
+    found = hashlib.sha1(usedforsecurity=False)
+    if flat.nbytes <= BLOCK_BYTES:
+        found.update(flat)
+        return found.hexdigest()
+    for start in range(0, flat.nbytes, BLOCK_BYTES):
+        block = flat[start : start + BLOCK_BYTES]
+        words = block[: block.nbytes // 8 * 8].view(numpy.uint64)
+        found.update(zlib.crc32(block).to_bytes(4, "big") + numpy.sum(words).tobytes())
+    return found.hexdigest()

@@ -1,0 +1,110 @@
+"""Pickles of values without their arrays, which travel beside them as raw bytes."""
+
+from __future__ import annotations
+
+import importlib
+import io
+import pickle
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.errors import ArrayError
+
+Reference = Callable[[Any], Any]
+"""Answers what stands for an object in a pickle, such as the number of an array; None: it is pickled."""
+
+
+def packed(value: object, reference: Reference, *, code_by_value: bool) -> bytes:
+    """Pickles a value.
+
+    Args:
+      value: Any object.
+      reference: What stands for arrays.
+      code_by_value: Classes and functions of `__main__` go along with their code; otherwise whoever reads
+        it must have classes of the same names.
+
+    Raises:
+      Exception: Whatever pickling raises.
+    """
+    # Imported here: an engine that moves no values needs none of it.
+    import cloudpickle
+
+    class Packer(cloudpickle.Pickler):
+        def persistent_id(self, obj: Any) -> Any:
+            return reference(obj)
+
+        def reducer_override(self, obj: Any) -> Any:
+            state = state_of_module(obj)
+            if state is not None:
+                return _same, (state,)
+            if not code_by_value and isinstance(obj, type) and obj.__module__ == "__main__":
+                return found_class, ("__main__", obj.__qualname__)
+            return super().reducer_override(obj)
+
+    stream = io.BytesIO()
+    Packer(stream, protocol=5).dump(value)
+    return stream.getvalue()
+
+
+def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
+    """The value; `array` answers for what stands in place of arrays.
+
+    Raises:
+      ArrayError: It has an object of a class that is not here.
+      Exception: Whatever unpickling raises.
+    """
+
+    class Unpacker(pickle.Unpickler):
+        def persistent_load(self, pid: Any) -> Any:
+            return array(pid)
+
+        def find_class(self, module: str, name: str) -> Any:
+            return found_class(module, name) if module != "__main__" else _of_main(name)
+
+    # Only ever from a kernel or engines of this session, which hold its key.
+    return Unpacker(io.BytesIO(data)).load()
+
+
+def found_class(module: str, name: str) -> Any:
+    """A class or function by its name; called while a value is unpickled.
+
+    Raises:
+      ArrayError: It is not here; says how to go on.
+    """
+    if module == "__main__":
+        return _of_main(name)
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+    except (ImportError, AttributeError) as error:
+        raise ArrayError(
+            f"{module}.{name} cannot be imported ({error}): install it there, or send plain data."
+        ) from error
+    return found
+
+
+def _of_main(name: str) -> Any:
+    found: Any = sys.modules["__main__"]
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    if found is None:
+        raise ArrayError(
+            f"the class {name} is defined in a cell of the processes and not in this notebook. Define it here, "
+            "too, or pull plain data: a dict of its fields."
+        )
+    return found
+
+
+def state_of_module(value: object) -> Any | None:
+    """The state of a Flax NNX module, in place of the module, whose class the notebook need not have."""
+    nnx = sys.modules.get("flax.nnx")
+    module = getattr(nnx, "Module", None)
+    if nnx is None or module is None or not isinstance(value, module):
+        return None
+    return nnx.split(value)[1]
+
+
+def _same(state: Any) -> Any:
+    return state

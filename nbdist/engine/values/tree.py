@@ -1,0 +1,244 @@
+"""A value taken apart: its containers, its arrays, and what else it holds, each by the path that leads to it."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import sys
+import types
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from nbdist.dtypes import dtype_named
+from nbdist.engine.agreement.code import code_digest
+from nbdist.engine.flax import look_into
+from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
+from nbdist.engine.values.packing import packed, state_of_module
+from nbdist.engine.walk import registered_pytrees
+from nbdist.errors import ArrayError
+from nbdist.quantities import array_type_text
+
+Children = Iterable[tuple[str, Any]]
+"""What a container holds: (the rest of the expression that reaches it, the value)."""
+
+OfferArray = Callable[[Any, str], OfferedArray | None]
+"""What a framework offers of an array of its own, by its path; None for anything else."""
+
+SHORT = 40
+"""Characters of a value in an error text."""
+
+_PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
+_MAPPINGS = (dict, OrderedDict, defaultdict)
+_CODE = (types.FunctionType, types.BuiltinFunctionType, types.MethodType, types.ModuleType, type)
+_NEVER_ARRAYS = frozenset((*_PLAIN, *_MAPPINGS, *_CODE, list, tuple, set, frozenset))
+
+
+@dataclasses.dataclass(frozen=True, slots=True)
+class Node:
+    """A place in a value; `digest` is equal on two processes where what is there is, what it holds left aside."""
+
+    path: str
+    digest: str
+    text: str
+
+
+class Tree:
+    """A value, taken apart.
+
+    Args:
+      value: Any object of the user.
+      expression: How it was named; the paths begin with it.
+      offer_array: The framework's.
+
+    Attributes:
+      nodes: All that was met, in order.
+      arrays: By path. Arrays inside of objects that say nothing of what they hold are numbered.
+
+    Raises:
+      ArrayError: An array without values, or something that cannot be pickled; the text says which and where.
+    """
+
+    def __init__(self, value: object, expression: str, offer_array: OfferArray) -> None:
+        self.nodes: list[Node] = []
+        self.arrays: dict[str, OfferedArray] = {}
+        self._offer_array = offer_array
+        self._is_pytree = registered_pytrees()
+        self._paths: dict[int, str] = {}
+        # Objects made on the way must outlive the walk: what is known of others goes by identity.
+        self._alive: list[Any] = []
+        try:
+            self._visit(expression, value, ())
+        except RecursionError as error:
+            raise ArrayError(
+                f"{expression!r} is nested too deeply to be sent to the notebook."
+            ) from error
+
+    def digest(self) -> str:
+        """Equal on two processes where all nodes are."""
+        found = hashlib.blake2b(digest_size=16)
+        for node in sorted(self.nodes, key=lambda node: node.path):
+            found.update(f"{node.path}\0{node.digest}\0".encode())
+        return found.hexdigest()
+
+    def reference(self, value: object) -> str | None:
+        """The path of an array; None for anything else. One that was not met before is noted."""
+        if type(value) in _NEVER_ARRAYS:
+            return None
+        path = self._paths.get(id(value))
+        if path is not None:
+            return path
+        return self._note_array(f"array {len(self.arrays)} in {self.nodes[0].path}", value)
+
+    def _note_array(self, path: str, value: Any) -> str | None:
+        offered = whole(value) if is_numpy_array(value) else self._offer_array(value, path)
+        if offered is None:
+            return None
+        self._alive.append(value)
+        self._paths[id(value)] = path
+        self.arrays[path] = offered
+        text = array_type_text(dtype_named(offered.dtype).name, offered.shape)
+        kind = f"array {offered.dtype} {offered.shape} {offered.sharding}"
+        self.nodes.append(Node(path, kind, text))
+        return path
+
+    def _visit(self, path: str, value: Any, within: tuple[int, ...]) -> None:
+        cls = type(value)
+        if id(value) in within:
+            self._note(path, "itself", "itself")
+            return
+        if cls not in _NEVER_ARRAYS:
+            known = self._paths.get(id(value))
+            if known is not None:
+                self._note(path, f"the same as {known}", "an array")
+                return
+            if self._note_array(path, value):
+                return
+        children = self._children(value)
+        if children is None:
+            self._note_leaf(path, value)
+            for number, cell in enumerate(getattr(value, "__closure__", None) or ()):
+                self._visit(f"{path}.__closure__[{number}]", _captured(cell), (*within, id(value)))
+            return
+        inside = list(children)
+        kind = f"{cls.__module__}.{cls.__qualname__}"
+        keys = "\0".join(sorted(step for step, _ in inside))
+        name = "an empty" if not inside else "a"
+        count = f" of {len(inside)}" if inside and cls in (*_MAPPINGS, list, tuple) else ""
+        self._note(path, f"{kind}\0{len(inside)}\0{keys}", f"{name} {cls.__name__}{count}")
+        taken: dict[str, int] = {}
+        for step, child in inside:
+            # Keys of a dict may have the same text.
+            taken[step] = number = taken.get(step, 0) + 1
+            unique = step if number == 1 else f"{step}#{number}"
+            self._visit(path + unique, child, (*within, id(value)))
+
+    def _children(self, value: Any) -> Children | None:
+        """What a container holds; None for what is none, or says nothing of what it holds."""
+        cls = type(value)
+        if cls in _MAPPINGS:
+            return [(f"[{_key_text(key)}]", child) for key, child in value.items()]
+        if cls in (list, tuple):
+            return [(f"[{number}]", child) for number, child in enumerate(value)]
+        if isinstance(value, tuple) and hasattr(cls, "_fields"):
+            return [(f".{name}", child) for name, child in zip(cls._fields, value, strict=True)]
+        state = state_of_module(value)
+        if state is not None:
+            self._alive.append(state)
+            return [("", state)]
+        look = look_into(cls.__mro__)
+        if look is not None:
+            return look(value)
+        if dataclasses.is_dataclass(value) and not isinstance(value, type):
+            return [(f".{name}", child) for name, child in _fields(value)]
+        if self._is_pytree(cls):
+            return self._pytree(value)
+        return None
+
+    def _pytree(self, value: Any) -> Children:
+        """One level of an object that is registered with `jax.tree_util`, and what is static in it."""
+        tree_util = sys.modules["jax"].tree_util
+        pairs, definition = tree_util.tree_flatten_with_path(
+            value, is_leaf=lambda inner: inner is not value
+        )
+        _, static = definition.node_data()
+        children = [(tree_util.keystr(keys), child) for keys, child in pairs]
+        self._alive += [child for _, child in children]
+        return [*children, ("<static>", static)]
+
+    def _note(self, path: str, digest: str, text: str) -> None:
+        self.nodes.append(Node(path, digest, text))
+
+    def _note_leaf(self, path: str, value: Any) -> None:
+        cls = type(value)
+        if cls in _PLAIN:
+            text = repr(value)
+            digest = text if len(text) <= SHORT else _digest(text.encode())
+            short = text if len(text) <= SHORT else f"{text[: SHORT - 1]}…"
+            self._note(path, f"{cls.__name__} {digest}", short)
+            return
+        if cls in (set, frozenset):
+            parts = sorted(_digest(self.packed(member, path)) for member in value)
+            text = f"a {cls.__name__} of {len(parts)}"
+            self._note(path, f"{cls.__name__} {_digest(repr(parts).encode())}", text)
+            return
+        if isinstance(value, _CODE):
+            name = f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', '')}"
+            code = code_digest(value) or name
+            text = f"{cls.__name__} {getattr(value, '__name__', '')}"
+            self._note(path, f"{name} {code}", text)
+            return
+        numpy = sys.modules.get("numpy")
+        name = f"{cls.__module__}.{cls.__qualname__}"
+        if numpy is not None and isinstance(value, numpy.generic):
+            self._note(path, f"{name} {value.tobytes().hex()}", repr(value))
+            return
+        # First, so that an array that is found inside comes behind what holds it.
+        at = len(self.nodes)
+        self._note(path, "", f"a {cls.__name__}")
+        data = _digest(self.packed(value, path))
+        self.nodes[at] = Node(path, f"{name} {data}", f"a {cls.__name__}")
+
+    def packed(self, value: Any, path: str) -> bytes:
+        """A pickle with the paths of arrays in place of them.
+
+        Raises:
+          ArrayError: It cannot be pickled.
+        """
+        try:
+            return packed(value, self.reference, code_by_value=False)
+        except ArrayError:
+            raise
+        except Exception as error:
+            raise ArrayError(
+                f"{path!r} is a {type(value).__name__} and cannot be sent to the notebook "
+                f"({type(error).__name__}: {error}). Pull an array or plain data out of it."
+            ) from error
+
+
+def _fields(value: Any) -> Children:
+    """The fields of a dataclass that are set; through the class, since `__getattr__` may be the user's."""
+    found = []
+    for one in dataclasses.fields(value):
+        try:
+            found.append((one.name, object.__getattribute__(value, one.name)))
+        except AttributeError:
+            continue
+    return found
+
+
+def _captured(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:  # a name that the enclosing function has not set
+        return None
+
+
+def _key_text(key: Any) -> str:
+    if type(key) in (*_PLAIN, tuple):
+        return repr(key)
+    return f"<{type(key).__name__}>"
+
+
+def _digest(data: bytes) -> str:
+    return hashlib.blake2b(data, digest_size=16).hexdigest()

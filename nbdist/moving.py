@@ -1,0 +1,175 @@
+"""Values between the notebook and the processes: one push or pull from its first message to its last."""
+
+from __future__ import annotations
+
+import contextlib
+import uuid
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, Protocol
+
+from nbdist.crew import Crew
+from nbdist.errors import GoneError, OptionError, StaleError
+from nbdist.quantities import names_text
+from nbdist.recovery.after import exclusive
+from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
+from nbdist.rules import Rules
+from nbdist.run.refuse import refuse_computing
+from nbdist.values.differing import refuse_differences
+from nbdist.values.flow import Progress, ask_each, silent
+from nbdist.values.pull import LARGE_BYTES, Pull
+from nbdist.values.push import Packed, Push, described
+from nbdist.values.window import Window, window
+
+__all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
+
+PUSH_SECONDS = 120.0
+"""How long nothing may move of what is pushed."""
+
+
+class Evaluates(Protocol):
+    """Asks processes for what they offer of a value."""
+
+    def __call__(self, name: str, ids: Sequence[int], **arguments: Any) -> Answers:
+        """One description a process."""
+
+
+def push(
+    crew: Crew,
+    targets: Sequence[int],
+    values: Mapping[str, Any],
+    *,
+    sharding: str | None,
+    busy: Iterable[int],
+    rules: Rules,
+    progress: Progress,
+) -> None:
+    """Puts values into the namespaces of idle processes; see `nbdist.session.Session.push`.
+
+    Args:
+      crew: The processes.
+      targets: Who gets them.
+      values: By name.
+      sharding: An expression of the processes.
+      busy: Those that are known to be in a cell.
+      rules: Of the session.
+      progress: Called as bytes go.
+    """
+    if sharding is not None and not crew.facts.workers.issubset(targets):
+        raise OptionError(
+            "A sharding divides arrays over all processes; it goes without --on. Nothing was sent."
+        )
+    content = Packed(values, all_apart=sharding is not None)
+    refuse_busy(crew, targets, "Values are put only where no cell runs", known=busy)
+    names = names_text(map(repr, values))
+    said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
+    with _exchange(crew, targets, said) as (token, shared):
+        arguments = {
+            "token": token,
+            "arrays": described(content.arrays),
+            "window": shared.address if shared is not None else None,
+            "sharding": sharding,
+            "framework": crew.plan.framework,
+        }
+        if sharding is not None and crew.proves:
+            if crew.facts.out_of_step:
+                refuse_computing(sharding, crew.facts)
+            rooms = ask_all_workers(
+                crew, "receive", wanted=targets, timeout_s=PUSH_SECONDS, rules=rules, **arguments
+            )
+        else:
+            asked = {p: crew.send(p, "receive", **arguments) for p in targets}
+            rooms = ask_each(crew, asked, timeout_s=PUSH_SECONDS)
+        going = Push(
+            crew,
+            content.arrays,
+            {p: room for p, (room, _) in rooms.items()},
+            token,
+            window=shared,
+            timeout_s=PUSH_SECONDS,
+        )
+        with crew.settling:
+            going.send(content.structure, progress=progress)
+        # All of them or none: an interrupt comes before or after.
+        exclusive(crew, going.name)
+
+
+def pull(
+    crew: Crew,
+    evaluated: Evaluates,
+    targets: Sequence[int],
+    expression: str,
+    *,
+    each: bool,
+    limit_bytes: int,
+    confirm: Callable[[str], bool] | None,
+    timeout_s: float,
+    progress: Progress,
+) -> Any:
+    """Brings one value here; see `nbdist.session.Session.pull`.
+
+    Args:
+      crew: The processes.
+      evaluated: Asks them for what they offer.
+      targets: Whose is wanted.
+      expression: Of the processes.
+      each: Whether those of all are wanted, by process id.
+      limit_bytes: Larger ones are asked about.
+      confirm: Asked with a sentence before a larger one is sent.
+      timeout_s: How long the processes may take to answer.
+      progress: Called as bytes come.
+    """
+    said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
+
+    def once() -> Any:
+        with _exchange(crew, targets, said) as (token, shared):
+            found = evaluated(
+                "offer",
+                targets,
+                token=token,
+                framework=crew.plan.framework,
+                window=shared.address if shared is not None else None,
+            )
+            offers = {p: offer for p, (offer, _) in found.items()}
+            coming = Pull(
+                crew, offers, token, window=shared, expression=expression, timeout_s=timeout_s
+            )
+            with crew.settling:
+                coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
+                if not each:
+                    refuse_differences(crew, offers, token, expression, timeout_s=timeout_s)
+                values = coming.values(of=targets if each else targets[:1], progress=progress)
+                return values if each else values[targets[0]]
+
+    try:
+        return once()
+    except StaleError:
+        # After a repair what has a name is there as before; what computes is not computed twice unasked.
+        if not is_name(expression):
+            raise
+        return once()
+
+
+@contextlib.contextmanager
+def _exchange(
+    crew: Crew, process_ids: Sequence[int], interrupted: str
+) -> Iterator[tuple[str, Window | None]]:
+    """A token for what is on its way, and memory to share; at the end nobody keeps anything of it.
+
+    Args:
+      crew: The processes.
+      process_ids: Those that take part.
+      interrupted: Shown in place of a traceback where the person interrupts it.
+    """
+    token, shared = uuid.uuid4().hex, window()
+    try:
+        yield token, shared
+    except KeyboardInterrupt as interrupt:
+        line = f"KeyboardInterrupt: {interrupted}"
+        interrupt._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
+        raise
+    finally:
+        for process_id in process_ids:
+            with contextlib.suppress(GoneError):
+                crew.send(process_id, "let_go", token=token)
+        if shared is not None:
+            shared.close()

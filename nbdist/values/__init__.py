@@ -1,0 +1,1 @@
+"""Moving values between the notebook and the processes of a running session."""

@@ -1,0 +1,45 @@
+"""Parts of arrays that are small enough to be sent in one message.
+
+Source: imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+
+Bounds = list[list[int]]
+"""Half-open element indices, one pair for each dimension."""
+
+
+def elements(bounds: Bounds) -> int:
+    """`[[0, 2], [4, 8]]` → 8."""
+    return math.prod(stop - start for start, stop in bounds)
+
+
+def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
+    """Divides a part of an array into parts of at most so many bytes, each as contiguous as it can be.
+
+    An element is never divided. A part without elements gives nothing.
+    """
+    count = elements(bounds)
+    if not count:
+        return
+    if count * itemsize <= most_bytes or count == 1:
+        yield bounds
+        return
+    axis = next(axis for axis, (start, stop) in enumerate(bounds) if stop - start > 1)
+    start, stop = bounds[axis]
+    each = count // (stop - start) * itemsize
+    step = max(1, most_bytes // each)
+    for begin in range(start, stop, step):
+        inner = [list(pair) for pair in bounds]
+        inner[axis] = [begin, min(begin + step, stop)]
+        yield from boxes(inner, itemsize, most_bytes)
+
+
+def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
+    """What lies in both; empty dimensions where nothing does."""
+    return [
+        [max(a, c), max(min(b, d), max(a, c))] for (a, b), (c, d) in zip(one, other, strict=True)
+    ]

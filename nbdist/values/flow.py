@@ -1,0 +1,189 @@
+"""Parts of values on their way: a few at a time, so that nothing piles up, and processes side by side."""
+
+from __future__ import annotations
+
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+from nbdist.errors import GoneError, SessionError
+from nbdist.launch.calling import Asked
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.values.window import SLOT_BYTES, SLOTS
+
+POLL_SECONDS = 0.005
+
+MOST_MESSAGES = 2
+"""So many parts are on their way to or from one process at once, where they go in messages."""
+
+Progress = Callable[[int, int], None]
+"""Called with how many bytes have been moved, and how many there are."""
+
+Answers = dict[int, tuple[dict[str, Any], Sequence[Any]]]
+
+
+def silent(done: int, total: int) -> None:
+    """A `Progress` that nobody looks at."""
+
+
+class Processes(Protocol):
+    """The processes of a session; a `nbdist.crew.Crew` is one."""
+
+    def send(self, process_id: int, name: str, *buffers: Any, **arguments: Any) -> Asked:
+        """Sends a request; does not wait."""
+
+    def where(self, process_id: int) -> str:
+        """`process 1 (host h1)`."""
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """One message with parts of arrays to or from some processes.
+
+    Attributes:
+      process_ids: Whose answers it waits for.
+      shared: Whether it goes through the shared memory.
+      nbytes: How much it moves.
+      begin: Sends it; gets the place in the shared memory.
+      end: Takes the answers.
+    """
+
+    process_ids: tuple[int, ...]
+    shared: bool
+    nbytes: int
+    begin: Callable[[int | None], dict[int, Asked]]
+    end: Callable[[int | None, Answers], None]
+
+
+class Flow:
+    """Does jobs; those of different processes side by side.
+
+    Args:
+      processes: With whom.
+      timeout_s: How long nothing may move.
+      progress: Called as bytes are moved.
+    """
+
+    def __init__(self, processes: Processes, *, timeout_s: float, progress: Progress) -> None:
+        self._processes = processes
+        self._timeout_s = timeout_s
+        self._progress = progress
+        self._slots = [slot * SLOT_BYTES for slot in range(SLOTS)]
+        self._running: list[tuple[Job, int | None, dict[int, Asked]]] = []
+
+    def run(self, jobs: Iterable[Job]) -> None:
+        """Does all jobs.
+
+        Raises:
+          GoneError: A process has ended.
+          SessionError: Nothing has moved for too long; names who has not answered.
+          NbdistError: What a process raised.
+        """
+        lanes: dict[tuple[int, ...], deque[Job]] = {}
+        for job in jobs:
+            lanes.setdefault(job.process_ids, deque()).append(job)
+        total = sum(job.nbytes for lane in lanes.values() for job in lane)
+        done, moved_at = 0, time.monotonic()
+        while self._running or any(lanes.values()):
+            self._start_some(lanes.values())
+            ended = self._ended()
+            if ended:
+                done, moved_at = done + ended, time.monotonic()
+                self._progress(done, total)
+            elif time.monotonic() - moved_at > self._timeout_s:
+                raise self._too_slow()
+
+    def _start_some(self, lanes: Iterable[deque[Job]]) -> None:
+        """Starts as many as there is room for, one of each lane in turn."""
+        started = True
+        while started:
+            started = False
+            for lane in lanes:
+                started |= self._start(lane)
+
+    def _start(self, lane: deque[Job]) -> bool:
+        """Starts the next of those that wait for the same processes, where there is room."""
+        if not lane or not self._has_room(lane[0]):
+            return False
+        job = lane.popleft()
+        at = self._slots.pop() if job.shared else None
+        self._running.append((job, at, job.begin(at)))
+        return True
+
+    def _has_room(self, job: Job) -> bool:
+        if job.shared:
+            return bool(self._slots)
+        under_way = sum(
+            not other.shared and other.process_ids == job.process_ids
+            for other, _, _ in self._running
+        )
+        return under_way < MOST_MESSAGES
+
+    def _ended(self) -> int:
+        """Takes what has come; how many bytes that were."""
+        oldest = next(request for request in self._running[0][2].values())
+        oldest.wait(POLL_SECONDS)
+        ended = [entry for entry in self._running if all(r.ready() for r in entry[2].values())]
+        if not ended:
+            refuse_gone(self._processes, {p for _, _, asked in self._running for p in asked})
+        for entry in ended:
+            self._running.remove(entry)
+            job, at, asked = entry
+            job.end(at, {p: request.get() for p, request in asked.items()})
+            if at is not None:
+                self._slots.append(at)
+        return sum(job.nbytes for job, _, _ in ended)
+
+    def _too_slow(self) -> SessionError:
+        late = {p for _, _, asked in self._running for p, r in asked.items() if not r.ready()}
+        return too_slow(late, self._timeout_s)
+
+
+def ask_each(processes: Processes, asked: Mapping[int, Asked], *, timeout_s: float) -> Answers:
+    """Waits for the answers of several processes.
+
+    Raises:
+      GoneError: A process has ended.
+      SessionError: One did not answer in time.
+      NbdistError: What a process raised.
+    """
+    deadline = time.monotonic() + timeout_s
+    waiting = dict(asked)
+    while waiting:
+        next(iter(waiting.values())).wait(POLL_SECONDS)
+        here = {p: request for p, request in waiting.items() if request.ready()}
+        for process_id, request in here.items():
+            request.get()  # raises what the process has raised
+            del waiting[process_id]
+        if not here:
+            refuse_gone(processes, waiting)
+            if time.monotonic() > deadline:
+                raise too_slow(waiting, timeout_s)
+    return {p: request.get() for p, request in asked.items()}
+
+
+def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
+    """Lets pass while all of these live.
+
+    Raises:
+      GoneError: One has ended; says which, and how.
+    """
+    for process_id in sorted(process_ids):
+        how = processes.gone(process_id)
+        if how is not None:
+            raise GoneError(
+                f"{processes.where(process_id)} has ended while values were moved: {how}."
+            )
+
+
+def too_slow(process_ids: Iterable[int], timeout_s: float) -> SessionError:
+    """What is raised when processes do not answer."""
+    return SessionError(
+        f"{processes_text(process_ids)} did not answer within {seconds_text(timeout_s)}. %dist_stack shows what "
+        "they are in the middle of."
+    )

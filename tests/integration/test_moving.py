@@ -1,0 +1,157 @@
+"""`%dist_push` and `%dist_pull` in a kernel: options, what is seen, interrupts, and processes that end."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+
+from tests.integration.notebook import Notebook, Output
+
+SETUP = """%%dist
+import jax, numpy as np, os, signal, time
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((4,), ("x",))
+params = {"a b": jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, P("x"))), "n": 1}
+rank = jax.process_index()
+"""
+
+SLOW = """%%dist
+from nbdist.engine.values.{module} import {cls}
+quick_{method} = {cls}.{method}
+calls = 0
+def slow_{method}(*arguments):
+    global calls
+    calls += 1
+    {then}
+    time.sleep(0.5)
+    return quick_{method}(*arguments)
+{cls}.{method} = slow_{method}
+"""
+
+
+@pytest.fixture(scope="module")
+def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
+    with Notebook(folder=tmp_path_factory.mktemp("moving")) as found:
+        found.good("%load_ext nbdist")
+        found.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
+        found.good(SETUP)
+        found.good("import numpy as np, nbdist")
+        yield found
+        found.run("%dist_shutdown")
+
+
+def slowed(notebook: Notebook, module: str, cls: str, method: str, then: str = "pass") -> None:
+    notebook.good(SLOW.format(module=module, cls=cls, method=method, then=then))
+
+
+def as_before(notebook: Notebook, cls: str, method: str) -> None:
+    notebook.good(f"%%dist\n{cls}.{method} = quick_{method}")
+
+
+def interrupted(notebook: Notebook, cell: str, seen: str) -> Output:
+    """What a cell shows that is interrupted while it moves values."""
+    request = notebook.send(cell)
+    notebook.collect(request, until=seen)
+    notebook.interrupt()
+    return notebook.collect(request)
+
+
+def test_a_tree_is_pulled_and_an_expression_under_a_name(notebook: Notebook) -> None:
+    notebook.good("%dist_pull params k=params['a b'] twice=(params['a b'] * 2)")
+    assert notebook.good("params['n'], k.sum(), twice.sum()").text.endswith(
+        "(1, np.float32(28.0), np.float32(56.0))"
+    )
+
+
+def test_what_differs_comes_from_one_process_or_from_each(notebook: Notebook) -> None:
+    error = notebook.bad("%dist_pull rank").traceback
+    assert "process 0 has 0, process 1 has 1. --on 0" in error and "--each" in error
+    assert "Traceback" not in error
+    notebook.good("%dist_pull rank --on 1\nassert rank == 1")
+    notebook.good("%dist_pull --each rank\nassert rank == {0: 0, 1: 1}")
+
+
+def test_what_is_no_name_to_pull_into_is_refused(notebook: Notebook) -> None:
+    error = notebook.bad("%dist_pull params['n']").traceback
+    assert "is no name to pull into. Give it one: NAME=params['n']" in error
+
+
+def test_objects_of_the_notebook_s_own_classes_are_pushed(notebook: Notebook) -> None:
+    notebook.good(
+        "class Own:\n    factor = 3\n    def of(self, x): return x * self.factor\n"
+        "own, add = Own(), lambda x: x + Own.factor\n%dist_push own add"
+    )
+    assert notebook.good("%%dist\nprint(own.of(2), add(2), type(own).__name__)").text == (
+        "processes 0, 1   6 5 Own"
+    )
+
+
+def test_an_array_is_pushed_under_a_sharding(notebook: Notebook) -> None:
+    notebook.good(
+        "w = np.arange(12, dtype='f4')\n%dist_push w --sharding \"NamedSharding(mesh, P('x'))\""
+    )
+    notebook.good("%%dist\nassert w.sharding.spec == P('x') and w.sum() == 66")
+
+
+@pytest.mark.parametrize("values", ["x", "x --sharding NamedSharding(mesh,P(\\'x\\'))"])
+def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
+    notebook: Notebook, values: str
+) -> None:
+    slowed(notebook, "incoming", "Incoming", "put")
+    output = interrupted(
+        notebook, f"x = np.ones(50 << 20, 'f4')\n%dist_push {values}", r"sent \d.* of 200 MB, .*/s"
+    )
+    assert output.traceback.splitlines() == [
+        "KeyboardInterrupt: the push of 'x' was interrupted; no process has anything of it, and nothing was "
+        "changed."
+    ]
+    as_before(notebook, "Incoming", "put")
+    notebook.good(
+        "%%dist\nfrom nbdist.engine.resident import Resident\n"
+        "assert 'x' not in globals() and Resident.of().moving._held is None"
+    )
+
+
+def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(notebook: Notebook) -> None:
+    notebook.good("%%dist\ny = np.ones(50 << 20, 'f4')")
+    slowed(notebook, "outgoing", "Outgoing", "take")
+    output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 200 MB, .*/s")
+    assert output.traceback.splitlines() == [
+        "KeyboardInterrupt: the pull of 'y' was interrupted; nothing in this notebook was changed."
+    ]
+    notebook.good("assert y == 1")
+    as_before(notebook, "Outgoing", "take")
+    notebook.good(
+        "%%dist\nfrom nbdist.engine.resident import Resident\nassert Resident.of().moving._held is None\n"
+        "assert not any('nbdist-' in line for line in open('/proc/self/maps'))\ndel y"
+    )
+
+
+def test_a_pull_in_the_middle_of_a_repair_waits_for_it(notebook: Notebook) -> None:
+    notebook.good(
+        "%%dist --no-wait\nif rank == 0: raise ValueError('now')\n"
+        "jax.block_until_ready(params['a b'].sum())"
+    )
+    notebook.good("%dist_pull params\nassert params['a b'].sum() == 28")
+
+
+# The last one: a process ends in it.
+
+
+@pytest.mark.parametrize("magic", ["%dist_pull z", "%dist_push z"])
+def test_a_process_that_ends_in_the_middle_is_named(notebook: Notebook, magic: str) -> None:
+    if notebook.run("assert not nbdist.current().out_of_step").error:
+        notebook.good("%dist_init --restart")
+        notebook.good(SETUP)
+    notebook.good("z = np.ones(50 << 20, 'f4')\n%dist_push z")
+    then = "if rank == 1 and calls == 3: os.kill(os.getpid(), signal.SIGKILL)"
+    slowed(notebook, "outgoing", "Outgoing", "take", then)
+    slowed(notebook, "incoming", "Incoming", "put", then)
+    error = notebook.bad(magic).traceback
+    assert re.search(
+        r"GoneError: process 1 \(host \S+\) has ended while values were moved: ", error
+    )
+    assert len(error.splitlines()) == 1
+    notebook.good("assert z.sum() == 50 << 20")

@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
 import { forest, fullest, grow, leavesOf, steps, within, type Branch } from '../src/view/branches';
+import { divisionOf } from '../src/view/pieces';
 import type { Array as NamedArray, Mesh } from '../src/view/snapshot';
 import { wholeWhy } from '../src/view/whole';
 import { goldens, meshesOf, type ExpectedTree } from './golden';
@@ -15,7 +16,7 @@ function plain(branch: Branch, meshes: ReadonlyMap<string, Mesh>): ExpectedTree 
     count: branch.count,
     nbytes: leaves.reduce((sum, array) => sum + array.nbytes, 0),
     device_bytes: fullest(leaves, meshes),
-    arrays: branch.arrays.map(array => [array.path, wholeWhy(array, meshes)]),
+    arrays: branch.arrays.map(array => [array.path, wholeWhy(array, divisionOf(array, meshes))]),
     branches: branch.branches.map(below => plain(below, meshes)),
   };
 }

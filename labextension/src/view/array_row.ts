@@ -94,7 +94,7 @@ export function textsOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>): A
     copies: copiesText(array, division),
     copiesWords: copiesWords(array, division),
     who: processes.length ? `p${rangesText(processes)}` : '',
-    whole: wholeWhy(array, meshes),
+    whole: wholeWhy(array, division),
   };
 }
 

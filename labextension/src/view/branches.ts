@@ -3,7 +3,8 @@
 import { divisionOf, elementsOf } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
 
-const STEP = /\.[^.[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.[]+/g;
+const STEPS = /\.[^.[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.[]+/g;
+const FIRST_STEP = new RegExp(STEPS.source);
 const NUMBER = /^\[(\d+)\]$/;
 /** What lies deeper is one step. */
 const DEEPEST = 100;
@@ -21,12 +22,10 @@ export interface Branch {
   readonly alike: readonly Branch[];
   /** How many arrays there are here and below. */
   readonly count: number;
-  /** Equal for branches of which one can stand for the other. */
-  readonly look: number;
 }
 
 /** `model.blocks[0]` → `model`, `.blocks`, `[0]`. */
-export const steps = (path: string): string[] => path.match(STEP) ?? [];
+export const steps = (path: string): string[] => path.match(STEPS) ?? [];
 
 /** Whether a path is `root`, or leads on from it. */
 export const within = (path: string, root: string): boolean =>
@@ -43,7 +42,7 @@ export function leavesOf(branch: Branch): NamedArray[] {
 export function forest(arrays: readonly NamedArray[]): Branch[] {
   const names = new Map<string, NamedArray[]>();
   for (const array of arrays) {
-    const name = steps(array.path)[0] ?? array.path;
+    const name = FIRST_STEP.exec(array.path)?.[0] ?? array.path;
     const known = names.get(name);
     if (known) known.push(array);
     else names.set(name, [array]);
@@ -84,28 +83,37 @@ export function grow(root: string, arrays: readonly NamedArray[]): Branch {
     }
     at.arrays.push(array);
   }
-  return finished(top, new Looks());
+  return finished(top);
 }
 
-/** Numbers that are equal for what looks alike. */
-class Looks {
-  private readonly numbers = new Map<string, number>();
+/** Whether one can stand for the other. */
+const looksLike = (a: Branch, b: Branch): boolean =>
+  a.count === b.count &&
+  same(a.arrays.map(unnamed), b.arrays.map(unnamed)) &&
+  a.branches.length === b.branches.length &&
+  a.branches.every((below, i) => {
+    const other = b.branches[i];
+    return other ? other.name === below.name && looksLike(below, other) : false;
+  });
 
-  /** A branch by its arrays and by names and looks of those below. */
-  of(arrays: readonly NamedArray[], branches: readonly Branch[]): number {
-    const own = arrays.map(array => ({ ...array, path: '' }));
-    const below = branches.map(({ name, alike, look }) => [name, alike.length, look]);
-    const text = JSON.stringify([own, below]);
-    const number = this.numbers.get(text) ?? this.numbers.size;
-    this.numbers.set(text, number);
-    return number;
+const unnamed = (array: NamedArray): NamedArray => ({ ...array, path: '' });
+
+/** Whether two values of a snapshot are equal. */
+function same(a: unknown, b: unknown): boolean {
+  if (Object.is(a, b)) return true;
+  if (Array.isArray(a) && Array.isArray(b)) {
+    return a.length === b.length && a.every((value, i) => same(value, b[i]));
   }
+  if (typeof a !== 'object' || typeof b !== 'object' || !a || !b) return false;
+  const others = new Map(Object.entries(b));
+  const ones = Object.entries(a);
+  return ones.length === others.size && ones.every(([key, value]) => same(value, others.get(key)));
 }
 
-function finished({ name, path, arrays, below }: Sprout, looks: Looks): Branch {
-  const branches = together(below.map(one => joined(finished(one, looks))));
+function finished({ name, path, arrays, below }: Sprout): Branch {
+  const branches = together(below.map(one => joined(finished(one))));
   const count = branches.reduce((sum, one) => sum + one.count, arrays.length);
-  return { name, path, arrays, branches, alike: [], count, look: looks.of(arrays, branches) };
+  return { name, path, arrays, branches, alike: [], count };
 }
 
 /** The branch and the only one below it as one. */
@@ -122,8 +130,9 @@ function together(branches: readonly Branch[]): Branch[] {
   for (const branch of branches) {
     const number = Number(NUMBER.exec(branch.name)?.[1] ?? -1);
     const run = runs[runs.length - 1];
+    const first = run?.[0];
     const follows = last >= 0 && number === last + 1 && branch.branches.length > 0;
-    if (run && follows && run[0]?.look === branch.look) run.push(branch);
+    if (first && follows && looksLike(first, branch)) run.push(branch);
     else runs.push([branch]);
     last = number;
   }

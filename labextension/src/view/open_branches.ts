@@ -49,12 +49,12 @@ export class OpenBranches {
     this.states = this.with(fresh, 'closed');
     let rows = treeRows(roots, shownIn(this.states)).length;
     for (const root of roots.filter(one => fresh.has(one))) {
-      const open = this.with([root], 'open');
+      const opened = treeRows([root], branch => (branch === root ? 'open' : this.of(branch)));
       // The rows of a branch that is closed are its own, and those of arrays of the same path.
-      const more = treeRows([root], shownIn(open)).length - root.arrays.length - 1;
+      const more = opened.length - root.arrays.length - 1;
       if (rows + more > MOST_ROWS) continue;
       rows += more;
-      this.states = open;
+      this.states = this.with([root], 'open');
     }
   }
 

@@ -40,26 +40,27 @@ export const keyOfArray = ({ path, processes }: NamedArray): string =>
 /** The one for all has the path of the first, which has a key of its own. */
 export const keyOfBranch = ({ path, alike }: Branch): string => (alike.length ? `${path}…` : path);
 
-type Item =
-  | { readonly kind: 'array'; readonly array: NamedArray; readonly name: string }
-  | { readonly kind: 'branch'; readonly branch: Branch; readonly name: string };
-
-const arrayItems = (arrays: readonly NamedArray[], name: string): Item[] =>
-  arrays.map(array => ({ kind: 'array', array, name }));
+/** What one row is about: a branch, or an array of it. */
+interface Item {
+  readonly branch: Branch;
+  readonly array: NamedArray | null;
+}
 
 /** What stands for branches next to each other: their own arrays, and they where more is below. */
 function itemsOf(branches: readonly Branch[]): Item[] {
-  return branches.flatMap(branch => {
-    const { name, arrays, branches: below, alike } = branch;
-    const itself: Item[] = below.length ? [{ kind: 'branch', branch, name }] : [];
-    return [...(alike.length ? [] : arrayItems(arrays, name)), ...itself];
-  });
+  const items: Item[] = [];
+  for (const branch of branches) {
+    if (!branch.alike.length) for (const array of branch.arrays) items.push({ branch, array });
+    if (branch.branches.length) items.push({ branch, array: null });
+  }
+  return items;
 }
 
-function itemsBelow({ arrays, branches, alike }: Branch, shown: Shown): Item[] {
+function itemsBelow({ branches, alike }: Branch, shown: Shown): Item[] {
   if (shown === 'closed') return [];
   if (shown === 'each') return itemsOf(alike);
-  const own = alike[0] ? arrayItems(arrays, alike[0].name) : [];
+  const [first] = alike;
+  const own = first?.arrays.map(array => ({ branch: first, array })) ?? [];
   return [...own, ...itemsOf(branches)];
 }
 
@@ -70,15 +71,27 @@ export function treeRows(
 ): readonly ListRow[] {
   const rows: ListRow[] = [];
   const add = (items: readonly Item[], level: number, parent: number, times: number): void => {
-    items.forEach((item, position) => {
-      const place = { level, position, count: items.length, parent };
-      if (item.kind === 'array') {
-        rows.push({ ...item, ...place, key: keyOfArray(item.array), alike: times });
+    const count = items.length;
+    items.forEach(({ branch, array }, position) => {
+      const { name } = branch;
+      if (array) {
+        const key = keyOfArray(array);
+        rows.push({
+          kind: 'array',
+          array,
+          name,
+          key,
+          level,
+          position,
+          count,
+          parent,
+          alike: times,
+        });
         return;
       }
-      const { branch } = item;
       const shown = shownOf(branch);
-      rows.push({ ...item, ...place, key: keyOfBranch(branch), shown });
+      const key = keyOfBranch(branch);
+      rows.push({ kind: 'branch', branch, name, key, level, position, count, parent, shown });
       const each = shown === 'open' && branch.alike.length ? branch.alike.length : 1;
       add(itemsBelow(branch, shown), level + 1, rows.length - 1, times * each);
     });

@@ -307,9 +307,9 @@ class Crew:
         return activity is not None and activity.state != "idle" and activity.cell != self.last_cell
 
     def doing(self, process_id: int) -> str:
-        """Which cell a process is in, and where: `process 0 (host h1) is in cell 7, line 3`."""
+        """Which cell a process is in, and where: `process 0 is in cell 7, line 3`."""
         activity = self.monitor.activity(process_id)
-        where = f"process {process_id} (host {self.plan.hosts[process_id]})"
+        where = where_text([process_id], self.plan.hosts)
         if activity is None or activity.cell is None:
             return f"{where} is busy"
         line = f", line {activity.line}" if activity.line is not None else ""

@@ -78,7 +78,7 @@ def notebook(kernel: Notebook) -> Iterator[Notebook]:
 
 def both(traceback: str) -> bool:
     """Whether both processes raised the same error."""
-    return bool(re.search(r"^processes 0, 1 ", traceback, re.M))
+    return bool(re.search(r"^processes 0, 1$", traceback, re.M))
 
 
 def test_numpy_with_auto_sharding_is_refused_with_both_ways_out(notebook: Notebook) -> None:
@@ -314,7 +314,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 
 def test_of_four_processes_those_that_wait_all_hear_of_the_one_that_left(four: Notebook) -> None:
     shown = four.bad("%%dist\nif me != 2:\n    model.fit(x, y, batch_size=32, verbose=0)").traceback
-    assert "processes 0, 1, 3 (host " in shown
+    assert shown.startswith("processes 0, 1, 3\n")
     assert re.search(r"process 2 \(host \S+\) finished this cell without calling fit", shown)
     shown = four.bad(
         "%%dist\nn = 64 if me == 3 else 96\nmodel.fit(x[:n], y[:n], batch_size=32, verbose=0)"

@@ -86,7 +86,7 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     notebook.collect(request)
     notebook.collect(request, until="begun")
     lines = notebook.good("%dist_shards params").text.splitlines()
-    assert lines[0].startswith("as last reported, while process 0 (host ")
+    assert lines[0].startswith("as last reported, while process 0 is in cell ")
     assert lines[1] == "params  2 arrays, 108 B; a device needs up to 36 B"
     assert "is none of them" in notebook.bad("%dist_shards w[:2]").traceback
     for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):

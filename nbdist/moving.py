@@ -133,8 +133,8 @@ def pull(
             coming = Pull(
                 crew, offers, token, window=shared, expression=expression, timeout_s=timeout_s
             )
+            coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
             with crew.settling:
-                coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
                 if not each:
                     refuse_differences(crew, offers, token, expression, timeout_s=timeout_s)
                 values = coming.values(of=targets if each else targets[:1], progress=progress)

@@ -9,6 +9,7 @@ from collections import OrderedDict, namedtuple
 
 import jax
 import jax.numpy as jnp
+import keras
 import ml_dtypes
 import numpy as np
 import optax
@@ -20,10 +21,10 @@ from jax.sharding import PartitionSpec as P
 from nbdist.dtypes import dtype_name, dtype_named
 from nbdist.engine.calls import save
 from nbdist.engine.jax.arrays import offer_array, placed
-from nbdist.engine.values.arrays import is_numpy_array
+from nbdist.engine.values.arrays import digest, is_numpy_array
 from nbdist.engine.values.calls import Moving
 from nbdist.engine.values.incoming import Incoming
-from nbdist.engine.values.outgoing import Outgoing, digest
+from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.packing import packed, unpacked
 from nbdist.engine.values.tree import Tree
 from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
@@ -153,6 +154,7 @@ def test_keys_with_the_same_text_are_not_mixed_up():
         (["aa", "aa"], ["".join("aa"), "".join(["a", "a"])]),
         (float("nan"), float("nan")),
         (np.float32(1), np.float32(1)),
+        ({n: n for n in range(5000)}, {n: n for n in reversed(range(5000))}),
         ({"w": np.ones(3)}, {"w": np.ones(3)}),
     ],
 )
@@ -183,6 +185,8 @@ def defined(code):
         (Registered(1, "a"), Registered(1, "b")),
         (Opaque(1), Opaque(2)),
         ({1}, {2}),
+        ([0] * 5000, [0] * 4999 + [1]),
+        ({n: n for n in range(5000)}, {n: n or 1 for n in range(5000)}),
         (Settings(1.0, 1), Settings(1.0, 2)),
         (defined("def f(): return 1"), defined("def f(): return 2")),
         (
@@ -215,6 +219,17 @@ def test_a_difference_anywhere_in_a_large_array_is_seen():
     assert digest(swapped) != equal
     assert digest(-array) != equal
     assert digest(np.roll(array, 1 << 18)) != equal
+
+
+def test_models_of_keras_are_compared_by_their_variables(monkeypatch):
+    dense = keras.layers.Dense(2)
+    dense.build((None, 3))
+    equal = tree({"m": dense}).digest()
+    # What a pickle of it holds of the time is not compared.
+    monkeypatch.setattr("time.time", lambda: 1e9)
+    assert tree({"m": dense}).digest() == equal
+    dense.bias.assign([1, 1])
+    assert tree({"m": dense}).digest() != equal
 
 
 def test_a_value_that_holds_itself_has_an_end():
@@ -398,6 +413,8 @@ def test_a_sharding_that_does_not_fit_is_refused():
     place = placed(NamedSharding(mesh(), P("x")), "NamedSharding(mesh, P('x'))")
     with pytest.raises(SpecError, match=r"does not fit an array of shape \(3,\)"):
         place((np.dtype("f4"), (3,)))
+    with pytest.raises(SpecError, match=r"does not fit an array of shape \(8,\)"):
+        placed(NamedSharding(mesh(), P(None, "x")), "s")((np.dtype("f4"), (8,)))
     with pytest.raises(ArrayError, match="JAX has no float64 here"):
         place((np.dtype("f8"), (8,)))
     with pytest.raises(ArrayError, match="'mesh' is a Mesh, not a sharding"):

@@ -130,7 +130,7 @@ def placed(sharding: Any, expression: str) -> Place:
         dtype, shape = array
         try:
             sharding.shard_shape(shape)
-        except ValueError as error:
+        except (ValueError, IndexError) as error:  # too few dimensions
             raise SpecError(
                 f"{expression} does not fit an array of shape {shape}: {error}"
             ) from error

@@ -2,21 +2,16 @@
 
 from __future__ import annotations
 
-import hashlib
-import zlib
 from collections.abc import Sequence
 from typing import Any
 
 from nbdist.dtypes import dtype_named
-from nbdist.engine.values.arrays import Bounds, shape_of, slices
+from nbdist.engine.values.arrays import Bounds, digest, shape_of, slices
 from nbdist.engine.values.tree import OfferArray, Tree
 from nbdist.engine.values.window import Window
 
 Box = tuple[str, int, Bounds]
 """A part of a piece of an array: the array's path, the number of the piece, and bounds in the whole array."""
-
-BLOCK_BYTES = 1 << 20
-"""Larger arrays are compared by checksums of blocks of this size."""
 
 PREVIEWED = 3
 """Elements of an array that an error text shows."""
@@ -106,23 +101,3 @@ class Outgoing:
             found = piece.read().reshape(shape_of(piece.bounds)).view(dtype_named(array.dtype))
             self._read[path, number] = found
         return found
-
-
-def digest(array: Any) -> str:
-    """Equal for arrays of equal bytes, and for others never by accident.
-
-    SHA-1 of a large one would take longer than to send it. A CRC-32 of each MB and the sum of its words take less
-    than half of that, and see differences of different kinds.
-    """
-    import numpy
-
-    flat = numpy.ascontiguousarray(array).reshape(-1).view(numpy.uint8)
-    found = hashlib.sha1(usedforsecurity=False)
-    if flat.nbytes <= BLOCK_BYTES:
-        found.update(flat)
-        return found.hexdigest()
-    for start in range(0, flat.nbytes, BLOCK_BYTES):
-        block = flat[start : start + BLOCK_BYTES]
-        words = block[: block.nbytes // 8 * 8].view(numpy.uint64)
-        found.update(zlib.crc32(block).to_bytes(4, "big") + numpy.sum(words).tobytes())
-    return found.hexdigest()

@@ -14,6 +14,7 @@ from nbdist.dtypes import dtype_named
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.flax import look_into
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
+from nbdist.engine.values.models import model_digest
 from nbdist.engine.values.packing import packed, state_of_module
 from nbdist.engine.walk import registered_pytrees
 from nbdist.errors import ArrayError
@@ -27,6 +28,9 @@ OfferArray = Callable[[Any, str], OfferedArray | None]
 
 SHORT = 40
 """Characters of a value in an error text."""
+
+MOST_LISTED = 1000
+"""A container of more plain values is compared as a whole."""
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -126,6 +130,10 @@ class Tree:
         name = "an empty" if not inside else "a"
         count = f" of {len(inside)}" if inside and cls in (*_MAPPINGS, list, tuple) else ""
         self._note(path, f"{kind}\0{len(inside)}\0{keys}", f"{name} {cls.__name__}{count}")
+        if len(inside) > MOST_LISTED and all(type(child) in _PLAIN for _, child in inside):
+            lines = sorted(f"{step} {type(child).__name__} {child!r}" for step, child in inside)
+            self._note(f"{path}[…]", _digest("\0".join(lines).encode()), "plain data")
+            return
         taken: dict[str, int] = {}
         for step, child in inside:
             # Keys of a dict may have the same text.
@@ -192,6 +200,10 @@ class Tree:
         name = f"{cls.__module__}.{cls.__qualname__}"
         if numpy is not None and isinstance(value, numpy.generic):
             self._note(path, f"{name} {value.tobytes().hex()}", repr(value))
+            return
+        model = model_digest(value, path, self._offer_array)
+        if model is not None:
+            self._note(path, f"{name} {model}", f"a {cls.__name__}")
             return
         # First, so that an array that is found inside comes behind what holds it.
         at = len(self.nodes)

@@ -18,6 +18,9 @@ POLL_SECONDS = 0.005
 MOST_MESSAGES = 2
 """So many parts are on their way to or from one process at once, where they go in messages."""
 
+MOST_MESSAGES_IN_ALL = 16
+"""So many to or from all processes: what waits to be sent is kept in this notebook's memory."""
+
 Progress = Callable[[int, int], None]
 """Called with how many bytes have been moved, and how many there are."""
 
@@ -118,11 +121,9 @@ class Flow:
     def _has_room(self, job: Job) -> bool:
         if job.shared:
             return bool(self._slots)
-        under_way = sum(
-            not other.shared and other.process_ids == job.process_ids
-            for other, _, _ in self._running
-        )
-        return under_way < MOST_MESSAGES
+        messages = [other for other, _, _ in self._running if not other.shared]
+        alike = sum(other.process_ids == job.process_ids for other in messages)
+        return alike < MOST_MESSAGES and len(messages) < MOST_MESSAGES_IN_ALL
 
     def _ended(self) -> int:
         """Takes what has come; how many bytes that were."""

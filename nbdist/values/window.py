@@ -10,7 +10,7 @@ from typing import Any, Self
 
 import numpy as np
 
-SLOT_BYTES = 8 << 20
+SLOT_BYTES = 16 << 20
 """So much of an array goes at once."""
 
 SLOTS = 8

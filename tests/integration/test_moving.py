@@ -25,7 +25,7 @@ def slow_{method}(*arguments):
     global calls
     calls += 1
     {then}
-    time.sleep(0.5)
+    time.sleep(0.7)
     return quick_{method}(*arguments)
 {cls}.{method} = slow_{method}
 """
@@ -101,7 +101,9 @@ def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
 ) -> None:
     slowed(notebook, "incoming", "Incoming", "put")
     output = interrupted(
-        notebook, f"x = np.ones(50 << 20, 'f4')\n%dist_push {values}", r"sent \d.* of 200 MB, .*/s"
+        notebook,
+        f"x = np.zeros(100 << 20, 'f4')\n%dist_push {values}",
+        r"sent \d.* of 400 MB, .*/s",
     )
     assert output.traceback.splitlines() == [
         "KeyboardInterrupt: the push of 'x' was interrupted; no process has anything of it, and nothing was "
@@ -115,9 +117,9 @@ def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
 
 
 def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(notebook: Notebook) -> None:
-    notebook.good("%%dist\ny = np.ones(50 << 20, 'f4')")
+    notebook.good("%%dist\ny = np.zeros(100 << 20, 'f4')")
     slowed(notebook, "outgoing", "Outgoing", "take")
-    output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 200 MB, .*/s")
+    output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 400 MB, .*/s")
     assert output.traceback.splitlines() == [
         "KeyboardInterrupt: the pull of 'y' was interrupted; nothing in this notebook was changed."
     ]

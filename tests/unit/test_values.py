@@ -139,6 +139,14 @@ def test_only_a_few_parts_are_on_their_way_at_once(shared: bool, most: int) -> N
     assert moved[-1] == (300, 300) and moved == sorted(moved)
 
 
+def test_many_processes_do_not_have_all_their_messages_sent_at_once() -> None:
+    processes = Processes(answers=False)
+    jobs = [processes.job((p,), shared=False) for p in range(64) for _ in range(3)]
+    with pytest.raises(SessionError):
+        Flow(processes, timeout_s=0.01, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
+    assert processes.begun == [(p,) for p in range(16)]
+
+
 def test_processes_are_served_side_by_side() -> None:
     processes = Processes()
     jobs = [processes.job((p,), shared=True) for p in (0, 1) for _ in range(20)]

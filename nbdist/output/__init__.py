@@ -8,6 +8,7 @@ from nbdist.output.renderer import (
     above_what_is_typed,
     renderer_elsewhere,
     renderer_for,
+    show_end,
 )
 from nbdist.output.terminal import TerminalRenderer
 
@@ -23,4 +24,5 @@ __all__ = [
     "above_what_is_typed",
     "renderer_elsewhere",
     "renderer_for",
+    "show_end",
 ]

@@ -17,13 +17,21 @@ class Renderer(Protocol):
     def refresh(self, output: CellOutput, *, final: bool = False) -> None:
         """Shows what is new; called often, also when nothing is; with `final` once at the end."""
 
-    def fail(self, output: CellOutput, error: str, *, raised: bool) -> None:
-        """The cell has ended with this error; it is shown here, unless it is `raised` where the cell was run."""
-
 
 def above_what_is_typed(renderer: Renderer) -> bool:
     """Whether what it shows later stands above what a person has typed meanwhile, as its outputs have places."""
     return isinstance(renderer, NotebookRenderer)
+
+
+def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool) -> None:
+    """Shows that a cell has ended with an error; one that is `raised` is shown by whoever catches it.
+
+    A renderer of a person's own knows nothing of errors: one that nobody raises is printed.
+    """
+    if isinstance(renderer, NotebookRenderer | TerminalRenderer):
+        renderer.fail(output, error, raised=raised)
+    elif not raised:
+        print(error)
 
 
 def renderer_elsewhere(shell: object | None) -> Renderer | None:

@@ -49,10 +49,13 @@ class Background:
         raise SessionError(f"No cell {number} runs in the background; those that do: {there}.")
 
     def interrupt(self) -> dict[int, tuple[int, ...]]:
-        """Interrupts all of them; the processes that were in each, by its number."""
-        stopped = {}
-        for run in self.runs:
-            stopped[run.cell.number] = run.execution.still_in()
+        """Interrupts all of them; the processes that were in each, by its number.
+
+        The last first: one that waits is taken back before the one ahead of it ends, and it begins.
+        """
+        runs = self.runs
+        stopped = {run.cell.number: run.execution.still_in() for run in runs}
+        for run in reversed(runs):
             run.interrupt()
         return stopped
 

@@ -14,7 +14,7 @@ from IPython import get_ipython
 
 from nbdist.engine.notebook_cell import label
 from nbdist.errors import ProcessError
-from nbdist.output import Block, CellOutput, Renderer, above_what_is_typed, renderer_for
+from nbdist.output import Block, CellOutput, Renderer, above_what_is_typed, renderer_for, show_end
 from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
@@ -243,7 +243,7 @@ class CellRun:
             raise
         error = self._finish(final)
         if error is not None:
-            self._renderer.fail(self.output, error_text(error), raised=True)
+            show_end(self._renderer, self.output, error_text(error), raised=True)
         if error is not None:
             raise error
 

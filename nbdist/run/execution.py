@@ -295,7 +295,7 @@ class Execution:
         error = submission.error()
         if error is None:
             return self._standing(process_id, "finished")
-        if isinstance(error, TaskAborted):
+        if isinstance(error, TaskAborted) or _refused(error):
             error = None if process_id in self._marked else "an earlier cell had failed there"
             return self._standing(process_id, "not run", error=error)
         if getattr(error, "ename", "EngineError") == "EngineError":
@@ -426,3 +426,11 @@ def _completed(submission: Submission) -> float:
     if isinstance(completed, str):
         completed = datetime.fromisoformat(completed)
     return completed.timestamp() if completed is not None else time.time()
+
+
+def _refused(error: Any) -> bool:
+    """Whether a process has not let a cell begin, since one before it had failed; see `Resident._admit`."""
+    evalue = str(getattr(error, "evalue", ""))
+    return getattr(error, "ename", "") == "SessionError" and evalue.startswith(
+        "not run: an earlier"
+    )

@@ -13,7 +13,7 @@ from typing import Any
 from IPython import get_ipython
 
 from nbdist.message_guard import MessageGuard
-from nbdist.output import Renderer, renderer_elsewhere
+from nbdist.output import Renderer, renderer_elsewhere, show_end
 from nbdist.run.cellrun import CellHandle, CellRun, error_text
 from nbdist.run.failure import ending_text
 from nbdist.run.prompts import Prompts
@@ -86,7 +86,7 @@ class FollowedRun(CellRun):
                 return
             self._error = self._finish(final)
             if self._draws and self._error is not None:
-                self._renderer.fail(self.output, error_text(self._error), raised=False)
+                show_end(self._renderer, self.output, error_text(self._error), raised=False)
         except Exception as error:  # noqa: BLE001 - raised by whoever waits
             self._error = error
         finally:

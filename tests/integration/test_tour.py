@@ -25,7 +25,7 @@ params['hidden']['kernel']  f32[64, 256]  P(None, 'model') on mesh data=4 × mod
 [0:64, 0:128]    32 KB  cpu:0 p0, cpu:2048 p1, cpu:4096 p2, cpu:6144 p3
 [0:64, 128:256]  32 KB  cpu:1 p0, cpu:2049 p1, cpu:4097 p2, cpu:6145 p3"""
 FIRST_CAUSE = (
-    r"process 1   ValueError: empty batch\n"
+    r"process 1(?: \(host \S+\))?   ValueError: empty batch\n"
     r"   line 7   x, y = next_batch\(\)\n"
     r"(?P<others>process(?:es)? [^1].*(?:\nprocess(?:es)? [^1].*)*)"
 )

@@ -5,7 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any
 
-from nbdist.output import CellOutput, NotebookRenderer
+import pytest
+
+from nbdist.output import CellOutput, NotebookRenderer, show_end
 from nbdist.output.sgr import plain
 from nbdist.output.shown import MOST_CELLS, Shown, ShownCells
 
@@ -63,3 +65,16 @@ def test_memory_is_bounded_and_what_runs_stays() -> None:
         cells.begin(f"c{number}", "r").show([], final=True)
     assert [one["cell"] for one in cells.of(["c0"])] == ["runs"]
     assert isinstance(cells.begin("c0", "r"), Shown)
+
+
+def test_a_renderer_of_a_persons_own_need_not_know_of_errors(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    class Own:
+        def refresh(self, output: CellOutput, *, final: bool = False) -> None:
+            """Shows nothing."""
+
+    output = CellOutput(processes=(0,), folder=tmp_path)
+    show_end(Own(), output, "ValueError: raised", raised=True)
+    show_end(Own(), output, "ValueError: of nobody", raised=False)
+    assert capsys.readouterr().out == "ValueError: of nobody\n"

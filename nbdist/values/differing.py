@@ -119,7 +119,13 @@ def _first_difference(
     nodes: Mapping[int, Sequence[Sequence[str]]], expression: str
 ) -> tuple[str, dict[int, str]]:
     """The first place that is not the same on all, and what is there on each."""
-    known = {p: {path: (digest, text) for path, digest, text in its} for p, its in nodes.items()}
+    known: dict[int, dict[str, tuple[str, str]]] = {}
+    for process_id, its in nodes.items():
+        here_by_path = known[process_id] = {}
+        for path, digest, text in its:
+            # What only wraps an array has the array's path.
+            before = here_by_path.get(path, ("", ""))[0]
+            here_by_path[path] = (before + digest, text)
     paths = {path: None for its in nodes.values() for path, _, _ in its}
     for path in paths:
         here = {p: its.get(path) for p, its in known.items()}

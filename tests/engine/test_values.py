@@ -132,7 +132,14 @@ def test_a_module_of_flax_comes_as_its_state():
     assert isinstance(found, nnx.State)
     np.testing.assert_array_equal(found["kernel"].get_value(), model.kernel.get_value())
     assert type(found["kernel"].get_value()) is np.ndarray
-    assert "x['model']['kernel'][...]" in out({"model": model}).describe()["arrays"]
+    assert "x['model']['kernel']" in out({"model": model}).describe()["arrays"]
+
+
+def test_a_parameter_of_flax_by_itself_comes_as_its_array():
+    kernel = nnx.Linear(2, 3, rngs=nnx.Rngs(0)).kernel
+    found = come(kernel)
+    assert type(found) is np.ndarray
+    np.testing.assert_array_equal(found, kernel.get_value())
 
 
 def test_arrays_are_named_by_their_paths():

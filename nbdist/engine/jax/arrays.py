@@ -8,7 +8,6 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
-from nbdist.engine import flax
 from nbdist.engine.keras.variables import unwrapped
 from nbdist.engine.values.arrays import OfferedArray, Piece, slices
 from nbdist.engine.values.incoming import Place
@@ -27,7 +26,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
     jax = sys.modules.get("jax")
     if jax is None:
         return None
-    value = flax.unwrapped(unwrapped(value))
+    value = unwrapped(value)
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None

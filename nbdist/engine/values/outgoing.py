@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdist.dtypes import dtype_named
+from nbdist.engine import flax
 from nbdist.engine.values.arrays import Bounds, digest, shape_of, slices
 from nbdist.engine.values.tree import OfferArray, Tree
 from nbdist.engine.values.window import Window
@@ -36,6 +37,8 @@ class Outgoing:
     def __init__(
         self, value: Any, expression: str, offer_array: OfferArray, window: Window | None
     ) -> None:
+        # An NNX Variable by itself comes as its array; within a tree it stays what it is.
+        value = flax.unwrapped(value)
         self._tree = Tree(value, expression, offer_array)
         # Made at once: it finds the arrays inside of objects that say nothing of what they hold.
         self._structure = self._tree.packed(value, expression)

@@ -407,6 +407,8 @@ class Session:
         if cell is not None:
             run = self._background.find(cell)
             inside = run.execution.still_in()
+            if not inside:
+                return f"cell {cell} has ended"
             run.interrupt()
             return f"interrupted: cell {cell} ({processes_text(inside)})"
         stopped = self._background.interrupt()
@@ -430,12 +432,11 @@ class Session:
           SessionError: No cell runs in the background, or its processes cannot agree on a step.
         """
         crew = self._alive()
-        runs = self._background.runs
+        runs = self._background.inside()
         if not runs:
             raise SessionError("No cell runs in the background that could be stopped.")
         said = []
-        for run in runs:
-            inside = run.execution.still_in()
+        for run, inside in runs.items():
             steps = crew.stop_at_step(inside, run.execution.number)
             run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
             said.append(stopping_text(run.cell.number, inside, steps))

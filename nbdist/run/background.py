@@ -25,6 +25,14 @@ class Background:
         """One that has just been sent."""
         self._runs = [*self.runs, run]
 
+    def inside(self) -> dict[FollowedRun, tuple[int, ...]]:
+        """Those that some processes are still in, and which.
+
+        One that has ended on all is not among them, though its last words may not be shown yet.
+        """
+        inside = {run: run.execution.still_in() for run in self.runs}
+        return {run: processes for run, processes in inside.items() if processes}
+
     def busy(self) -> dict[int, int]:
         """The number of the last cell that each busy process is to run, by process id."""
         return {p: run.cell.number for run in self.runs for p in run.execution.still_in()}
@@ -53,11 +61,10 @@ class Background:
 
         The last first: one that waits is taken back before the one ahead of it ends, and it begins.
         """
-        runs = self.runs
-        stopped = {run.cell.number: run.execution.still_in() for run in runs}
-        for run in reversed(runs):
+        inside = self.inside()
+        for run in reversed(inside):
             run.interrupt()
-        return stopped
+        return {run.cell.number: processes for run, processes in inside.items()}
 
     def leave(self) -> None:
         """Follows them no longer; they go on."""

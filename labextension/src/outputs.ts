@@ -1,4 +1,4 @@
-/** What cells have shown, as the kernel answers; `nbdist/output/shown.py`. */
+/** What cells have shown, as the kernel repeats it; `nbdist/view/repeated.py`. */
 
 /** An output as a notebook saves it. */
 export type Output = Readonly<Record<string, unknown>>;
@@ -15,13 +15,7 @@ export interface Outputs {
   readonly cells: readonly CellOutputs[];
 }
 
-/** Asks for the cells that run, and for these. */
-export interface OutputsRequest {
-  readonly type: 'outputs';
-  readonly cells: string[];
-}
-
-/** True for an answer of ours. */
+/** True for a message of ours. */
 export function isOutputs(message: unknown): message is Outputs {
   if (typeof message !== 'object' || message === null) return false;
   const { type, cells } = message as Record<string, unknown>;

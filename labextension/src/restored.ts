@@ -2,7 +2,7 @@
  * Output of cells that run while the page is reloaded.
  *
  * JupyterLab takes no output of a cell that another page has started. The kernel has a record of
- * it: the cells that run are asked for when a notebook opens, and those again until they end.
+ * it, and repeats what the cells show that run.
  */
 
 import type { NotebookPanel } from '@jupyterlab/notebook';
@@ -11,9 +11,6 @@ import type { IDisposable } from '@lumino/disposable';
 
 import type { CellOutputs, Output, Outputs } from './outputs';
 import type { KernelSource, Sources } from './source';
-
-/** Milliseconds between two requests for the output of cells that run. */
-const AGAIN_MS = 1000;
 
 /** Cells that this page has started, of all notebooks: their output comes as always. */
 const started = new Set<string>();
@@ -29,16 +26,13 @@ interface CodeCell {
 
 export class RestoredOutputs implements IDisposable {
   private source: KernelSource | null = null;
-  private readonly running = new Set<string>();
-  private timer: ReturnType<typeof setTimeout> | null = null;
   private disposed = false;
 
   constructor(
     private readonly panel: NotebookPanel,
     private readonly sources: Sources,
   ) {
-    const { sessionContext } = panel;
-    sessionContext.kernelChanged.connect(this.follow, this);
+    panel.sessionContext.kernelChanged.connect(this.follow, this);
     panel.disposed.connect(this.dispose, this);
     this.follow();
   }
@@ -55,10 +49,6 @@ export class RestoredOutputs implements IDisposable {
   }
 
   private leave(): void {
-    if (this.timer !== null) clearTimeout(this.timer);
-    this.timer = null;
-    this.running.clear();
-    this.source?.frames.disconnect(this.begin, this);
     this.source?.outputs.disconnect(this.take, this);
     this.source = null;
   }
@@ -69,30 +59,15 @@ export class RestoredOutputs implements IDisposable {
     if (!kernel || this.disposed) return;
     this.source = this.sources.of(kernel);
     this.source.outputs.connect(this.take, this);
-    // A kernel that has not been heard yet has nothing to restore, or will be heard soon.
-    this.source.frames.connect(this.begin, this);
-  }
-
-  private begin(): void {
-    this.source?.frames.disconnect(this.begin, this);
-    this.source?.send({ type: 'outputs', cells: [] });
   }
 
   private take(_: unknown, { cells }: Outputs): void {
-    for (const one of cells) {
-      if (started.has(one.cell)) this.running.delete(one.cell);
-      else this.show(one);
-    }
-    if (this.running.size === 0 || this.timer !== null) return;
-    this.timer = setTimeout(() => {
-      this.timer = null;
-      this.source?.send({ type: 'outputs', cells: [...this.running] });
-    }, AGAIN_MS);
+    // Where pages share the document, the one that has started the cell writes for all.
+    if (this.panel.context.model.collaborative) return;
+    for (const one of cells) if (!started.has(one.cell)) this.show(one);
   }
 
   private show({ cell, running, outputs }: CellOutputs): void {
-    if (running) this.running.add(cell);
-    else if (!this.running.delete(cell)) return;
     const model = this.modelOf(cell);
     if (!model) return;
     const shown = JSON.stringify(model.outputs.toJSON());

@@ -4,7 +4,7 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import { isOutputs, type Outputs, type OutputsRequest } from './outputs';
+import { isOutputs, type Outputs } from './outputs';
 import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
 import type { Request } from './view/model';
 import { isValues, type Values } from './view/values';
@@ -59,7 +59,7 @@ export class KernelSource implements IDisposable {
     return this.valuesSignal;
   }
 
-  /** Every answer about what cells have shown. */
+  /** What the cells that run have shown, every now and then. */
   get outputs(): ISignal<this, Outputs> {
     return this.outputsSignal;
   }
@@ -95,7 +95,7 @@ export class KernelSource implements IDisposable {
   }
 
   /** Sends a request to a kernel that has been heard. */
-  send(request: Request | OutputsRequest): void {
+  send(request: Request): void {
     if (this.stream === null || !this.kernel.handleComms) return;
     this.comm ??= this.open();
     void this.comm.then(comm => {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -10,6 +11,7 @@ from comm import get_comm_manager
 from nbdist.view.asked import answer_values
 from nbdist.view.feed import Feed, Frame
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+from nbdist.view.repeated import RepeatedOutputs
 
 COMM_ID = "nbdist"
 """The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell hears them at once:
@@ -28,6 +30,7 @@ class Channel:
 
     feed: Feed
     kernel: Any = field(default_factory=running_kernel, compare=False)
+    _outputs: RepeatedOutputs = field(default_factory=RepeatedOutputs, init=False, compare=False)
 
     def open(self) -> None:
         """Starts to broadcast and to answer; the channel opened last is the one that answers.
@@ -44,8 +47,15 @@ class Channel:
         self.feed.detach(self)
 
     def take(self, frame: Frame) -> None:
-        """Sends one frame; called by the feed."""
+        """Sends one frame, and after a full one what running cells have shown; called by the feed."""
         broadcast(self.kernel, COMM_ID, frame)
+        if frame["base"] is None and self.feed.outputs is not None:
+            outputs = self._outputs.due(self.feed.outputs, time.monotonic())
+            if outputs is not None:
+                broadcast(self.kernel, COMM_ID, outputs)
+
+    def _answer(self, answer: Frame) -> None:
+        broadcast(self.kernel, COMM_ID, answer)
 
     def _opened(self, comm: Any, message: dict[str, Any]) -> None:
         forget_reply_shell(comm)
@@ -59,8 +69,4 @@ class Channel:
         if data.get("type") == "hello":
             self.feed.refresh(self)
         elif data.get("type") == "values":
-            answer_values(self.feed, self.kernel, data, self.take)
-        elif data.get("type") == "outputs" and self.feed.outputs is not None:
-            cells = data.get("cells")
-            wanted = [c for c in cells if isinstance(c, str)] if isinstance(cells, list) else []
-            self.take({"type": "outputs", "cells": self.feed.outputs(wanted)})
+            answer_values(self.feed, self.kernel, data, self._answer)

@@ -17,7 +17,7 @@ import logging
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
@@ -102,7 +102,7 @@ class Feed:
         self._number = 0
         self.on_fault: Callable[[str], None] | None = None
         self.values: Callable[[str], dict[str, Any]] | None = None
-        self.outputs: Callable[[list[str]], list[dict[str, Any]]] | None = None
+        self.outputs: Callable[[Collection[str]], list[dict[str, Any]]] | None = None
         self._encoding = MessageGuard("A snapshot for the view", logger, self._fault)
         self._sending = MessageGuard("A frame of the view", logger, self._fault)
 

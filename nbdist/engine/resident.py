@@ -149,7 +149,7 @@ class Resident:
         self.cell.at_edges(self._note_end)
         threads_speak_for_cells(self.shell)
         refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
-        install_debugger(self.shell, self.lines, self.interrupts)
+        install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
         show_help(self.shell)
         show_summaries(self.shell)
         text_progress_bars()

@@ -69,6 +69,7 @@ def test_one_process_is_looked_at_while_the_other_waits_for_it(notebook: Noteboo
     )
     assert output.error is None, output.traceback
     assert "process 1   at a breakpoint in line 4, breakpoint(); the others wait" in output.text
+    assert re.search(r"^> cell \d+\(4\)<module>\(\)$", output.text, re.MULTILINE), output.text
     assert "ipdb> p y * 100\n4200\n" in output.text
     assert "processes 0, 1   total 8.0" in output.text
     assert "in step again" not in output.text

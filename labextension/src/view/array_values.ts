@@ -41,7 +41,7 @@ export class ArrayValues implements Section {
   );
   private readonly said = element('p', 'nbdist-soft', { role: 'status' });
   private readonly canvas = element('canvas', 'nbdist-value-picture', { role: 'img' });
-  private readonly text = element('pre', 'nbdist-value-text', { tabindex: 0 });
+  private readonly text = element('div', 'nbdist-value-text', { tabindex: 0 });
   private readonly shown = element('div', 'nbdist-value', {}, this.canvas, this.text);
   readonly node = element('div', 'nbdist-values', {}, this.button, this.said, this.shown);
   private readonly changed = changeOf();
@@ -67,7 +67,7 @@ export class ArrayValues implements Section {
     setShown(this.said, this.said.textContent !== '');
     setShown(this.shown, answer?.text !== undefined);
     if (answer?.text === undefined) return;
-    setText(this.text, answer.text);
+    this.text.replaceChildren(...answer.text.split('\n').map(lineOf));
     setAttributes(this.text, { 'aria-label': `Values of ${answer.path}` });
     const { picture } = answer;
     setShown(this.canvas, Boolean(picture));
@@ -76,6 +76,11 @@ export class ArrayValues implements Section {
     const name = `Picture of the values of ${answer.path}, from ${picture.low} to ${picture.high}`;
     setAttributes(this.canvas, { 'aria-label': name, title: name });
   }
+}
+
+/** A line of values stays in its columns; what is said about them goes on below where it is narrow. */
+function lineOf(line: string): HTMLElement {
+  return element(/^[ [(]/.test(line) ? 'pre' : 'p', 'nbdist-value-line', {}, line);
 }
 
 function saidOf(answer: Values | null, old: boolean): string {

@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import pdb
 import sys
+from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
@@ -18,7 +19,11 @@ NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq
 AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
 
 
-def install(shell: Any, lines: Lines, interrupts: InterruptHandler) -> None:
+CellOf = Callable[[str], int | None]
+"""The notebook's number of the cell with code of this file; None where it is no cell's."""
+
+
+def install(shell: Any, lines: Lines, interrupts: InterruptHandler, cell_of: CellOf) -> None:
     """Takes effect at once; call once.
 
     `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`, which is public and
@@ -27,7 +32,7 @@ def install(shell: Any, lines: Lines, interrupts: InterruptHandler) -> None:
     """
     from IPython.core import debugger
 
-    kind = debugger_class(debugger.Pdb, lines, interrupts)
+    kind = debugger_class(debugger.Pdb, lines, interrupts, cell_of)
     # debugpy, which ipykernel imports, has put its own there, which does nothing without a client.
     sys.breakpointhook = sys.__breakpointhook__
     for module in (pdb, debugger):
@@ -36,7 +41,9 @@ def install(shell: Any, lines: Lines, interrupts: InterruptHandler) -> None:
     shell.InteractiveTB.debugger_cls = kind
 
 
-def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) -> type[Any]:
+def debugger_class(
+    base: type[Any], lines: Lines, interrupts: InterruptHandler, cell_of: CellOf
+) -> type[Any]:
     """`base`, which is IPython's, with the lines of a person at the notebook."""
 
     class NotebookPdb(base):
@@ -57,6 +64,13 @@ def debugger_class(base: type[Any], lines: Lines, interrupts: InterruptHandler) 
             # IPython shows an interrupt and goes on.
             if self._interrupt is not None or interrupts.leaving:
                 raise self._interrupt or Interrupt
+
+        def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
+            """As `pdb.Pdb.format_stack_entry`; `> cell 12(3)` in place of the file a cell was compiled under."""
+            text = str(super().format_stack_entry(frame_lineno, *args))
+            file = frame_lineno[0].f_code.co_filename
+            cell = cell_of(file)
+            return text if cell is None else text.replace(self.canonic(file), f"cell {cell}", 1)
 
         def stop_here(self, frame: FrameType) -> bool:
             """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""

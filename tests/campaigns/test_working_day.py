@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from tests.integration.notebook import Notebook
+from tests.integration.notebook import Notebook, Output
 
 MODEL = """%%dist
 import jax, jax.numpy as jnp, numpy as np, optax, nbdist
@@ -100,10 +100,17 @@ for round in itertools.count():
 def test_a_day_of_work_on_one_session(tmp_path: Path) -> None:
     with Notebook(folder=tmp_path) as notebook:
         day = Day(notebook)
-        day.look_at_the_model()
         day.train_in_the_background()
+        day.fail_in_the_background()
         day.fail_and_go_on()
+        day.stop_at_a_breakpoint()
+        day.look_after_a_failure()
         day.find_nan()
+        day.look_at_the_model()
+        day.move_values()
+        day.show_outputs()
+        day.ask_for_help()
+        day.get_it_wrong()
         day.end()
 
 
@@ -168,6 +175,110 @@ class Day:
         self.notebook.interrupt()
         assert self.notebook.collect(sleeping).error is not None
         assert "True" in self.good("%dist losses[:3] == undisturbed(3)").text
+
+    def fail_in_the_background(self) -> None:
+        request = self.notebook.send(
+            "%%dist --no-wait --grace 1\nif jax.process_index() == 2: raise OSError('disk full')\ntrain(1)"
+        )
+        self.notebook.collect(request, until="OSError: disk full")
+        self.notebook.collect(request, until="ended after .*: process 2 raised")
+        # The next cell, which has done nothing, is not dropped for it.
+        assert "processes 0–3   'innocent'" in self.good("%%dist\n'innocent'").text
+
+    def answered(self, code: str, *lines: tuple[str, str]) -> Output:
+        """A cell with a person who types each line at its prompt."""
+        request = self.notebook.send(code, person=True)
+        for prompt, line in lines:
+            assert self.notebook.asked(request) == prompt
+            self.notebook.types(line)
+        return self.notebook.collect(request)
+
+    def stop_at_a_breakpoint(self) -> None:
+        output = self.answered(
+            "%%dist --grace 1\nseen = len(losses)\nif jax.process_index() == 1: breakpoint()\ntrain(1)",
+            ("process 1 ipdb> ", "p 'seen', seen - len(losses)"),
+            ("process 1 ipdb> ", "c"),
+        )
+        assert output.error is None, output.traceback
+        assert "('seen', 0)" in output.text
+        assert "in step again" not in output.text
+        # One that is left open while the kernel is interrupted.
+        request = self.notebook.send(
+            "%%dist\nif jax.process_index() == 1: breakpoint()\ntrain(1)", person=True
+        )
+        assert self.notebook.asked(request) == "process 1 ipdb> "
+        self.notebook.interrupt()
+        assert self.notebook.collect(request).error is not None
+        assert "True" in self.good("%dist losses[:3] == undisturbed(3)").text
+
+    def look_after_a_failure(self) -> None:
+        self.bad(
+            "%%dist --grace 1\ndef load(shard):\n    return {}[shard]\n"
+            "if jax.process_index() == 1: load(17)\ntrain(1)"
+        )
+        output = self.answered(
+            "%dist_debug 1", ("process 1 ipdb> ", "p shard"), ("process 1 ipdb> ", "q")
+        )
+        assert "ipdb> p shard\n17\n" in output.text
+
+    def move_values(self) -> None:
+        self.good("import numpy as np")
+        self.good("%dist_pull state")
+        self.good("assert state[0].mu['head']['kernel'].shape == (64, 128)")
+        self.good("%dist_pull k=(params['head']['kernel'] + 1)")
+        self.good(
+            "%dist_pull head=params['head']\nassert np.array_equal(k, head['kernel'][...] + 1)"
+        )
+        refused = self.bad("%dist_pull me=jax.process_index()").traceback
+        assert "differs between the processes: process 0 has 0, process 1 has 1" in refused
+        self.good(
+            "%dist_pull --each rank=jax.process_index()\nassert rank == {p: p for p in range(4)}"
+        )
+        self.good("class Scale:\n    by = 3\n    def __call__(self, x): return self.by * x")
+        self.good("twice, scale = lambda x: 2 * x, Scale()\n%dist_push twice scale")
+        assert "processes 0–3   42" in self.good("%dist twice(scale(7))").text
+        self.good(
+            "x = np.arange(64, dtype=np.float32).reshape(8, 8)\n%dist_push x --sharding \"NamedSharding(mesh, P('data'))\""
+        )
+        assert "processes 0–3   2016.0" in self.good("%dist float(x.sum())").text
+        self.good("sent = x\n%dist_pull x\nassert np.array_equal(x, sent)")
+
+    def show_outputs(self) -> None:
+        shown = self.good("%%dist\nparams['head']['kernel'][...].addressable_shards").text
+        assert all(f"process {p}\n[Shard(" in shown for p in range(4)), shown
+        warned = self.good("%%dist\nimport warnings\nwarnings.warn('beware')").text
+        assert re.search(r"cell \d+, line 3: UserWarning: beware", warned), warned
+        assert "/tmp/" not in warned
+        styled = self.good(
+            "%%dist\nfrom IPython.display import HTML\nHTML(f'<p id=\"a{id(mesh)}\">the same</p>')"
+        )
+        assert "processes 0–3" in styled.text, styled.text
+        assert "process 1" not in styled.text
+        bar = self.good("%%dist\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(20)): pass").text
+        assert "100%" in bar
+
+    def ask_for_help(self) -> None:
+        assert "--no-wait" in self.good("%%dist --help").text
+        here = self.good("%%dist --here\nprint('both')").text
+        assert "processes 0–3   both" in here
+        assert "notebook" in here
+        told = self.bad("%%dist\njax.config.update('jax_num_cpu_devices', 8)").traceback
+        assert "--devices-per-process" in told
+
+    def get_it_wrong(self) -> None:
+        failed = self.bad(
+            "%%dist --grace 1\nclass Odd(Exception):\n    def __str__(self): raise KeyError('no text')\n"
+            "if jax.process_index() == 3: raise Odd\ntrain(1)"
+        )
+        assert "process 3 raised Odd" in failed.traceback
+        self.good(
+            "%%dist\nodd = params['head']['kernel'][...] if jax.process_index() else 'none yet'"
+        )
+        assert "differs between the processes" in self.bad("%dist_pull odd").traceback
+        self.good("%%dist\nround_ = {}\nround_['self'] = round_")
+        self.bad("%dist_shards round_")
+        self.bad("%dist_shards nothing_here")
+        assert "running" not in self.good("%dist_status").text.splitlines()[0]
 
     def find_nan(self) -> None:
         self.good(

@@ -237,9 +237,8 @@ class Day:
         self.good("class Scale:\n    by = 3\n    def __call__(self, x): return self.by * x")
         self.good("twice, scale = lambda x: 2 * x, Scale()\n%dist_push twice scale")
         assert "processes 0–3   42" in self.good("%dist twice(scale(7))").text
-        self.good(
-            "x = np.arange(64, dtype=np.float32).reshape(8, 8)\n%dist_push x --sharding \"NamedSharding(mesh, P('data'))\""
-        )
+        self.good("x = np.arange(64, dtype=np.float32).reshape(8, 8)")
+        self.good("%dist_push x --sharding \"NamedSharding(mesh, P('data'))\"")
         assert "processes 0–3   2016.0" in self.good("%dist float(x.sum())").text
         self.good("sent = x\n%dist_pull x\nassert np.array_equal(x, sent)")
 

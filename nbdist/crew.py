@@ -28,6 +28,7 @@ from nbdist.run.choice import Choice
 from nbdist.run.facts import Facts
 from nbdist.run.standing import Outcome, Standing
 from nbdist.snapshot import Snapshot
+from nbdist.widgets import Widgets
 
 RECOVER = (
     "%dist_recover brings the processes in step, %dist_pull brings values here, "
@@ -108,6 +109,7 @@ class Crew:
             publish=publish,
         )
         self._asking = Asking(link.parents.ask)
+        self.widgets = Widgets()
         self.monitor.on_answer = self._asking.put
         self.monitor.start()
         self.choice = Choice(

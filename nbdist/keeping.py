@@ -87,6 +87,7 @@ def take_up(
             ended=ended,
             renderer=None,
             remedies=remedies_for(crew),
+            widgets=crew.widgets,
         )
         run.rejoin(
             cell,

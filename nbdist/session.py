@@ -14,7 +14,7 @@ from typing import Any, Self
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
 from nbdist.crew import Crew
-from nbdist.errors import SessionError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
@@ -28,6 +28,7 @@ from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
 from nbdist.recovery.compared import have_sent_the_same, place_of
 from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.recovery.remedies import remedies_for
+from nbdist.recovery.widget import deliver
 from nbdist.rules import Rules
 from nbdist.run.background import Background, queued_text, stopping_text
 from nbdist.run.cellrun import CellHandle, CellRun, Ended
@@ -49,6 +50,7 @@ from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text, status_text
 from nbdist.view.values import shown_values
+from nbdist.widgets import Event
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -141,6 +143,7 @@ class Session:
         self.feed.on_fault = crew.monitor.fault
         self.feed.values = self.values
         self.feed.outputs = SHOWN.of
+        crew.widgets.on_event = self._widget_event
         self.plan = crew.plan
         self._snapshot = crew.monitor.snapshot
         self._described = crew.describe()
@@ -324,6 +327,7 @@ class Session:
             ended=self._ended,
             renderer=renderer,
             remedies=remedies_for(crew),
+            widgets=crew.widgets,
         )
         handle = run.begin()
         if isinstance(run, FollowedRun):
@@ -630,6 +634,15 @@ class Session:
         self._refuse_while_busy(workers)
         found = ask_some(crew, "summary", workers, timeout_s=timeout_s, path=path)
         return shown_values(path, {p: answer for p, (answer, _) in found.items()})
+
+    def _widget_event(self, event: Event) -> None:
+        """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
+        crew = self._alive()
+        try:
+            deliver(crew, event, busy=self._background.busy(), rules=self._rules)
+        except NbdistError as error:
+            crew.monitor.fault(str(error))
+            raise
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
         """Counts NaN and infinite values in each array of a tree, by piece and without a collective.

@@ -6,6 +6,7 @@ ipyparallel would send its byte code and run it against the engine's copy of the
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import sys
@@ -28,7 +29,7 @@ LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
 INTERRUPTIBLE = LOOKS | {
-    *("initialize", "offer", "digests", "receive", "ready", "shards", "nan", "summary")
+    *("initialize", "offer", "widget", "digests", "receive", "ready", "shards", "nan", "summary")
 }
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
 
@@ -114,6 +115,7 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "shards": shards,
         "nan": nan,
         "summary": summary,
+        "widget": widget,
         "layout": layout,
         "imported": imported,
         "agreement": agreement,
@@ -254,6 +256,21 @@ def summary(resident: Resident, buffers: Buffers, *, path: str) -> Answer:
     from nbdist.engine.jax.summary import at_path
 
     return at_path(resident.shell.user_ns, path), []
+
+
+def widget(
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    models: dict[str, str],
+    data: dict[str, Any],
+    binary: list[str],
+    number: int | None = None,
+) -> Answer:
+    """What a person did to a widget in the notebook, for the processes in `models`; `binary` in Base64."""
+    message = {"data": data, "buffers": [base64.b64decode(one) for one in binary]}
+    resident.widget_event(models.get(str(resident.process_id)), message, number=number)
+    return {}, []
 
 
 def meet(resident: Resident, buffers: Buffers, *, ports: list[int]) -> Answer:

@@ -3,14 +3,9 @@
 from __future__ import annotations
 
 import contextvars
-import importlib
-import sys
 import threading
 import warnings
-from collections.abc import Callable, Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from types import ModuleType
+from collections.abc import Callable
 from typing import Any
 
 from nbdist.errors import SessionError
@@ -109,40 +104,3 @@ def allow_shell_commands() -> None:
     process and every command, would hide the command's own output.
     """
     warnings.filterwarnings("ignore", message=r"os\.fork\(\) was called", module="pty")
-
-
-def text_progress_bars() -> None:
-    """Makes `tqdm.auto` and `tqdm.notebook` draw text bars, which many processes can show as one.
-
-    They take an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`) and would make a widget
-    on each process, of which no browser could show more than its first moment.
-    """
-    if not any(isinstance(finder, _TextBars) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _TextBars())
-
-
-class _TextBars(MetaPathFinder, Loader):
-    """Gives `tqdm.autonotebook` and `tqdm.notebook` the bars of `tqdm.std`."""
-
-    NAMES = frozenset({"tqdm.autonotebook", "tqdm.notebook"})
-
-    def find_spec(
-        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        return ModuleSpec(fullname, self) if fullname in self.NAMES else None
-
-    def exec_module(self, module: ModuleType) -> None:
-        std = importlib.import_module("tqdm.std")
-
-        class TextBar(std.tqdm):  # type: ignore[name-defined]
-            """`tqdm.std.tqdm`; `display` is for widgets alone."""
-
-            def __init__(self, *args: Any, display: bool = True, **options: Any) -> None:
-                super().__init__(*args, **options)
-
-        def trange(*args: Any, **options: Any) -> TextBar:
-            return TextBar(range(*args), **options)
-
-        module.__dict__.update(tqdm=TextBar, trange=trange)
-        if module.__name__ == "tqdm.notebook":
-            module.__dict__.update(tqdm_notebook=TextBar, tnrange=trange)

@@ -25,6 +25,7 @@ def label(
     computes: bool = True,
     in_step: Sequence[int] | None = None,
     compared: bool = False,
+    widgets: bool = False,
 ) -> str:
     """The label of the execute request of one cell.
 
@@ -37,6 +38,7 @@ def label(
       in_step: After which program, as generation and serial, the kernel knows all processes to be in step; None
         where it knows of none, or the cell does not go to all.
       compared: Whether the kernel compares what the processes have sent before it sends another cell.
+      widgets: Whether widgets are shown as such; else as text.
     """
     return PREFIX + json.dumps(
         {
@@ -47,6 +49,7 @@ def label(
             "computes": computes,
             "in_step": in_step,
             "compared": compared,
+            "widgets": widgets,
         }
     )
 

@@ -13,7 +13,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -34,13 +34,13 @@ from nbdist.engine.kernel_gaps import (
     allow_shell_commands,
     refuse_input,
     show_help,
-    text_progress_bars,
     threads_speak_for_cells,
 )
 from nbdist.engine.main_thread import MainThread, stack_reader
 from nbdist.engine.native import native_stacks
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.progress_bars import choose_progress_bars
 from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
@@ -92,6 +92,7 @@ class Resident:
         self.repair: Repairs | None = None
         self.moving = Moving()
         self._request: dict[str, Any] | None = None
+        self._shows_widgets = False
         self._began: str | None = None
 
     @classmethod
@@ -152,7 +153,7 @@ class Resident:
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
         show_help(self.shell)
         show_summaries(self.shell)
-        text_progress_bars()
+        choose_progress_bars(lambda: self._shows_widgets)
         name_cells(self._cell_of)
         allow_await(self.kernel)
         self.interrupts.install(self.kernel, self.shell, interruptible=interruptible)
@@ -349,27 +350,70 @@ class Resident:
             code = compile(expression, "<expression>", "eval")
         except SyntaxError as error:
             raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
-        if number is not None:
-            self._admit()
+        with self._together(number, repr(expression)):
+            try:
+                return eval(code, self.shell.user_global_ns, self.shell.user_ns)
+            except Exception as error:
+                raise ArrayError(
+                    f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
+                    f"(host {self.host}): {error}"
+                ) from error
+
+    @contextlib.contextmanager
+    def _together(self, number: int | None, what: str) -> Iterator[None]:
+        """Around what all processes run at the same time, and a proof of that number after it; None: neither.
+
+        Raises:
+          SessionError: A cell that was sent before has failed, and has not been seen to.
+          ArrayError: It went through, and was not computed alike on all.
+        """
+        if number is None:
+            yield
+            return
+        self._admit()
         failed = True
         try:
-            value = eval(code, self.shell.user_global_ns, self.shell.user_ns)
+            yield
             failed = False
-        except Exception as error:
-            raise ArrayError(
-                f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
-                f"(host {self.host}): {error}"
-            ) from error
         finally:
-            if number is not None and self.step is not None:
+            if self.step is not None:
                 self.step.end_cell(number, failed=failed, compared=False)
-        if number is not None and self.step is not None and self.step.unsettled:
-            raise ArrayError(f"{expression!r} was not computed alike on all processes.")
-        return value
+        if self.step is not None and self.step.unsettled:
+            raise ArrayError(f"{what} was not computed alike on all processes.")
+
+    def widget_event(
+        self, model: str | None, message: Mapping[str, Any], *, number: int | None = None
+    ) -> None:
+        """Has a widget do what a person has asked of it; what it shows is output of the newest cell.
+
+        Args:
+          model: Its id here; None where only others are asked.
+          message: `data` and `buffers`, as the front end has sent them.
+          number: As for `evaluate`.
+
+        Raises:
+          SessionError: There is no such widget any more.
+        """
+        with self._together(number, "What the widget does"):
+            if model is None:
+                return
+            comm = self.kernel.comm_manager.comms.get(model)
+            if comm is None:
+                raise SessionError(
+                    f"The widget is no longer there on process {self.process_id} (host {self.host})."
+                )
+            parent = self.kernel.get_parent("shell")
+            self.kernel.set_parent([], self._request or {}, channel="shell")
+            try:
+                content = {"comm_id": model, "data": message["data"]}
+                comm.handle_msg({"content": content, "buffers": message["buffers"]})
+            finally:
+                self.kernel.set_parent([], parent, channel="shell")
 
     def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
         # ipykernel keeps the request in a context variable, which other threads do not see.
         self._request = request
+        self._shows_widgets = bool(label.get("widgets"))
         if self.step is not None:
             self.step.begin_cell(
                 label["run"],

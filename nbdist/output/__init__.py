@@ -9,6 +9,7 @@ from nbdist.output.renderer import (
     renderer_elsewhere,
     renderer_for,
     show_end,
+    shows_widgets,
 )
 from nbdist.output.terminal import TerminalRenderer
 
@@ -25,4 +26,5 @@ __all__ = [
     "renderer_elsewhere",
     "renderer_for",
     "show_end",
+    "shows_widgets",
 ]

@@ -7,12 +7,13 @@ another must not make their output flicker between one and many.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Hashable, Iterator, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nbdist import summary
 from nbdist.output.entries import Display, Entry, Line, without_addresses
 from nbdist.output.record import Column
+from nbdist.output.widgets import alike, joined
 
 FRESH_S = 2.0
 """For so long a process that lacks a line is taken to be merely behind."""
@@ -27,7 +28,7 @@ def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
     return [_without_partial(column, columns, now) for column in columns]
 
 
-def keys(columns: Sequence[Column]) -> list[list[Hashable]]:
+def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
     """For each entry what it is compared by; for each column a list of them.
 
     Bars are compared by the place they have among the bars of the same kind as long as one
@@ -36,7 +37,8 @@ def keys(columns: Sequence[Column]) -> list[list[Hashable]]:
     unfinished = [column for column in columns if not column.finished]
     open_bars = {key for column in unfinished for entry, key in _bars(column.entries) if entry.open}
     updating = _updating(columns) if unfinished else set()
-    return [list(_keys(column, open_bars, updating)) for column in columns]
+    widgets = alike(columns, now)
+    return [list(_keys(column, open_bars, updating, widgets)) for column in columns]
 
 
 def choose(entries: Sequence[Entry]) -> Entry:
@@ -44,6 +46,8 @@ def choose(entries: Sequence[Entry]) -> Entry:
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
+        if first.widgets:
+            return joined(displays)
         parts = [display.part for display in displays if display.part is not None]
         if len(parts) == len(displays):
             return Display({"text/plain": summary.text(parts)}, {}, first.time)
@@ -83,13 +87,19 @@ def _updating(columns: Sequence[Column]) -> set[int]:
     return {number for number, counts in updates.items() if len(counts) > 1}
 
 
-def _keys(column: Column, open_bars: set[Hashable], updating: set[int]) -> Iterator[Hashable]:
+def _keys(
+    column: Column,
+    open_bars: set[Hashable],
+    updating: set[int],
+    widgets: Mapping[int, Hashable],
+) -> Iterator[Hashable]:
     entries = column.entries
     bars = {id(entry): key for entry, key in _bars(entries)} if open_bars else {}
     displays = 0
     for entry in entries:
         if isinstance(entry, Display):
-            yield ("display", displays if displays in updating else entry.digest)
+            content = displays if displays in updating else entry.digest
+            yield widgets.get(id(entry)) or ("display", content)
             displays += 1
         elif bars.get(id(entry)) in open_bars:
             yield bars[id(entry)]

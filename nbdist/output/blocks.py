@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Any
 
 from nbdist.output.entries import Display, Entry, Line
+from nbdist.widgets import LiveWidget
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -24,13 +25,17 @@ class TextBlock:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RichBlock:
-    """A MIME bundle that `processes` have displayed alike. Equal bundles have one `digest`."""
+    """A MIME bundle that `processes` have displayed alike. Equal bundles have one `digest`.
+
+    `widgets` are those of the processes that it stands for, if any.
+    """
 
     processes: tuple[int, ...]
     data: Mapping[str, Any]
     metadata: Mapping[str, Any]
     digest: str
     continued: bool = False
+    widgets: tuple[LiveWidget, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -54,7 +59,8 @@ class Builder:
         wrapped = ""
         for entry, following in zip_longest(entries, entries[1:]):
             if isinstance(entry, Display):
-                self._blocks.append(self._rich(processes, entry))
+                if not entry.taken_away:
+                    self._blocks.append(self._rich(processes, entry))
                 continue
             wrapped += entry.text
             if not (isinstance(entry, Line) and entry.wrapped and isinstance(following, Line)):
@@ -84,6 +90,7 @@ class Builder:
             metadata=display.metadata,
             digest=display.digest,
             continued=self._continues(processes),
+            widgets=display.widgets,
         )
 
     def _continues(self, processes: tuple[int, ...]) -> bool:

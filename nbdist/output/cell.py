@@ -10,12 +10,13 @@ from typing import Any, Literal
 
 from nbdist.output.agree import FRESH_S
 from nbdist.output.blocks import Block
-from nbdist.output.entries import Line
+from nbdist.output.entries import WIDGET_MIME, Line
 from nbdist.output.fold import fold
 from nbdist.output.follow import Follower, Note
 from nbdist.output.limits import Limits
 from nbdist.output.queue import Queue
 from nbdist.output.record import Record
+from nbdist.widgets import LiveWidget, Widgets
 
 _NOTES = 200
 
@@ -34,6 +35,10 @@ class CellOutput:
       folder: Where those files go, `process-2.txt` for process 2. Private, one for each cell;
         made (mode 0700) when the first file is.
       clock: Seconds that never go back.
+      widgets: What the widgets of the processes are like; None: they are shown as text.
+
+    Attributes:
+      on_widget: Called after a change of a widget that is shown here.
     """
 
     def __init__(
@@ -42,9 +47,12 @@ class CellOutput:
         processes: Sequence[int],
         folder: Path,
         clock: Callable[[], float] = time.monotonic,
+        widgets: Widgets | None = None,
     ) -> None:
         self.processes = tuple(sorted(processes))
         self.folder = folder
+        self.on_widget: Callable[[], None] = lambda: None
+        self._widgets = widgets
         self._clock = clock
         self._lock = threading.Lock()
         self._limits = Limits.for_processes(len(self.processes))
@@ -55,6 +63,7 @@ class CellOutput:
         self._notes: list[Note] = []
         self._follower: Follower | None = None
         self._closed = False
+        self._has_widgets = False
         self._strict = False
         self._changed = self._clock()
         self._folded: tuple[float, tuple[Block, ...]] | None = None
@@ -92,8 +101,21 @@ class CellOutput:
             if len(data) == 1 and isinstance(text, str) and display_id is None:
                 record.result(_encodable(text), self._now())
             else:
-                record.display(data, metadata, display_id, self._now())
+                widget = self._live(process_id, data)
+                record.display(data, metadata, display_id, self._now(), widget)
             return True
+
+    def _live(self, process_id: int, data: Mapping[str, Any]) -> LiveWidget | None:
+        view = data.get(WIDGET_MIME)
+        if self._widgets is None or not isinstance(view, Mapping):
+            return None
+        self._has_widgets = True
+        return self._widgets.live(process_id, view.get("model_id"), self._widget_changed)
+
+    def _widget_changed(self) -> None:
+        with self._lock:
+            self._now()
+        self.on_widget()
 
     def clear(self, process_id: int, *, wait: bool = False) -> bool:
         """A `clear_output` of a process; with `wait` it happens at its next output. Not after `close`."""
@@ -163,9 +185,9 @@ class CellOutput:
 
     @property
     def changeable(self) -> bool:
-        """Whether it has displays that an `update_display_data` may change."""
+        """Whether it has widgets, or displays that an `update_display_data` may change."""
         with self._lock:
-            return any(record.changeable for record in self._records.values())
+            return self._has_widgets or any(r.changeable for r in self._records.values())
 
     @property
     def closed(self) -> bool:

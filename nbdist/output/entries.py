@@ -11,6 +11,7 @@ from typing import Any, Literal, NamedTuple
 from nbdist import summary
 from nbdist.output.bars import Bar, parse_bar
 from nbdist.output.html import without_ids
+from nbdist.widgets import LiveWidget
 
 Stream = Literal["stdout", "stderr", "result"]
 """Where a line came from; `result` is a text that IPython displayed."""
@@ -22,7 +23,12 @@ _CELL_FILE = re.compile(r"/ipykernel_\d+/")
 """The folder of the files that cells are compiled under has the id of the process in its name."""
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
-"""A widget's model lives on the engine, so no front end of this kernel could draw it."""
+"""Names a model of the process, which no front end of this kernel knows: see `nbdist.widgets`."""
+
+
+def view_of(model: str) -> dict[str, object]:
+    """What a front end finds the model of a widget by."""
+    return {"version_major": 2, "version_minor": 0, "model_id": model}
 
 
 class Line(NamedTuple):
@@ -48,7 +54,7 @@ class Display:
 
     `digest` is equal for equal MIME bundles, and for the `part`s that processes have of one array; `updates`
     counts how often it was changed; `size` is the bundle's length in characters as JSON; `handed` that a queue
-    has it.
+    has it. `widgets` are the widgets of processes that it shows, by which it is compared.
     """
 
     __slots__ = (
@@ -61,12 +67,14 @@ class Display:
         "size",
         "time",
         "updates",
+        "widgets",
     )
 
     def __init__(self, data: Mapping[str, Any], metadata: Mapping[str, Any], time: float) -> None:
         self.time = time
         self.updates = -1
         self.handed = False
+        self.widgets: tuple[LiveWidget, ...] = ()
         self.set(data, metadata)
 
     def set(self, data: Mapping[str, Any], metadata: Mapping[str, Any]) -> None:
@@ -89,6 +97,11 @@ class Display:
         self.size = len(text)
         self.digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
         self.updates += 1
+
+    @property
+    def taken_away(self) -> bool:
+        """Whether it shows widgets that are no longer there."""
+        return bool(self.widgets) and all(widget.closed for widget in self.widgets)
 
     @property
     def text(self) -> str:

@@ -48,7 +48,7 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
             column.finished,
             settled=len(its_keys) - column.floating,
         )
-        for column, its_keys in zip(settled, keys(settled), strict=True)
+        for column, its_keys in zip(settled, keys(settled, now), strict=True)
     ]
     builder = Builder()
     start = [0] * len(compared)

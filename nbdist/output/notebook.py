@@ -13,8 +13,10 @@ from IPython.display import publish_display_data
 from nbdist.output import sgr
 from nbdist.output.blocks import Block, RichBlock
 from nbdist.output.cell import CellOutput
+from nbdist.output.entries import WIDGET_MIME, view_of
 from nbdist.output.layout import Name, lay_out
 from nbdist.output.shown import Shown
+from nbdist.output.widgets import done_text
 from nbdist.quantities import processes_text
 
 _SHORTEST_S = 0.2
@@ -131,9 +133,22 @@ def _contents(blocks: Sequence[Block], name: Name) -> list[_Content]:
         run.append(block)
         if isinstance(block, RichBlock):
             contents += _pages(run, name)
-            contents.append(_Content(digest=block.digest, data=block.data, metadata=block.metadata))
+            contents.append(_widget(block) if block.widgets else _rich(block))
             run = []
     return contents + _pages(run, name)
+
+
+def _rich(block: RichBlock) -> _Content:
+    return _Content(digest=block.digest, data=block.data, metadata=block.metadata)
+
+
+def _widget(block: RichBlock) -> _Content:
+    """A widget, which front ends draw and keep up to date; a saved notebook shows its text."""
+    model = block.widgets[0].board.show(block.widgets)
+    text = done_text(block.widgets)
+    data = {**block.data, **({} if text is None else {"text/plain": text})}
+    data[WIDGET_MIME] = view_of(model)
+    return _Content(digest=f"{model} {text}", data=data, metadata=block.metadata)
 
 
 def _pages(blocks: Sequence[Block], name: Name) -> list[_Content]:

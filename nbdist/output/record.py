@@ -17,6 +17,7 @@ from nbdist.output.queue import Item, Queue
 from nbdist.output.row import Row
 from nbdist.output.spool import Spool
 from nbdist.quantities import bytes_text
+from nbdist.widgets import LiveWidget
 
 REACH = 32
 """How many of the newest outputs the cursor can go back over."""
@@ -98,11 +99,13 @@ class Record:
         metadata: Mapping[str, Any],
         display_id: str | None,
         time: float,
+        widget: LiveWidget | None = None,
     ) -> None:
-        """A rich output."""
+        """A rich output; with a `widget` it shows that."""
         self._clear_if_due(time)
         self._turn_to(None)
         display = self._bounded(data, metadata, time)
+        display.widgets = () if widget is None else (widget,)
         self._window.append(display)
         if display_id is not None:
             self._displays[display_id] = display

@@ -23,6 +23,11 @@ def above_what_is_typed(renderer: Renderer) -> bool:
     return isinstance(renderer, NotebookRenderer)
 
 
+def shows_widgets(renderer: Renderer) -> bool:
+    """Whether a widget that a process displays is shown as one, and not as its text."""
+    return isinstance(renderer, NotebookRenderer)
+
+
 def show_end(renderer: Renderer, output: CellOutput, error: str, *, raised: bool) -> None:
     """Shows that a cell has ended with an error; one that is `raised` is shown by whoever catches it.
 

@@ -14,7 +14,15 @@ from IPython import get_ipython
 
 from nbdist.engine.notebook_cell import label
 from nbdist.errors import ProcessError
-from nbdist.output import Block, CellOutput, Renderer, above_what_is_typed, renderer_for, show_end
+from nbdist.output import (
+    Block,
+    CellOutput,
+    Renderer,
+    above_what_is_typed,
+    renderer_for,
+    show_end,
+    shows_widgets,
+)
 from nbdist.quantities import processes_text
 from nbdist.run.conduct import Conductor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
@@ -27,6 +35,7 @@ from nbdist.run.refuse import computes
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import Standing
 from nbdist.run.submission import Message
+from nbdist.widgets import Widgets
 
 
 class CellHandle:
@@ -115,6 +124,7 @@ class CellRun:
       ended: Takes the cell's end; answers what is known afterwards.
       renderer: Draws the output; None: the one that fits this shell.
       remedies: For processes that do not leave the cell.
+      widgets: Those of the processes; None: they are shown as text.
     """
 
     AWAITED = True
@@ -140,9 +150,12 @@ class CellRun:
         ended: Callable[[Ended], Facts],
         renderer: Renderer | None,
         remedies: Remedies,
+        widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
-        self.output = CellOutput(processes=targets, folder=folder / f"cell-{cell.number}")
+        self.output = CellOutput(
+            processes=targets, folder=folder / f"cell-{cell.number}", widgets=widgets
+        )
         self.execution = Execution(
             cell,
             targets=targets,
@@ -150,6 +163,7 @@ class CellRun:
             hosts=hosts,
             output=self.output,
             heard=heard,
+            widgets=widgets,
         )
         self._link = link
         self._began = began
@@ -162,6 +176,7 @@ class CellRun:
             folder=folder / f"cell-{cell.number}-later",
             renderer=self._renderer,
             late_renderer=renderer_for(get_ipython(), name=late_name(cell.number)),
+            widgets=widgets,
         )
         self.execution.late = self._late
         self._remarks = remarks
@@ -206,6 +221,7 @@ class CellRun:
                 computes=computes(cell.code),
                 in_step=self._in_step,
                 compared=self.AWAITED,
+                widgets=shows_widgets(self._renderer),
             )
         )
         # ipyparallel forgets a request that has failed before all its output is here.

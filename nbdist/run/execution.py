@@ -23,6 +23,7 @@ from nbdist.run.prompt import Prompt
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
 from nbdist.snapshot import Activity
+from nbdist.widgets import Widgets, widget_messages
 
 logger = logging.getLogger(__name__)
 
@@ -92,6 +93,7 @@ class Execution:
       hosts: Host names by process id.
       output: Gets all output.
       heard: What the processes have said of themselves.
+      widgets: Learns what the widgets of the processes are like.
 
     What comes after the cell's output has been closed goes to `late`, where that is set. `number` is that of this
     sending, in whichever kernel, and of the proof at its end.
@@ -106,8 +108,10 @@ class Execution:
         hosts: Mapping[int, str],
         output: CellOutput,
         heard: Heard,
+        widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
+        self._widgets = widgets
         self.targets = tuple(targets)
         self.output = output
         self._link = link
@@ -388,6 +392,10 @@ class Execution:
         if message["msg_type"] == "execute_input":
             # From here on the process listens to signals.
             self._begun.add(process_id)
+            return
+        if message["msg_type"] in widget_messages:
+            if self._widgets is not None:
+                self._widgets.take(process_id, message)
             return
         taken = not self.output.closed and put(self.output, process_id, message)
         if not taken and self.output.closed and self.late is not None:

@@ -18,6 +18,7 @@ from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput, Renderer
 from nbdist.quantities import processes_text
 from nbdist.run.submission import Message
+from nbdist.widgets import Widgets, widget_messages
 
 logger = logging.getLogger(__name__)
 
@@ -55,6 +56,14 @@ def put(output: CellOutput, process_id: int, message: Message) -> bool:
     return True  # it shows nothing
 
 
+def readable(message: Message) -> Message:
+    """A message; an error as text, since nothing else reports one that comes after the cell."""
+    if message["msg_type"] != "error":
+        return message
+    text = "\n".join([*message["content"]["traceback"], ""])
+    return {"msg_type": "stream", "content": {"name": "stderr", "text": text}}
+
+
 class LateOutput:
     """Shows what comes after the end of one cell. Costs next to nothing until something does.
 
@@ -66,6 +75,7 @@ class LateOutput:
       folder: Where floods of late output are kept in whole.
       renderer: Draws the cell's own output.
       late_renderer: Draws late output, under `late_name`.
+      widgets: Those of the processes.
     """
 
     def __init__(
@@ -76,7 +86,9 @@ class LateOutput:
         folder: Path,
         renderer: Renderer,
         late_renderer: Renderer,
+        widgets: Widgets | None = None,
     ) -> None:
+        self._widgets = widgets
         self._number = cell
         self._processes = output.processes
         self._folder = folder
@@ -97,10 +109,24 @@ class LateOutput:
             self._open = True
             if self._cell is not None and not self._cell.output.changeable:
                 self._cell = None  # a long notebook need not keep all its output in memory
+            if self._cell is not None:
+                self._cell.output.on_widget = self.redraw
             self._begin()
+
+    def redraw(self) -> None:
+        """Draws the cell's own output again, in which a widget has changed; from any thread."""
+        with self._lock:
+            if self._cell is not None:
+                self._changed.add(self._cell)
+                self._came_at = time.monotonic()
+                self._begin()
 
     def take(self, process_id: int, message: Message) -> None:
         """Takes a message that came after the end; from any thread, one at a time."""
+        if message["msg_type"] in widget_messages:
+            if self._widgets is not None:
+                self._widgets.take(process_id, message)
+            return
         with self._lock:
             self._changed.add(self._put(process_id, message))
             self._came_at = time.monotonic()
@@ -113,10 +139,12 @@ class LateOutput:
         if own is not None and changes and put(own.output, process_id, message):
             return own
         if self._late is None:
-            output = CellOutput(processes=self._processes, folder=self._folder)
+            output = CellOutput(
+                processes=self._processes, folder=self._folder, widgets=self._widgets
+            )
             self._late = _Part(output, self._late_renderer)
             self._late.finish()
-        put(self._late.output, process_id, message)
+        put(self._late.output, process_id, readable(message))
         return self._late
 
     def _begin(self) -> None:

@@ -1,0 +1,100 @@
+"""`tqdm.auto` and `tqdm.notebook` on an engine: widgets where the notebook shows them, else bars of text."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import sys
+from collections.abc import Callable, Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from types import ModuleType
+from typing import Any
+
+NOTEBOOK = "tqdm.notebook"
+NAMES = frozenset({"tqdm.autonotebook", NOTEBOOK})
+
+EITHER = ("display", "__iter__", "update", "close", "clear", "reset")
+"""What a bar of widgets does otherwise than one of text (tqdm 4.67)."""
+
+
+def choose_progress_bars(widgets: Callable[[], bool]) -> None:
+    """Makes each new bar of `tqdm.auto` and `tqdm.notebook` a widget or a line of text.
+
+    tqdm takes an engine for a notebook (`tqdm.autonotebook` looks for `ipykernel.zmqshell`), also where a terminal
+    or a script shows what it displays.
+
+    Args:
+      widgets: Answers whether widgets are shown, when a bar is made.
+    """
+    if not any(isinstance(finder, _Bars) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Bars(widgets))
+
+
+class _Bars(MetaPathFinder, Loader):
+    """Gives both modules bars that are either."""
+
+    def __init__(self, widgets: Callable[[], bool]) -> None:
+        self._widgets = widgets
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        return ModuleSpec(fullname, self) if fullname in NAMES else None
+
+    def exec_module(self, module: ModuleType) -> None:
+        if module.__name__ != NOTEBOOK:
+            notebook = importlib.import_module(NOTEBOOK)
+            module.__dict__.update(tqdm=notebook.tqdm, trange=notebook.trange)
+            return
+        std = importlib.import_module("tqdm.std")
+        bar = either(std.tqdm, self._notebook_bar(module), self._widgets)
+
+        def trange(*args: Any, **options: Any) -> Any:
+            return bar(range(*args), **options)
+
+        module.__dict__.update(tqdm=bar, trange=trange, tqdm_notebook=bar, tnrange=trange)
+
+    def _notebook_bar(self, module: ModuleType) -> type[Any] | None:
+        """tqdm's own class of widgets; None where there is no ipywidgets."""
+        for finder in sys.meta_path:
+            spec = None if finder is self else finder.find_spec(module.__name__, _path(), None)
+            if spec is not None and spec.loader is not None:
+                spec.loader.exec_module(module)
+                break
+        there = module.__dict__.get("IProgress") is not None
+        return module.__dict__["tqdm_notebook"] if there else None
+
+
+def _path() -> list[str]:
+    return list(importlib.import_module("tqdm").__path__)
+
+
+def either(text: type[Any], widget: type[Any] | None, widgets: Callable[[], bool]) -> type[Any]:
+    """A class of bars, which people may derive their own from, each of which is of one kind from its beginning on.
+
+    Args:
+      text: `tqdm.std.tqdm`.
+      widget: `tqdm.notebook.tqdm_notebook`, a subclass of it; None where there is none.
+      widgets: Answers which kind is wanted.
+    """
+
+    class Bar(widget or text):  # type: ignore[misc]
+        """`tqdm.notebook.tqdm` or `tqdm.std.tqdm`."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            self._kind = widget if widget is not None and widgets() else text
+            if self._kind is text:
+                options.pop("display", None)  # for widgets alone
+            self.status_printer = self._kind.status_printer
+            self._kind.__init__(self, *args, **options)
+
+    def method(name: str) -> Callable[..., Any]:
+        def call(self: Any, *args: Any, **options: Any) -> Any:
+            return getattr(getattr(self, "_kind", text), name)(self, *args, **options)
+
+        return call
+
+    for name in EITHER:
+        setattr(Bar, name, method(name))
+    return Bar

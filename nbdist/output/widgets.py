@@ -1,0 +1,93 @@
+"""Widgets that several processes have displayed: which of them are the same, and what stands for those."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Hashable, Sequence
+from typing import NamedTuple
+
+from nbdist.output.bars import parse_bar
+from nbdist.output.entries import Display, without_addresses
+from nbdist.output.record import Column
+from nbdist.widgets import LiveWidget
+from nbdist.widgets.bar import WidgetBar
+
+FRESH_S = 2.0
+"""For so long after a change a widget is taken to become what another process has made of its own."""
+
+
+class _Shown(NamedTuple):
+    display: Display
+    widget: LiveWidget
+    finished: bool
+
+
+def alike(columns: Sequence[Column], now: float) -> dict[int, Hashable]:
+    """For each display of a widget, by its `id`, what it is compared by.
+
+    Widgets are the same that were so when they were displayed, and are so now, or where one is about to become
+    what the other is. Bars are the same, however far each is, as long as one of them goes on.
+    """
+    found: dict[int, Hashable] = {}
+    for key, together in _born_alike(columns).items():
+        going_on = any(_goes_on(shown) for shown in together)
+        groups: list[list[LiveWidget]] = []
+        for shown in together:
+            same = (
+                index
+                for index, group in enumerate(groups)
+                if going_on or all(_same(shown.widget, one, now) for one in group)
+            )
+            index = next(same, len(groups))
+            if index == len(groups):
+                groups.append([])
+            groups[index].append(shown.widget)
+            found[id(shown.display)] = ("widget", key, index)
+    return found
+
+
+def joined(displays: Sequence[Display]) -> Display:
+    """One display for those of several processes that are alike."""
+    first = displays[0]
+    text = without_addresses(first.text)
+    one = Display({**first.data, "text/plain": text}, first.metadata, first.time)
+    one.widgets = tuple(widget for display in displays for widget in display.widgets)
+    return one
+
+
+def done_text(widgets: Sequence[LiveWidget]) -> str | None:
+    """The line of a bar with which all are done; None of bars that go on, and of other widgets."""
+    bars = [widget.bar for widget in widgets]
+    done = [bar for bar in bars if bar is not None and not bar.open]
+    return min(done, key=lambda bar: bar.value).text if done and len(done) == len(bars) else None
+
+
+def _born_alike(columns: Sequence[Column]) -> dict[Hashable, list[_Shown]]:
+    found: dict[Hashable, list[_Shown]] = {}
+    for column in columns:
+        seen: Counter[bytes] = Counter()
+        for entry in column.entries:
+            if isinstance(entry, Display) and entry.widgets:
+                widget = entry.widgets[0]
+                key = widget.born, seen[widget.born]
+                seen[widget.born] += 1
+                found.setdefault(key, []).append(_Shown(entry, widget, column.finished))
+    return found
+
+
+def _same(one: LiveWidget, other: LiveWidget, now: float) -> bool:
+    bars = one.bar, other.bar
+    if bars[0] is not None and bars[1] is not None:
+        return _without_timings(bars[0]) == _without_timings(bars[1])
+    return one.agrees(other, now, FRESH_S)
+
+
+def _without_timings(bar: WidgetBar) -> WidgetBar:
+    found = parse_bar(bar.text)
+    return bar if found is None else bar._replace(text=found.key)
+
+
+def _goes_on(shown: _Shown) -> bool:
+    """Whether it is a bar at which a process still is."""
+    bar = None if shown.finished else shown.widget.bar
+    return bar is not None and bar.open

@@ -1,0 +1,49 @@
+"""What a person does to a widget, done to those of the processes: by all at the same time, as a cell."""
+
+from __future__ import annotations
+
+import base64
+import math
+from collections.abc import Mapping
+
+from nbdist.crew import Crew
+from nbdist.errors import SessionError
+from nbdist.quantities import processes_text
+from nbdist.recovery.expression import ask_all_workers, ask_some
+from nbdist.rules import Rules
+from nbdist.widgets import Event
+
+
+def deliver(crew: Crew, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
+    """Returns when the processes have done it. It may compute, so all take part in the proof after it.
+
+    Args:
+      crew: The processes.
+      event: To be done.
+      busy: The number of the cell that each busy process runs.
+      rules: Of the session.
+
+    Raises:
+      SessionError: A process runs a cell, or they are not in step; nothing was done.
+      NbdistError: What one raised.
+    """
+    ids = sorted(event.models)
+    inside = [p for p in sorted({*ids, *crew.facts.workers}) if p in busy]
+    if inside:
+        raise SessionError(
+            f"{processes_text(inside)} cannot do what the widget asks: {crew.doing(inside[0])}. Use the widget "
+            "again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
+        )
+    arguments = {
+        "models": {str(p): model for p, model in event.models.items()},
+        "data": dict(event.data),
+        "binary": [base64.b64encode(one).decode("ascii") for one in event.buffers],
+    }
+    if not crew.proves:
+        ask_some(crew, "widget", ids, timeout_s=math.inf, **arguments)
+        return
+    if crew.facts.out_of_step:
+        raise SessionError(
+            f"What the widget does may compute, and the processes are not in step{crew.facts.why_and_way_on}"
+        )
+    ask_all_workers(crew, "widget", wanted=ids, timeout_s=math.inf, rules=rules, **arguments)

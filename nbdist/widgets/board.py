@@ -1,0 +1,172 @@
+"""The widgets of all processes of a session: what they are like now, who hears of a change, who gets an event."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+from weakref import WeakSet
+
+from nbdist.widgets.bar import WidgetBar, bar_of
+from nbdist.widgets.models import Models
+
+if TYPE_CHECKING:
+    from nbdist.widgets.mirror import Mirrors
+
+PAST = 256
+"""So many earlier states of a displayed widget are remembered, as digests."""
+
+widget_messages = frozenset({"comm_open", "comm_msg", "comm_close"})
+"""The types of the messages that `Widgets.take` takes."""
+
+
+class Event(NamedTuple):
+    """What a person did to a widget: the model's id by process, and the data and buffers of the message."""
+
+    models: Mapping[int, str]
+    data: Mapping[str, Any]
+    buffers: Sequence[bytes]
+
+
+class LiveWidget:
+    """A widget that one process has displayed, as it is now.
+
+    Attributes:
+      process_id: Of the process.
+      root: The id of its model.
+      born: A digest of what it was like when it was displayed.
+      changed_at: When it changed last, by `clock`.
+      changes: How often it has changed since.
+    """
+
+    def __init__(
+        self, board: Widgets, process_id: int, root: str, changed: Callable[[], None]
+    ) -> None:
+        self.board = board
+        self.process_id = process_id
+        self.root = root
+        self.changed = changed
+        self.changes = 0
+        self.changed_at = board.clock()
+        self._models = board.models_of(process_id)
+        self._ids = frozenset(self._models.parts(root).values())
+        self.born = self.digest = self._models.digest(root)
+        self._past: deque[bytes] = deque([self.born], maxlen=PAST)
+
+    @property
+    def closed(self) -> bool:
+        """Whether the process has taken it away."""
+        return self.root not in self._models
+
+    @property
+    def bar(self) -> WidgetBar | None:
+        """The progress bar that it is; None for any other widget."""
+        with self.board.lock:
+            return bar_of(self._models, self.root)
+
+    def agrees(self, other: LiveWidget, now: float, fresh_s: float) -> bool:
+        """Whether both are the same now, or one has just been what the other is."""
+        if self.digest == other.digest:
+            return True
+        if now - max(self.changed_at, other.changed_at) >= fresh_s:
+            return False
+        return self.digest in other._past or other.digest in self._past
+
+    @property
+    def models(self) -> frozenset[str]:
+        """The ids of the models that it is made of."""
+        return self._ids
+
+    def note(self) -> None:
+        """Takes notice of a change of one of its models."""
+        if self.closed:
+            return
+        self._ids = frozenset(self._models.parts(self.root).values())
+        self.digest = self._models.digest(self.root)
+        self._past.append(self.digest)
+        self.changes += 1
+        self.changed_at = self.board.clock()
+
+    def parts(self) -> dict[tuple[str | int, ...], tuple[str, dict[str, Any]]]:
+        """Id and state of each of its models, parts before what holds them."""
+        with self.board.lock:
+            found = self._models.parts(self.root)
+            return {path: (model, dict(self._models[model].state)) for path, model in found.items()}
+
+
+class Widgets:
+    """Of one session; from any thread.
+
+    Args:
+      clock: Seconds that never go back.
+
+    Attributes:
+      on_event: Takes what a person does to a widget in the notebook; raises where the processes cannot have it.
+    """
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.clock = clock
+        self.lock = threading.RLock()
+        self.on_event: Callable[[Event], None] | None = None
+        self._models: dict[int, Models] = {}
+        self._concerned: dict[tuple[int, str], WeakSet[LiveWidget]] = {}
+        self._mirrors: Mirrors | None = None
+
+    def models_of(self, process_id: int) -> Models:
+        """The models of one process."""
+        return self._models.setdefault(process_id, Models())
+
+    def take(self, process_id: int, message: Mapping[str, Any]) -> None:
+        """Takes a message of a comm of a process.
+
+        Raises:
+          KeyError: It lacks something.
+        """
+        with self.lock:
+            models = self.models_of(process_id)
+            buffers = message.get("buffers") or ()
+            model = models.take(message["msg_type"], message["content"], buffers)
+            concerned = list(self._concerned.get((process_id, model or ""), ()))
+            if message["msg_type"] == "comm_close":
+                self._concerned.pop((process_id, model or ""), None)
+            for one in concerned:
+                before = one.models
+                one.note()
+                self._watch(one, one.models - before)
+        # Without the lock: whoever hears of it has locks of his own.
+        for one in concerned:
+            one.changed()
+
+    def live(self, process_id: int, root: object, changed: Callable[[], None]) -> LiveWidget | None:
+        """A widget that a process displays; None where it is not known what it is like.
+
+        Args:
+          process_id: Of the process.
+          root: The id of its model.
+          changed: Called after each change, on the thread that heard of it.
+        """
+        with self.lock:
+            if not isinstance(root, str) or root not in self.models_of(process_id):
+                return None
+            found = LiveWidget(self, process_id, root, changed)
+            self._watch(found, found.models)
+            return found
+
+    def _watch(self, widget: LiveWidget, models: Iterable[str]) -> None:
+        for model in models:
+            key = widget.process_id, model
+            self._concerned.setdefault(key, WeakSet()).add(widget)
+
+    def show(self, widgets: Sequence[LiveWidget]) -> str:
+        """Has the notebook's front ends show widgets that are alike as one; answers the id of its model there."""
+        if self._mirrors is None:
+            from nbdist.widgets.mirror import Mirrors
+
+            self._mirrors = Mirrors(self._event)
+        return self._mirrors.show(widgets)
+
+    def _event(self, event: Event) -> None:
+        if self.on_event is not None:
+            self.on_event(event)

@@ -1,0 +1,169 @@
+"""The widget models of one process, as its messages describe them.
+
+Source of the messages: Jupyter's widget protocol, version 2 (`packages/schema/messages.md` of ipywidgets).
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+TARGET = "jupyter.widget"
+REFERENCE = "IPY_MODEL_"
+"""What a state says in place of another model, before its id."""
+
+MOST_MODELS = 10_000
+"""Of one tree; more are not looked at."""
+
+UNCOMPARED = frozenset({"_view_count"})
+"""What front ends say of themselves."""
+
+Path = tuple[str | int, ...]
+"""The keys and indices that lead from a displayed widget to one of its parts."""
+
+
+class Model:
+    """The state of one widget. `content` is equal for equal states, whatever ids they refer to by `refers`."""
+
+    __slots__ = ("content", "refers", "state")
+
+    def __init__(self, state: Mapping[str, Any]) -> None:
+        self.state: dict[str, Any] = {}
+        self.update(state)
+
+    def update(self, state: Mapping[str, Any]) -> None:
+        """Takes new values of some keys."""
+        self.state.update(state)
+        self.refers: tuple[tuple[Path, str], ...] = tuple(references(self.state))
+        text = json.dumps(
+            {key: _comparable(self.state[key]) for key in sorted(self.state.keys() - UNCOMPARED)},
+            sort_keys=True,
+            default=repr,
+        )
+        self.content = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).digest()
+
+    @property
+    def kind(self) -> str:
+        """The name of its class in the front end, such as `FloatProgressModel`."""
+        return str(self.state.get("_model_name"))
+
+
+class Models:
+    """All of one process. Not thread-safe."""
+
+    def __init__(self) -> None:
+        self._models: dict[str, Model] = {}
+
+    def __getitem__(self, model: str) -> Model:
+        return self._models[model]
+
+    def __contains__(self, model: object) -> bool:
+        return model in self._models
+
+    def take(
+        self, kind: str, content: Mapping[str, Any], buffers: Sequence[bytes | memoryview]
+    ) -> str | None:
+        """Takes a message of a comm.
+
+        Args:
+          kind: `comm_open`, `comm_msg` or `comm_close`.
+          content: As the protocol has it.
+          buffers: What of the state is raw bytes.
+
+        Returns:
+          The id of the model that has changed; None where none has.
+
+        Raises:
+          KeyError: The message lacks something.
+        """
+        model = content["comm_id"]
+        if kind == "comm_close":
+            return model if self._models.pop(model, None) is not None else None
+        data = content.get("data") or {}
+        if kind == "comm_open":
+            if content.get("target_name") != TARGET:
+                return None
+            self._models[model] = Model(_whole(data, buffers))
+            return str(model)
+        if model not in self._models or data.get("method") not in ("update", "echo_update"):
+            return None
+        self._models[model].update(_whole(data, buffers))
+        return str(model)
+
+    def parts(self, root: str) -> dict[Path, str]:
+        """The models of a displayed widget, by the way that leads to each first; parts before what holds them."""
+        found: dict[Path, str] = {}
+        seen: set[str] = set()
+
+        def visit(path: Path, model: str) -> None:
+            if model in seen or model not in self._models or len(seen) >= MOST_MODELS:
+                return
+            seen.add(model)
+            for more, inner in self._models[model].refers:
+                visit((*path, *more), inner)
+            found[path] = model
+
+        visit((), root)
+        return found
+
+    def digest(self, root: str) -> bytes:
+        """Equal for widgets that look and are put together alike."""
+        numbers: dict[str, int] = {}
+        digest = hashlib.blake2b(digest_size=16)
+        for path, model in self.parts(root).items():
+            numbers[model] = len(numbers)
+            refers = [(at, numbers.get(inner)) for at, inner in self._models[model].refers]
+            digest.update(repr((path, refers)).encode())
+            digest.update(self._models[model].content)
+        return digest.digest()
+
+
+def references(state: Any, path: Path = ()) -> list[tuple[Path, str]]:
+    """The models that a state refers to, and where; keys in the order of the alphabet."""
+    if isinstance(state, str):
+        return [(path, state.removeprefix(REFERENCE))] if state.startswith(REFERENCE) else []
+    if isinstance(state, Mapping):
+        each = ((key, state[key]) for key in sorted(state, key=str))
+    elif isinstance(state, list | tuple):
+        each = enumerate(state)  # type: ignore[assignment]
+    else:
+        return []
+    return [found for key, value in each for found in references(value, (*path, key))]
+
+
+def referring(state: Any, names: Mapping[str, str]) -> Any:
+    """A state that refers to other models, by the ids of those it refers to now."""
+    if isinstance(state, str) and state.startswith(REFERENCE):
+        inner = state.removeprefix(REFERENCE)
+        return REFERENCE + names.get(inner, inner)
+    if isinstance(state, Mapping):
+        return {key: referring(value, names) for key, value in state.items()}
+    if isinstance(state, list | tuple):
+        return [referring(value, names) for value in state]
+    return state
+
+
+def _whole(data: Mapping[str, Any], buffers: Sequence[bytes | memoryview]) -> dict[str, Any]:
+    """The state of a message, with its raw bytes in their places."""
+    state: dict[str, Any] = dict(data["state"])
+    for path, buffer in zip(data.get("buffer_paths") or (), buffers, strict=False):
+        *way, last = path
+        holder: Any = state
+        for key in way:
+            holder = holder[key]
+        holder[last] = bytes(buffer)
+    return state
+
+
+def _comparable(value: Any) -> Any:
+    if isinstance(value, str):
+        return REFERENCE if value.startswith(REFERENCE) else value
+    if isinstance(value, bytes):
+        return hashlib.blake2b(value, digest_size=16).hexdigest()
+    if isinstance(value, Mapping):
+        return {str(key): _comparable(inner) for key, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [_comparable(inner) for inner in value]
+    return value

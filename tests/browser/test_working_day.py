@@ -63,7 +63,20 @@ if me == 1:
     breakpoint()
 print("blocks", float(params["blocks"][0]["qkv"].sum()))"""
 
-CELLS = ["START", "MODEL", "TRAIN", "LIST", "NEXT", "COUNTS", "STOPS"]
+BAR = """%%dist
+from tqdm.auto import tqdm
+for epoch in tqdm(range(1000), desc="epochs"):
+    time.sleep(0.02)
+    if os.path.exists({told!r}):
+        break"""
+
+SLIDER = """%%dist
+import ipywidgets
+rate = ipywidgets.IntSlider(3, description="rate")
+rate.observe(lambda change: print("sum", change.new * float(params["head"]["bias"].sum() + 1)), "value")
+rate"""
+
+CELLS = ["START", "MODEL", "TRAIN", "LIST", "NEXT", "COUNTS", "STOPS", "BAR", "SLIDER"]
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 
 
@@ -105,10 +118,12 @@ def day(
     shots: Path,
 ) -> Iterator[Day]:
     theme = request.param
-    told = {cell: tmp_path_factory.mktemp(theme) / cell for cell in ("TRAIN", "COUNTS")}
+    told = {cell: tmp_path_factory.mktemp(theme) / cell for cell in ("TRAIN", "COUNTS", "BAR")}
     train = TRAIN.format(told=str(told["TRAIN"]))
     counts = COUNTS.format(told=str(told["COUNTS"]))
-    name = notebook(lab, f"day-{theme}.ipynb", START, MODEL, train, LIST, NEXT, counts, STOPS)
+    bar = BAR.format(told=str(told["BAR"]))
+    cells = (START, MODEL, train, LIST, NEXT, counts, STOPS, bar, SLIDER)
+    name = notebook(lab, f"day-{theme}.ipynb", *cells)
     page = browser.new_page(viewport={"width": 1500, "height": 950})
     lab_ = LabPage(page, lab)
     try:
@@ -185,6 +200,32 @@ def test_a_breakpoint_on_one_process_is_answered_by_keyboard(day: Day) -> None:
     day.lab.page.keyboard.press("Enter")
     expect(day.output("STOPS")).to_contain_text("processes 0, 1   blocks 6144.0")
     day.lab.wait_for_kernel()
+
+
+def test_a_bar_of_all_processes_is_one_widget_that_lives(day: Day) -> None:
+    day.run("BAR")
+    bar = day.output("BAR")
+    done = bar.locator(".jupyter-widgets .progress-bar")
+    expect(done).to_have_count(1, timeout=60_000)
+    expect(bar).to_contain_text(re.compile(r"processes 0, 1.*epochs:\s*1?\d%", re.S))
+    expect(bar).to_contain_text(re.compile(r"epochs:\s*[3-9]%"), timeout=60_000)
+    day.shot("bar")
+    day.told["BAR"].touch()
+    day.lab.wait_for_kernel()
+    # Stopped before its end, on both at the same step or one later.
+    expect(bar.locator(".progress-bar-danger").first).to_be_visible()
+    day.shot("bar-ended")
+
+
+def test_a_widget_is_used_by_keyboard_and_all_processes_follow(day: Day) -> None:
+    day.run("SLIDER")
+    slider = day.output("SLIDER").get_by_role("slider")
+    expect(slider).to_have_count(1, timeout=60_000)
+    slider.focus()
+    day.lab.page.keyboard.press("ArrowRight")
+    expect(slider).to_have_attribute("aria-valuetext", "4")
+    expect(day.output("SLIDER")).to_contain_text(re.compile(r"processes 0, 1.*sum 4\.0", re.S))
+    day.shot("slider")
 
 
 def test_the_tree_and_the_values_of_an_array_with_a_picture(day: Day) -> None:

@@ -16,7 +16,7 @@ from nbdist.output.cell import CellOutput
 from nbdist.output.entries import WIDGET_MIME, view_of
 from nbdist.output.layout import Name, lay_out
 from nbdist.output.shown import Shown
-from nbdist.output.widgets import done_text
+from nbdist.output.widgets import slowest_bar
 from nbdist.quantities import processes_text
 
 _SHORTEST_S = 0.2
@@ -49,6 +49,8 @@ class _Content:
     digest: str
     data: Mapping[str, Any]
     metadata: Mapping[str, Any]
+    kept: Mapping[str, Any] | None = None
+    """What a page that is reloaded shows, where that is something else."""
 
 
 _NOTHING = _Content(digest="", data={}, metadata={})
@@ -94,7 +96,7 @@ class NotebookRenderer:
             return
         contents = _contents(output.blocks(), self._name)
         kept = [*contents, *self._error]
-        self._shown.show([(one.data, one.metadata) for one in kept], final=final)
+        self._shown.show([(one.kept or one.data, one.metadata) for one in kept], final=final)
         sent = self._show(contents if self._raised else kept)
         self._not_before = now + max(_SHORTEST_S, sent / _CHARACTERS_PER_S)
 
@@ -143,12 +145,16 @@ def _rich(block: RichBlock) -> _Content:
 
 
 def _widget(block: RichBlock) -> _Content:
-    """A widget, which front ends draw and keep up to date; a saved notebook shows its text."""
+    """A widget, which front ends draw and keep up to date; a saved notebook shows its text.
+
+    A page that is reloaded while the notebook waits for the cell can ask for no widget: it shows bars as text.
+    """
     model = block.widgets[0].board.show(block.widgets)
-    text = done_text(block.widgets)
-    data = {**block.data, **({} if text is None else {"text/plain": text})}
-    data[WIDGET_MIME] = view_of(model)
-    return _Content(digest=f"{model} {text}", data=data, metadata=block.metadata)
+    bar = slowest_bar(block.widgets)
+    text = block.data.get("text/plain") if bar is None or bar.open else bar.text
+    data = {**block.data, "text/plain": text, WIDGET_MIME: view_of(model)}
+    kept = data if bar is None else {"text/plain": bar.text}
+    return _Content(digest=f"{model} {text}", data=data, metadata=block.metadata, kept=kept)
 
 
 def _pages(blocks: Sequence[Block], name: Name) -> list[_Content]:

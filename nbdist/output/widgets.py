@@ -55,11 +55,13 @@ def joined(displays: Sequence[Display]) -> Display:
     return one
 
 
-def done_text(widgets: Sequence[LiveWidget]) -> str | None:
-    """The line of a bar with which all are done; None of bars that go on, and of other widgets."""
-    bars = [widget.bar for widget in widgets]
-    done = [bar for bar in bars if bar is not None and not bar.open]
-    return min(done, key=lambda bar: bar.value).text if done and len(done) == len(bars) else None
+def slowest_bar(widgets: Sequence[LiveWidget]) -> WidgetBar | None:
+    """Of bars the one that is furthest behind, which is open as long as one is; None of other widgets."""
+    bars = [bar for widget in widgets if (bar := widget.bar) is not None]
+    if not bars:
+        return None
+    slowest = min(bars, key=lambda bar: bar.value)
+    return slowest._replace(open=any(bar.open for bar in bars))
 
 
 def _born_alike(columns: Sequence[Column]) -> dict[Hashable, list[_Shown]]:

@@ -210,9 +210,24 @@ def test_a_bar_of_all_processes_is_one_widget_that_lives(day: Day) -> None:
     expect(bar).to_contain_text(re.compile(r"processes 0, 1.*epochs:\s*1?\d%", re.S))
     expect(bar).to_contain_text(re.compile(r"epochs:\s*[3-9]%"), timeout=60_000)
     day.shot("bar")
+    # No widget can be asked for while the notebook waits for the cell.
+    day.reload()
+    expect(bar).to_contain_text(re.compile(r"processes 0, 1.*epochs:\s*\d+%\|█", re.S))
+    before = bar.inner_text()
+    expect(bar).not_to_have_text(before, use_inner_text=True, timeout=60_000)
+    day.shot("bar-reloaded")
     day.told["BAR"].touch()
     day.lab.wait_for_kernel()
-    # Stopped before its end, on both at the same step or one later.
+
+
+def test_a_bar_that_was_stopped_says_so(day: Day) -> None:
+    day.told["BAR"].unlink()
+    day.run("BAR")
+    bar = day.output("BAR")
+    expect(bar.locator(".jupyter-widgets .progress-bar")).to_have_count(1, timeout=60_000)
+    day.told["BAR"].touch()
+    day.lab.wait_for_kernel()
+    # Before its end, on both at the same step or one later.
     expect(bar.locator(".progress-bar-danger").first).to_be_visible()
     day.shot("bar-ended")
 

@@ -7,6 +7,7 @@ alternate, each in fresh interpreters, as in `tests/bench/start.py`.
 from __future__ import annotations
 
 import statistics
+import tempfile
 
 from tests.bench.start import plain_processes, session
 
@@ -27,18 +28,31 @@ layer.build((None, 8))
 
 
 def main(rounds: int = 3, counts: tuple[int, ...] = (2, 4)) -> None:
-    """Prints one line for each number of processes."""
+    """Prints one line for each number of processes, and one for a first start, for which nothing is compiled."""
     for count in counts:
         pairs = [
             (plain_processes(count, "keras_plain.py"), session(count, SESSION))
             for _ in range(rounds)
         ]
-        plain, ours = (statistics.median(times) for times in zip(*pairs, strict=True))
-        spread = ", ".join(f"{b / a:.2f}" for a, b in pairs)
-        print(
-            f"keras to first collective  N={count}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
-            f"ratio {ours / plain:.2f} (rounds: {spread}; wanted: {WANTED} at most)"
-        )
+        report(f"keras to first collective  N={count}", pairs)
+    report(f"the same, nothing compiled N={count}", [first_start(count) for _ in range(rounds)])
+
+
+def first_start(count: int) -> tuple[float, float]:
+    """Seconds of both where Python finds none of its compiled files, as after an installation."""
+    with tempfile.TemporaryDirectory() as none, tempfile.TemporaryDirectory() as none_either:
+        plain = plain_processes(count, "keras_plain.py", PYTHONPYCACHEPREFIX=none)
+        return plain, session(count, SESSION, PYTHONPYCACHEPREFIX=none_either)
+
+
+def report(what: str, pairs: list[tuple[float, float]]) -> None:
+    """Prints a line of the medians of plain processes and nbdist, in seconds."""
+    plain, ours = (statistics.median(times) for times in zip(*pairs, strict=True))
+    spread = ", ".join(f"{b / a:.2f}" for a, b in pairs)
+    print(
+        f"{what}: nbdist {ours:.2f} s, plain processes {plain:.2f} s, "
+        f"ratio {ours / plain:.2f} (rounds: {spread}; wanted: {WANTED} at most)"
+    )
 
 
 if __name__ == "__main__":

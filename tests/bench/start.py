@@ -36,14 +36,14 @@ assert float(total) == n
 STOPS = "    began = time.time()\nprint(time.time() - began)\n"
 
 
-def plain_processes(count: int, script: str = "plain.py") -> float:
+def plain_processes(count: int, script: str = "plain.py", **environment: str) -> float:
     """Seconds until the last of `count` plain processes has done its first collective."""
     (port,) = free_ports(1)
     started = time.time()
     processes = [
         subprocess.Popen(
             [sys.executable, str(HERE / script), str(i), str(count), str(port)],
-            env=ENVIRONMENT,
+            env={**ENVIRONMENT, **environment},
             stdout=subprocess.PIPE,
             stderr=subprocess.DEVNULL,
             text=True,
@@ -54,10 +54,10 @@ def plain_processes(count: int, script: str = "plain.py") -> float:
     return max(done) - started
 
 
-def session(count: int, code: str = SESSION) -> float:
+def session(count: int, code: str = SESSION, **environment: str) -> float:
     """Seconds until a session's first collective is done, imports included."""
     started = time.time()
-    return _last_number(code, count) - started
+    return _last_number(code, count, **environment) - started
 
 
 def stop(count: int) -> float:
@@ -65,10 +65,10 @@ def stop(count: int) -> float:
     return _last_number(SESSION + STOPS, count)
 
 
-def _last_number(code: str, count: int) -> float:
+def _last_number(code: str, count: int, **environment: str) -> float:
     done = subprocess.run(
         [sys.executable, "-c", code, str(count)],
-        env=ENVIRONMENT,
+        env={**ENVIRONMENT, **environment},
         check=True,
         capture_output=True,
         text=True,

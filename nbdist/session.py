@@ -589,31 +589,21 @@ class Session:
           ArrayError: `expression` holds no JAX arrays, or is one without values.
           SessionError: A process is busy, or did not answer in time.
         """
-        seen = self._seen(expression)
-        if seen is not None:
+        doing = self._doing()
+        if doing is not None:
+            seen = Shards.seen(expression.strip(), self.snapshot(), while_=doing)
+            if seen is None:
+                raise _unreported(expression, doing)
             return seen
         answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         return Shards.decode(answer, self.snapshot())
 
-    def _seen(self, expression: str) -> Shards | None:
-        """What processes that are in a cell have reported of the arrays under a path; None where none is busy.
-
-        Raises:
-          SessionError: It is no path, or none was reported under it.
-        """
+    def _doing(self) -> str | None:
+        """In which cell the lowest of the processes is that are in one; None where none is."""
         crew = self._alive()
         sent = self._background.busy()
         inside = next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
-        if inside is None:
-            return None
-        snapshot = self.snapshot()
-        found = Shards.seen(expression.strip(), snapshot, while_=crew.doing(inside))
-        if found is None:
-            raise SessionError(
-                f"{crew.doing(inside)}. Until its end only arrays that were reported can be shown, and "
-                f"{expression!r} is none of them: %dist_mesh lists them."
-            )
-        return found
+        return None if inside is None else crew.doing(inside)
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
         """What is in the array under a path, as the live view shows it, out of what each process has of it.
@@ -677,6 +667,14 @@ class Session:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
           SessionError: A process is busy, or did not answer in time.
         """
+        doing = self._doing()
+        if doing is not None:
+            path, snapshot = expression.strip(), self.snapshot()
+            model = Layout.seen(path, snapshot, while_=doing)
+            seen = model or Shards.seen(path, snapshot, while_=doing)
+            if seen is None:
+                raise _unreported(expression, doing)
+            return seen
         answer = self._first("layout", expression, timeout_s)
         kind = Layout if "model" in answer else Shards
         return kind.decode(answer, self.snapshot())
@@ -839,3 +837,10 @@ class Session:
     def __repr__(self) -> str:
         state = self.describe() if self.alive else "ended"
         return f"<nbdist.Session {self.id}: {state}>"
+
+
+def _unreported(expression: str, doing: str) -> SessionError:
+    return SessionError(
+        f"{doing}. Until its end only what was reported can be shown, and {expression!r} is not among that: "
+        "%dist_mesh lists it."
+    )

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.quantities import processes_text
 from nbdist.snapshot import Distribution, Mesh, Model, Snapshot
 from nbdist.view.text import layout_text
 from nbdist.wire import decode
@@ -13,12 +14,16 @@ from nbdist.wire import decode
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A model as a process described it, with the distributions set there and the meshes of both."""
+    """A model as a process described it, with the distributions set there and the meshes of both.
+
+    `remark` is what must be known of it; empty where there is nothing.
+    """
 
     model: Model
     distributions: tuple[Distribution, ...]
     meshes: Mapping[str, Mesh]
     snapshot: Snapshot
+    remark: str = ""
 
     @classmethod
     def decode(cls, answer: Mapping[str, Any], snapshot: Snapshot) -> Layout:
@@ -31,9 +36,28 @@ class Layout:
         distributions = tuple(decode(Distribution, one) for one in answer["distributions"])
         return cls(decode(Model, answer["model"]), distributions, meshes, snapshot)
 
+    @classmethod
+    def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Layout | None:
+        """What was last reported of the model under a path; None where there is none.
+
+        Args:
+          path: The expression that reaches it from the namespace.
+          snapshot: Where it was reported.
+          while_: What goes on meanwhile, for the remark.
+        """
+        models = [model for model in snapshot.models if model.path == path]
+        if not models:
+            return None
+        remark = f"as last reported, while {while_}"
+        if len(models) > 1:
+            remark += f"; this is that of {processes_text(models[0].processes)}, others differ"
+        meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+        return cls(models[0], snapshot.distributions, meshes, snapshot, remark)
+
     def text(self) -> str:
         """As `%dist_layout` prints it."""
-        return layout_text(self.model, self.distributions, self.meshes)
+        remark = [self.remark] if self.remark else []
+        return "\n".join([*remark, layout_text(self.model, self.distributions, self.meshes)])
 
     def __repr__(self) -> str:
         return self.text()

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+from nbdist.output.entries import WIDGET_MIME
 from tests.integration.notebook import Notebook, Output
 
 MODEL = """%%dist
@@ -102,6 +103,7 @@ def test_a_day_of_work_on_one_session(tmp_path: Path) -> None:
         day = Day(notebook)
         day.train_in_the_background()
         day.fail_in_the_background()
+        day.interrupt_one_of_two()
         day.fail_and_go_on()
         day.stop_at_a_breakpoint()
         day.look_after_a_failure()
@@ -119,10 +121,20 @@ class Day:
 
     def __init__(self, notebook: Notebook) -> None:
         self.notebook = notebook
-        self.good, self.bad = notebook.good, notebook.bad
+        self.shown: list[Output] = []
         self.good("%load_ext nbdist")
         self.good("%dist_init -n 4 --devices-per-process 2 --platform cpu")
         self.good(MODEL)
+
+    def good(self, code: str) -> Output:
+        """A cell that must not fail."""
+        self.shown.append(self.notebook.good(code))
+        return self.shown[-1]
+
+    def bad(self, code: str) -> Output:
+        """A cell that must fail."""
+        self.shown.append(self.notebook.bad(code))
+        return self.shown[-1]
 
     def look_at_the_model(self) -> None:
         lines = self.good("%dist_shards params").text.splitlines()
@@ -131,6 +143,19 @@ class Day:
         shown = self.good("%%dist\nparams['head']['kernel'][...]").text
         assert "f32[64, 128]  P('data', 'model') on mesh data=4 × model=2" in shown
         assert re.search(r"min -\S+  mean \S+  max \S+  NaN 0$", shown)
+        small = self.good("%%dist\nparams['blocks'][0]['norm']['scale'][...]").text
+        assert re.search(
+            r"processes 0–3\nArray\(\[1\., 1\., .* 1\.\], dtype=float32\)$", small, re.S
+        ), small
+        hovered = self.notebook.inspect("%%dist\nbatch")
+        assert re.search(r"min \S+  mean \S+  max \S+", hovered), hovered
+        assert "a device needs up to" in self.good("%dist_layout params").text
+        meshed = self.good("%dist_mesh params")
+        assert "mesh data=4 × model=2" in meshed.text
+        assert "live arrays" in meshed.text + "".join(map(str, meshed.mime("text/html")))
+        nothing = self.notebook.run("%dist_mesh nothing_here")
+        assert nothing.error is not None
+        assert nothing.shown == []
         by_bytes = self.good("%dist_shards --by-bytes [params, state, batch]").text
         assert "44 arrays" in by_bytes.splitlines()[0], by_bytes
 
@@ -144,7 +169,10 @@ class Day:
         assert f"{number[1]}" in self.good("%dist_cells").text
         assert "as last reported, while process 0" in self.good("%dist_shards params").text
         assert "%sync waits for it" in self.bad("%dist_pull losses").traceback
+        assert "as last reported" in self.good("%dist_layout params").text
+        assert self.notebook.complete("%%dist\nparam")[0] == ["params"]
         assert "in train" in self.good("%dist_stack").text
+        assert "in train" in self.good("%dist_stack 1").text
         assert "running" in self.good("%dist_status").text
         # One that waits behind it is taken back alone.
         queued = self.notebook.send("%%dist --on 0\nprint('never')")
@@ -159,6 +187,26 @@ class Day:
             request, until=r"ended after .*: processes 0–3 stopped before step \d+"
         )
         assert "in step again" not in output.text
+
+    def interrupt_one_of_two(self) -> None:
+        asleep = (
+            "%%dist --no-wait --on {}\nimport time\nprint('asleep', flush=True)\ntime.sleep(600)"
+        )
+        requests = [self.notebook.send(asleep.format(p)) for p in (0, 1)]
+        numbers = []
+        for request in requests:
+            output = self.notebook.collect(request, until="asleep")
+            found = re.search(r"cell (\d+) in the background on process", output.text)
+            assert found is not None, output.text
+            numbers.append(found[1])
+        self.good(f"%dist_cells {numbers[0]} --interrupt")
+        self.notebook.collect(requests[0], until="ended after .*: process 0 interrupted")
+        assert "running" in self.good("%dist_cells").text
+        said = self.good("%dist_interrupt").text
+        assert numbers[1] in said, said
+        assert numbers[0] not in said, said
+        self.notebook.collect(requests[1], until="ended after .*: process 1 interrupted")
+        assert "processes 0–3   'innocent'" in self.good("%%dist\n'innocent'").text
 
     def fail_and_go_on(self) -> None:
         failed = self.bad(
@@ -202,6 +250,13 @@ class Day:
         assert output.error is None, output.traceback
         assert "('seen', 0)" in output.text
         assert "in step again" not in output.text
+        # Two at once, by the debugger's own name: the lower process is asked first.
+        output = self.answered(
+            "%%dist --grace 1\nimport pdb\nif jax.process_index() in (1, 2): pdb.set_trace()\ntrain(1)",
+            ("process 1 ipdb> ", "c"),
+            ("process 2 ipdb> ", "c"),
+        )
+        assert output.error is None, output.traceback
         # One that is left open while the kernel is interrupted.
         request = self.notebook.send(
             "%%dist\nif jax.process_index() == 1: breakpoint()\ntrain(1)", person=True
@@ -253,11 +308,15 @@ class Day:
         )
         assert "processes 0–3" in styled.text, styled.text
         assert "process 1" not in styled.text
-        bar = self.good("%%dist\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(20)): pass").text
-        assert "100%" in bar
+        bar = self.good("%%dist\nfrom tqdm.auto import tqdm\nfor _ in tqdm(range(20)): pass")
+        assert "processes 0–3\n100%" in bar.text, bar.text
+        assert len(bar.mime(WIDGET_MIME)) == 1
 
     def ask_for_help(self) -> None:
         assert "--no-wait" in self.good("%%dist --help").text
+        assert "--no-wait" in self.notebook.inspect("%%dist?")
+        assert "--on" in self.notebook.complete("%%dist --o")[0]
+        assert "params" in self.notebook.complete("%dist_pull par")[0]
         here = self.good("%%dist --here\nprint('both')").text
         assert "processes 0–3   both" in here
         assert "notebook" in here
@@ -277,6 +336,14 @@ class Day:
         self.good("%%dist\nround_ = {}\nround_['self'] = round_")
         self.bad("%dist_shards round_")
         self.bad("%dist_shards nothing_here")
+        # The array comes from those that have one, and each where it is asked for.
+        self.good("%dist_pull --on 1 odd\nassert odd.shape == (64, 128)")
+        self.good(
+            "%%dist\nclass Shy:\n    @property\n    def weights(self): raise RuntimeError('not today')\n"
+            "    def __repr__(self): raise RuntimeError('not today')\nshy = {'w': batch, 'shy': Shy()}"
+        )
+        self.good("%dist_shards shy")
+        self.good("%dist_nan shy")
         assert "running" not in self.good("%dist_status").text.splitlines()[0]
 
     def find_nan(self) -> None:
@@ -296,3 +363,6 @@ class Day:
         shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
         assert shown.startswith("processes 0–3   (True, True)"), shown
         assert "4 processes stopped" in self.good("%dist_shutdown").text
+        # On one machine nobody is called by its host.
+        assert "(host " not in "".join(output.text + output.traceback for output in self.shown)
+        assert "Aborted" not in "".join(output.text + output.traceback for output in self.shown)

@@ -110,6 +110,8 @@ def test_k4_processes_that_disagree_are_flagged(
         wait=False,
     )
     snapshot = wait(keras_session, lambda now: bool(now.disagreements))
+    # Also what is asked for in the middle of a cell is what was reported.
+    assert "as last reported, while process 0 is in cell" in keras_session.layout("model").text()
     tell("differ")
     cell.wait()
     (found,) = [one for one in snapshot.disagreements if one.about == "distribution"]

@@ -46,6 +46,7 @@ from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
 from nbdist.engine.values.calls import Moving
 from nbdist.engine.warned import name_cells
+from nbdist.engine.where import where
 from nbdist.engine.withdrawal import Withdrawal
 from nbdist.errors import ArrayError, SessionError
 from nbdist.message_guard import MessageGuard
@@ -178,6 +179,11 @@ class Resident:
             ).start()
 
     @property
+    def where(self) -> str:
+        """Names this process in what people read."""
+        return where([self.process_id or 0], self.host)
+
+    @property
     def folder(self) -> Path:
         """Private to the session on this host."""
         return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
@@ -200,7 +206,7 @@ class Resident:
         """
         if self.step is not None and self.step.unsettled:
             raise SessionError(
-                f"not run: an earlier cell has failed on process {self.process_id} (host {self.host}), and the "
+                f"not run: an earlier cell has failed on {self.where}, and the "
                 "processes were not yet in step again. Run this cell again."
             )
 
@@ -355,8 +361,7 @@ class Resident:
                 return eval(code, self.shell.user_global_ns, self.shell.user_ns)
             except Exception as error:
                 raise ArrayError(
-                    f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
-                    f"(host {self.host}): {error}"
+                    f"{expression!r} raised {type(error).__name__} on {self.where}: {error}"
                 ) from error
 
     @contextlib.contextmanager
@@ -399,9 +404,7 @@ class Resident:
                 return
             comm = self.kernel.comm_manager.comms.get(model)
             if comm is None:
-                raise SessionError(
-                    f"The widget is no longer there on process {self.process_id} (host {self.host})."
-                )
+                raise SessionError(f"The widget is no longer there on {self.where}.")
             parent = self.kernel.get_parent("shell")
             self.kernel.set_parent([], self._request or {}, channel="shell")
             try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine import folder as folders
+from nbdist.engine.where import ONE_HOST
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.exits import Exit
 from nbdist.launch.framework import framework_plan
@@ -48,9 +49,13 @@ class Running:
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
         """What their parents need in order to start these."""
         framework = framework_plan(self.plan.framework)
+        one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return planned(
             processes,
-            lambda process: framework.environment(self.plan, process, self.meeting),
+            lambda process: {
+                **framework.environment(self.plan, process, self.meeting),
+                **one_host,
+            },
         )
 
     def forget(self, process_ids: Collection[int]) -> None:

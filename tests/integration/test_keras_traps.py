@@ -131,7 +131,7 @@ def test_rows_that_only_one_process_cannot_split_stop_the_others_too(notebook: N
     shown = notebook.bad(
         "%%dist\nn = 100 + me\nmodel.fit(x[:n], y[:n], batch_size=32, verbose=0)"
     ).traceback
-    assert "AgreementError: process 1 (host " in shown
+    assert "AgreementError: process 1 does not call" in shown
     assert ") does not call fit: fit with 101 rows" in shown
 
 
@@ -172,7 +172,7 @@ def test_a_call_on_one_process_only_is_refused_when_the_other_has_finished(
 ) -> None:
     output = notebook.bad(f"%%dist\nif me == 0:\n    model.{call}")
     method = call.partition("(")[0]
-    said = rf"process 1 \(host \S+\) finished this cell without calling {method}"
+    said = rf"process 1 finished this cell without calling {method}"
     assert re.search(said, output.traceback), output.traceback
     assert NOTHING in output.traceback
     assert "process 1   finished the cell" in output.traceback
@@ -187,7 +187,7 @@ def test_a_process_that_raises_before_fit_frees_the_one_that_waits(notebook: Not
     assert output.seconds < 30
     assert "processes" not in output.traceback.splitlines()[0]
     assert "process 1" in output.traceback.splitlines()[0]
-    said = r"process 0   AgreementError: process 1 \(host \S+\) raised ValueError: empty batch"
+    said = r"process 0   AgreementError: process 1 raised ValueError: empty batch"
     assert re.search(said, output.traceback), output.traceback
 
 
@@ -239,7 +239,7 @@ def test_a_checkpoint_path_that_processes_share_is_refused(
         f"%%dist\nmodel.fit(x, y, batch_size=32, verbose=0, callbacks=[keras.callbacks.{callback}])"
     ).traceback
     assert both(shown)
-    assert "fit on processes 0, 1 (host " in shown
+    assert "fit on processes 0, 1 would write" in shown
     assert "would write the same path /" in shown
     assert "nbdist.keras.Checkpoint(path)" in shown
 
@@ -315,7 +315,7 @@ def four(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 def test_of_four_processes_those_that_wait_all_hear_of_the_one_that_left(four: Notebook) -> None:
     shown = four.bad("%%dist\nif me != 2:\n    model.fit(x, y, batch_size=32, verbose=0)").traceback
     assert shown.startswith("processes 0, 1, 3\n")
-    assert re.search(r"process 2 \(host \S+\) finished this cell without calling fit", shown)
+    assert re.search(r"process 2 finished this cell without calling fit", shown)
     shown = four.bad(
         "%%dist\nn = 64 if me == 3 else 96\nmodel.fit(x[:n], y[:n], batch_size=32, verbose=0)"
     ).traceback

@@ -159,8 +159,8 @@ def ready(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
         incoming.make(buffers[0])
     except Exception as error:
         raise ArrayError(
-            f"What was pushed could not be made on process {resident.process_id} (host {resident.host}): "
-            f"{type(error).__name__}: {error}. Nothing was changed."
+            f"What was pushed could not be made on {resident.where}: {type(error).__name__}: {error}. "
+            "Nothing was changed."
         ) from error
     return {}, []
 

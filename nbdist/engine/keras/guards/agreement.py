@@ -16,6 +16,7 @@ from typing import Any
 from nbdist.engine.cell import CurrentCell, RunningCell
 from nbdist.engine.keras.guards.board import Board
 from nbdist.engine.keras.guards.call import Call, disagreement
+from nbdist.engine.where import where
 from nbdist.errors import AgreementError, NbdistError
 from nbdist.quantities import processes_text
 
@@ -149,21 +150,21 @@ class Agreement:
         self, process: int, state: State, run: int, group: tuple[int, ...], mine: Call
     ) -> NbdistError | None:
         """Why a process that has not put the call never will; None when it still may."""
-        where = f"process {process} (host {state['host']})"
+        at = where([process], state["host"])
         if state["run"] > run or (state["run"] == run and state["ended"] is not None):
             ended = state["ended"] if state["run"] == run else ""
             how = f"raised {ended}" if ended else "finished this cell"
             alone = state["alone"] if state["run"] == run else None
             other = f" (its {alone} ran with no distribution set)" if alone else ""
             return AgreementError(
-                f"{where} {how} without calling {mine.method} as this process does{other}. Every process of "
+                f"{at} {how} without calling {mine.method} as this process does{other}. Every process of "
                 f"the distribution must call {mine.method}; do not put it under a condition that only some "
                 "meet. Nothing was started."
             )
         last = next((c for c in reversed(state["calls"]) if c["run"] == run), None)
         if last is not None and self._misses(last, group):
             return AgreementError(
-                f"{where} calls {last['call']['method']} with a distribution over "
+                f"{at} calls {last['call']['method']} with a distribution over "
                 f"{processes_text(last['group'])}, here {mine.method} has one over {processes_text(group)}. "
                 "Set the same distribution on every process. Nothing was started."
             )

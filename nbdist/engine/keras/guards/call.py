@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from nbdist.engine.where import where
 from nbdist.errors import AgreementError
 from nbdist.quantities import processes_text
 
@@ -57,7 +58,7 @@ def disagreement(calls: Mapping[int, Call], me: int) -> AgreementError | None:
     for process, call in calls.items():
         if call.refusal is not None and process != me:
             return AgreementError(
-                f"process {process} (host {call.host}) does not call {call.method}: {call.refusal}"
+                f"{where([process], call.host)} does not call {call.method}: {call.refusal}"
             )
     methods = {process: call.method for process, call in calls.items()}
     if len(set(methods.values())) > 1:
@@ -103,7 +104,7 @@ def _shared_paths(calls: Mapping[int, Call]) -> AgreementError | None:
         if len(ids) > 1:
             method = calls[ids[0]].method
             return AgreementError(
-                f"{method} on {processes_text(ids)} (host {host}) would write the same path {path}, which "
+                f"{method} on {where(ids, host)} would write the same path {path}, which "
                 f"corrupts it or waits for ever. {_path_remedy(method)} Nothing was written."
             )
     return None

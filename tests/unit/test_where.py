@@ -1,0 +1,14 @@
+"""How an engine names processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from nbdist.engine.where import ONE_HOST, where
+
+
+def test_the_host_is_named_where_the_session_has_several(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ONE_HOST, raising=False)
+    assert where([2, 0], "h1") == "processes 0, 2 (host h1)"
+    monkeypatch.setenv(ONE_HOST, "1")
+    assert where([1], "h1") == "process 1"

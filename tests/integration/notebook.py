@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import subprocess
+import sys
 import time
 import uuid
 from dataclasses import dataclass, field
@@ -161,7 +163,7 @@ class Notebook:
         started = time.monotonic()
         while not (until and re.search(until, output.text)):
             left = timeout_s - (time.monotonic() - started)
-            assert left > 0, f"still running after {timeout_s} s:\n{output.text}"
+            assert left > 0, f"still running after {timeout_s} s:\n{output.text}\n{self._stacks()}"
             try:
                 message = self.client.get_iopub_msg(timeout=min(left, 1.0))
             except Empty:
@@ -175,6 +177,18 @@ class Notebook:
             if self._take(message, output):
                 break
         return output
+
+    def _stacks(self) -> str:
+        """Where the kernel and its processes are, for whoever reads why a test has failed."""
+        pids = [self.process.pid, *(one.pid for one in self.descendants())]
+        with contextlib.suppress(OSError, subprocess.SubprocessError):
+            command = [str(Path(sys.executable).with_name("py-spy")), "dump", "--pid"]
+            found = [
+                subprocess.run([*command, str(pid)], capture_output=True, text=True, timeout=20)
+                for pid in pids
+            ]
+            return "\n".join(one.stdout or one.stderr for one in found)
+        return "py-spy could not read where it is"
 
     def _take(self, message: dict[str, Any], output: Output) -> bool:
         kind, content = message["msg_type"], message["content"]

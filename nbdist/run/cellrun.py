@@ -153,6 +153,9 @@ class CellRun:
         widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
+        self._renderer = renderer or renderer_for(get_ipython())
+        # As text they are shown when they are displayed, and what they capture where it comes.
+        widgets = widgets if shows_widgets(self._renderer) else None
         self.output = CellOutput(
             processes=targets, folder=folder / f"cell-{cell.number}", widgets=widgets
         )
@@ -169,7 +172,6 @@ class CellRun:
         self._began = began
         self._ended = ended
         self._timeout_s = timeout_s
-        self._renderer = renderer or renderer_for(get_ipython())
         self._late = LateOutput(
             cell.number,
             output=self.output,

@@ -23,7 +23,7 @@ from nbdist.run.prompt import Prompt
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
 from nbdist.snapshot import Activity
-from nbdist.widgets import Widgets, widget_messages
+from nbdist.widgets import Widgets
 
 logger = logging.getLogger(__name__)
 
@@ -393,9 +393,7 @@ class Execution:
             # From here on the process listens to signals.
             self._begun.add(process_id)
             return
-        if message["msg_type"] in widget_messages:
-            if self._widgets is not None:
-                self._widgets.take(process_id, message)
+        if self._widgets is not None and self._widgets.take(process_id, message):
             return
         taken = not self.output.closed and put(self.output, process_id, message)
         if not taken and self.output.closed and self.late is not None:

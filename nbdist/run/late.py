@@ -18,7 +18,7 @@ from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput, Renderer
 from nbdist.quantities import processes_text
 from nbdist.run.submission import Message
-from nbdist.widgets import Widgets, widget_messages
+from nbdist.widgets import Widgets
 
 logger = logging.getLogger(__name__)
 
@@ -123,9 +123,7 @@ class LateOutput:
 
     def take(self, process_id: int, message: Message) -> None:
         """Takes a message that came after the end; from any thread, one at a time."""
-        if message["msg_type"] in widget_messages:
-            if self._widgets is not None:
-                self._widgets.take(process_id, message)
+        if self._widgets is not None and self._widgets.take(process_id, message):
             return
         with self._lock:
             self._changed.add(self._put(process_id, message))

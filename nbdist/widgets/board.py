@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from weakref import WeakSet
 
 from nbdist.widgets.bar import WidgetBar, bar_of
+from nbdist.widgets.captured import captured_messages
 from nbdist.widgets.models import Models
 
 if TYPE_CHECKING:
@@ -18,8 +19,7 @@ if TYPE_CHECKING:
 PAST = 256
 """So many earlier states of a displayed widget are remembered, as digests."""
 
-widget_messages = frozenset({"comm_open", "comm_msg", "comm_close"})
-"""The types of the messages that `Widgets.take` takes."""
+MESSAGES = frozenset({"comm_open", "comm_msg", "comm_close"})
 
 
 class Event(NamedTuple):
@@ -118,18 +118,29 @@ class Widgets:
         """The models of one process."""
         return self._models.setdefault(process_id, Models())
 
-    def take(self, process_id: int, message: Mapping[str, Any]) -> None:
-        """Takes a message of a comm of a process.
+    def take(self, process_id: int, message: Mapping[str, Any]) -> bool:
+        """Takes a message of a process that is about widgets, or what one of them captures.
+
+        Returns:
+          Whether it was such a message; any other is to be shown.
 
         Raises:
           KeyError: It lacks something.
         """
+        kind = message["msg_type"]
+        if kind not in MESSAGES and kind not in captured_messages:
+            return False
         with self.lock:
             models = self.models_of(process_id)
-            buffers = message.get("buffers") or ()
-            model = models.take(message["msg_type"], message["content"], buffers)
+            if kind in MESSAGES:
+                buffers = message.get("buffers") or ()
+                model = models.take(kind, message["content"], buffers)
+            else:
+                model = models.capture(message)
+                if model is None:
+                    return False
             concerned = list(self._concerned.get((process_id, model or ""), ()))
-            if message["msg_type"] == "comm_close":
+            if kind == "comm_close":
                 self._concerned.pop((process_id, model or ""), None)
             for one in concerned:
                 before = one.models
@@ -138,6 +149,7 @@ class Widgets:
         # Without the lock: whoever hears of it has locks of his own.
         for one in concerned:
             one.changed()
+        return True
 
     def live(self, process_id: int, root: object, changed: Callable[[], None]) -> LiveWidget | None:
         """A widget that a process displays; None where it is not known what it is like.

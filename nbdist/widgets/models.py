@@ -10,6 +10,8 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nbdist.widgets.captured import KIND, Captured
+
 TARGET = "jupyter.widget"
 REFERENCE = "IPY_MODEL_"
 """What a state says in place of another model, before its id."""
@@ -55,6 +57,8 @@ class Models:
 
     def __init__(self) -> None:
         self._models: dict[str, Model] = {}
+        self._captured: dict[str, Captured] = {}
+        self._capturing: list[str] = []
 
     def __getitem__(self, model: str) -> Model:
         return self._models[model]
@@ -80,6 +84,9 @@ class Models:
         """
         model = content["comm_id"]
         if kind == "comm_close":
+            self._captured.pop(model, None)
+            if model in self._capturing:
+                self._capturing.remove(model)
             return model if self._models.pop(model, None) is not None else None
         data = content.get("data") or {}
         if kind == "comm_open":
@@ -90,7 +97,35 @@ class Models:
         if model not in self._models or data.get("method") not in ("update", "echo_update"):
             return None
         self._models[model].update(_whole(data, buffers))
+        self._note_capture(model)
         return str(model)
+
+    def capture(self, message: Mapping[str, Any]) -> str | None:
+        """Takes what the process shows, where one of its widgets captures that.
+
+        Returns:
+          The id of that widget's model; None where none captures.
+
+        Raises:
+          KeyError: The message lacks something.
+        """
+        model = self._capturing[-1] if self._capturing else None
+        if model is None:
+            return None
+        outputs = self._models[model].state.get("outputs") or ()
+        captured = self._captured.setdefault(model, Captured())
+        self._models[model].update({"outputs": captured.add(outputs, message)})
+        return model
+
+    def _note_capture(self, model: str) -> None:
+        """Widgets capture as they are entered, the one within the other."""
+        captures = self._models[model].kind == KIND and bool(
+            self._models[model].state.get("msg_id")
+        )
+        if captures and model not in self._capturing:
+            self._capturing.append(model)
+        elif not captures and model in self._capturing:
+            self._capturing.remove(model)
 
     def parts(self, root: str) -> dict[Path, str]:
         """The models of a displayed widget, by the way that leads to each first; parts before what holds them."""

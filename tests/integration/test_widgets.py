@@ -139,10 +139,27 @@ def test_a_bar_of_tqdm_is_one_widget_and_text_in_a_saved_notebook(notebook: Note
     assert gone.text == "processes 0, 1   done"
 
 
+def test_what_a_widget_captures_is_shown_in_it(notebook: Notebook) -> None:
+    output = notebook.good(
+        "%%dist\nW.interact(lambda v: print('v is', v * float(w.sum())), v=(0, 10));"
+    )
+    slider, shown = (
+        child.removeprefix("IPY_MODEL_")
+        for child in state(notebook, displayed(output)[0])["children"]
+    )
+    said = {"output_type": "stream", "name": "stdout", "text": "v is 40.0\n"}
+    wait_for(notebook, shown, outputs=[said])
+    move(notebook, slider, 7)
+    wait_for(notebook, shown, outputs=[{**said, "text": "v is 56.0\n"}])
+    assert "v is" not in output.text
+
+
 def test_a_script_gets_text(notebook: Notebook) -> None:
     shown = notebook.good(
         "import nbdist\nfrom nbdist.output import TerminalRenderer\n"
-        "_ = nbdist.current().run('for _ in tqdm(range(3)): pass', renderer=TerminalRenderer())"
+        "code = 'for _ in tqdm(range(3)): pass\\nwith W.Output(): print(\"captured\")'\n"
+        "_ = nbdist.current().run(code, renderer=TerminalRenderer())"
     )
     assert "3/3" in shown.text
+    assert "captured" in shown.text
     assert displayed(shown) == []

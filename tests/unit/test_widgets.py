@@ -13,6 +13,7 @@ from nbdist.output.entries import WIDGET_MIME, view_of
 from nbdist.output.widgets import FRESH_S
 from nbdist.widgets import Event, Widgets
 from nbdist.widgets.bar import bar_of
+from nbdist.widgets.captured import LEFT_OUT, MOST_CHARACTERS
 from nbdist.widgets.models import Models, referring
 
 BASE = {"_model_module": "@jupyter-widgets/controls", "_model_module_version": "2.0.0"}
@@ -115,6 +116,48 @@ def test_a_bar_of_tqdm_is_a_line_of_text_too() -> None:
     assert bar.text == "load: 50%|██████████          | 2/4 [00:01<00:00, 9.9it/s]"
     assert (bar.value, bar.most, bar.open) == (2.0, 4.0, True)
     assert bar_of(models(*slider("a", 3)), "a") is None
+
+
+def stream(text: str, name: str = "stdout") -> dict[str, Any]:
+    return {"msg_type": "stream", "content": {"name": name, "text": text}}
+
+
+def test_what_is_captured_is_the_widget_s_and_the_inner_one_s_first(tmp_path: Path) -> None:
+    board = Widgets()
+    board.take(0, opened("out", "OutputModel", msg_id="", outputs=[]))
+    board.take(0, opened("inner", "OutputModel", msg_id="", outputs=[]))
+    assert not board.take(0, stream("outside"))
+    board.take(0, updated("out", msg_id="m"))
+    assert board.take(0, stream("a"))
+    assert board.take(0, stream("b\n"))
+    assert not board.take(1, stream("another process"))
+    board.take(0, updated("inner", msg_id="m"))
+    board.take(0, stream("in it"))
+    board.take(0, updated("inner", msg_id=""))
+    board.take(0, {"msg_type": "clear_output", "content": {"wait": True}})
+    found = board.models_of(0)
+    assert found["out"].state["outputs"] == (
+        {"output_type": "stream", "name": "stdout", "text": "ab\n"},
+    )
+    board.take(0, stream("new", "stderr"))
+    assert [one["text"] for one in found["out"].state["outputs"]] == ["new"]
+    assert [one["text"] for one in found["inner"].state["outputs"]] == ["in it"]
+    board.take(0, updated("out", msg_id=""))
+    assert not board.take(0, stream("outside"))
+    board.take(0, updated("out", msg_id="m"))
+    board.take(0, closed("out"))
+    assert not board.take(0, stream("outside"))
+
+
+def test_what_is_captured_is_bounded() -> None:
+    board = Widgets()
+    board.take(0, opened("out", "OutputModel", msg_id="m", outputs=[]))
+    board.take(0, updated("out", msg_id="m"))
+    for number in range(100):
+        board.take(0, stream(f"{number} " + "x" * MOST_CHARACTERS))
+    outputs = board.models_of(0)["out"].state["outputs"]
+    assert len(str(outputs)) < 2 * MOST_CHARACTERS
+    assert outputs[0]["text"] == f"{LEFT_OUT}\n"
 
 
 class Cell:

@@ -14,7 +14,7 @@ from typing import Any, Self
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
 from nbdist.crew import Crew
-from nbdist.errors import SessionError
+from nbdist.errors import ArrayError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
@@ -588,7 +588,15 @@ class Session:
         seen = self._seen(expression)
         if seen is not None:
             return seen
-        answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+        try:
+            answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+        except ArrayError:
+            first = self._alive().where(self._alive().choice.targets(None)[0])
+            while_ = f"there is no such array on {first}"
+            elsewhere = Shards.seen(expression.strip(), self.snapshot(), while_=while_)
+            if elsewhere is None:
+                raise
+            return elsewhere
         return Shards.decode(answer, self.snapshot())
 
     def _seen(self, expression: str) -> Shards | None:

@@ -14,6 +14,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
+from nbdist.engine.showable import showable
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.version import __version__
 
@@ -39,19 +40,21 @@ Answer = tuple[dict[str, Any], list[Any]]
 
 
 class Call:
-    """A request by name; pickled as this class and two strings.
+    """A request by name; pickled as this class and strings.
 
     Args:
       name: A key of `CALLS`.
       arguments: Keyword arguments, as JSON.
+      where: What the process is called in error texts, such as `process 1`; empty: with its host.
 
     Attributes:
       label: Of its request, by which an engine knows it before it has unpickled it.
     """
 
-    def __init__(self, name: str, arguments: str) -> None:
+    def __init__(self, name: str, arguments: str, where: str = "") -> None:
         self.name = name
         self.arguments = arguments
+        self.where = where
         self.__name__ = self.label = f"{PREFIX}{name}"
 
     def __call__(self, *buffers: bytes) -> list[Any]:
@@ -68,6 +71,7 @@ class Call:
             if self.name not in known:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
             resident = Resident.of()
+            resident.where = self.where or resident.where
             before = _sent(resident) if self.name in LOOKS else None
             answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
             after = _sent(resident) if self.name in LOOKS else None
@@ -76,7 +80,8 @@ class Call:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
-            return [json.dumps({"error": {"type": type(error).__name__, "text": str(error)}})]
+            text = str(showable(error))
+            return [json.dumps({"error": {"type": type(error).__name__, "text": text}})]
 
 
 def interruptible(label: str | None) -> bool:

@@ -41,6 +41,7 @@ from nbdist.engine.main_thread import MainThread, stack_reader
 from nbdist.engine.native import native_stacks
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
+from nbdist.engine.showable import showable
 from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
@@ -75,6 +76,7 @@ class Resident:
         self.pid = os.getpid()
         self.host = socket.gethostname()
         self.process_id = -1
+        self.where = f"process -1 (host {self.host})"
         self.cell = CurrentCell()
         self.probe: Probe | None = None
         self._main_thread = MainThread(threading.main_thread().ident or 0)
@@ -136,6 +138,7 @@ class Resident:
         if process_id is None:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
+        self.where = f"process {process_id} (host {self.host})"
         self._loop = running_loop()
         self.echo.install()
         NotebookCells(
@@ -199,7 +202,7 @@ class Resident:
         """
         if self.step is not None and self.step.unsettled:
             raise SessionError(
-                f"not run: an earlier cell has failed on process {self.process_id} (host {self.host}), and the "
+                f"not run: an earlier cell has failed on {self.where}, and the "
                 "processes were not yet in step again. Run this cell again."
             )
 
@@ -357,8 +360,7 @@ class Resident:
             failed = False
         except Exception as error:
             raise ArrayError(
-                f"{expression!r} raised {type(error).__name__} on process {self.process_id} "
-                f"(host {self.host}): {error}"
+                f"{expression!r} raised {type(error).__name__} on {self.where}: {showable(error)}"
             ) from error
         finally:
             if number is not None and self.step is not None:

@@ -66,7 +66,7 @@ def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any
       where: Names the process in error texts, such as `process 1 (host h1)`.
       **arguments: JSON-able arguments.
     """
-    call = Call(name, json.dumps(arguments))
+    call = Call(name, json.dumps(arguments), where)
     result = view.set_flags(label=call.label).apply_async(call, *buffers)
     return Asked(result, where or f"engine {view.targets}")
 

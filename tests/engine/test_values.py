@@ -436,6 +436,13 @@ def described(array):
     return [{"dtype": dtype_name(array.dtype), "shape": list(array.shape)}]
 
 
+def test_what_an_array_takes_is_said_before_there_is_room_for_it():
+    huge = [{"dtype": "float32", "shape": [1 << 50]}]
+    assert Incoming(huge, place=None, window=None).describe()["needed"] == 4 << 50
+    halves = Incoming(huge, place=placed(NamedSharding(mesh(), P("x")), "s"), window=None)
+    assert (halves.describe()["needed"], len(halves.describe()["wanted"][0])) == (4 << 50, 8)
+
+
 def test_an_array_comes_in_parts_and_has_no_name_before():
     array = np.arange(12, dtype=np.int16).reshape(3, 4)
     incoming = Incoming(described(array), place=None, window=None)

@@ -86,6 +86,36 @@ def test_what_is_an_array_on_one_process_only_is_said_to_be(session: Session) ->
     session.run("sometimes = x")
 
 
+def test_what_is_larger_than_the_memory_is_refused_before_anything_is_sent(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.run(
+        "from nbdist.engine import checkup\nreal = checkup.memory\n"
+        "checkup.memory = lambda: {'available': 1000}\nfrom jax.sharding import PartitionSpec as P\n"
+        "mesh = jax.make_mesh((2, 2), ('data', 'model'))"
+    )
+    sent: list[int] = []
+    # Each of two processes gets 800 bytes, which each could take alone.
+    for arguments in ({}, {"sharding": "jax.sharding.NamedSharding(mesh, P('model'))"}):
+        with pytest.raises(
+            ArrayError, match=r"'large' would take 1\.\d KB on this machine.* 1000 B of"
+        ):
+            session.push(
+                {"large": np.zeros(200, np.float32)},
+                progress=lambda done, total: sent.append(done),
+                **arguments,  # type: ignore[arg-type]
+            )
+    assert not sent and not session.out_of_step
+    session.push(
+        {"large": np.zeros(200, np.float32)},
+        sharding="jax.sharding.NamedSharding(mesh, P(('data', 'model')))",
+    )
+    session.run("checkup.memory = real\nassert large.shape == (200,)")
+    monkeypatch.setattr("nbdist.values.room.memory", lambda: {"available": 100})
+    with pytest.raises(ArrayError, match="'large' is 800 B in whole, and 100 B of memory are"):
+        session.pull("large", confirm=lambda question: True)
+
+
 def test_a_tree_of_a_million_values_is_answered_for(session: Session) -> None:
     session.run("many = [float(n) for n in range(1_000_000)]\nplaces = [x] * 1_000_000")
     assert len(session.pull("many")) == 1_000_000

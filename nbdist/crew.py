@@ -248,13 +248,15 @@ class Crew:
         if framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None:
             self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
 
+    def host_text(self, host: str) -> str:
+        """`host h1`; `this machine` where the kernel has put all processes there."""
+        return "this machine" if self.plan.placement.on_this_machine else f"host {host}"
+
     def describe(self) -> str:
         """One line: processes, hosts, devices, and how long the start took."""
         plan = self.plan
         hosts = set(plan.hosts.values())
-        where = count_text(len(hosts), "host")
-        if len(hosts) == 1:
-            where = "this machine" if plan.placement.on_this_machine else f"host {hosts.pop()}"
+        where = self.host_text(hosts.pop()) if len(hosts) == 1 else count_text(len(hosts), "host")
         chosen = "" if plan.platform_chosen else " (chosen automatically)"
         computes = framework_plan(plan.framework).summary(plan, self.answers)
         devices = (

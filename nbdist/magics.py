@@ -26,10 +26,11 @@ from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 
 F = TypeVar("F", bound=Callable[..., Any])
+E = TypeVar("E", NbdistError, KeyboardInterrupt)
 
 
 def teaching(method: F) -> F:
-    """Shows nbdist's errors without the frames of nbdist, and makes `--help` end quietly.
+    """Shows nbdist's errors and interrupts without the frames of nbdist, and makes `--help` end quietly.
 
     What `--help` prints is part of the docstring, which IPython shows for `%dist_pull?`.
     """
@@ -41,16 +42,18 @@ def teaching(method: F) -> F:
         except options.HelpShown:
             return None
         except NbdistError as error:
-            raise _shown_alone(error) from None
+            raise _shown_alone(error, str(error)) from None
+        except KeyboardInterrupt as error:
+            raise _shown_alone(error, f"%{method.__name__} was interrupted.") from None
 
     if method.__name__ in options.MAGICS:
         called.__doc__ = f"{method.__doc__}\n\n{options.MAGICS[method.__name__]().format_help()}"
     return cast(F, called)
 
 
-def _shown_alone(error: NbdistError) -> NbdistError:
+def _shown_alone(error: E, said: str) -> E:
     if not hasattr(error, "_render_traceback_"):
-        text = f"{type(error).__name__}: {error}"
+        text = f"{type(error).__name__}: {said}"
         error._render_traceback_ = lambda: text.splitlines()  # type: ignore[attr-defined]
     return error
 

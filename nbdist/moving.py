@@ -18,6 +18,7 @@ from nbdist.values.differing import refuse_differences
 from nbdist.values.flow import Progress, ask_each, silent
 from nbdist.values.pull import LARGE_BYTES, Pull
 from nbdist.values.push import Packed, Push, described
+from nbdist.values.room import refuse_too_large
 from nbdist.values.window import Window, window
 
 __all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
@@ -58,11 +59,11 @@ def push(
         raise OptionError(
             "A sharding divides arrays over all processes; it goes without --on. Nothing was sent."
         )
-    content = Packed(values, all_apart=sharding is not None)
-    refuse_busy(crew, targets, "Values are put only where no cell runs", known=busy)
     names = names_text(map(repr, values))
     said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
-    with _exchange(crew, targets, said) as (token, shared):
+    with _interrupted_in_one_line(said), _exchange(crew, targets) as (token, shared):
+        content = Packed(values, all_apart=sharding is not None)
+        refuse_busy(crew, targets, "Values are put only where no cell runs", known=busy)
         arguments = {
             "token": token,
             "arrays": described(content.arrays),
@@ -79,10 +80,18 @@ def push(
         else:
             asked = {p: crew.send(p, "receive", **arguments) for p in targets}
             rooms = ask_each(crew, asked, timeout_s=PUSH_SECONDS)
+        made = {p: room for p, (room, _) in rooms.items()}
+        refuse_too_large(
+            names,
+            made,
+            len(content.structure),
+            hosts=crew.plan.hosts,
+            host_text=crew.host_text,
+        )
         going = Push(
             crew,
             content.arrays,
-            {p: room for p, (room, _) in rooms.items()},
+            made,
             token,
             window=shared,
             timeout_s=PUSH_SECONDS,
@@ -121,7 +130,7 @@ def pull(
     said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
 
     def once() -> Any:
-        with _exchange(crew, targets, said) as (token, shared):
+        with _exchange(crew, targets) as (token, shared):
             found = evaluated(
                 "offer",
                 targets,
@@ -140,33 +149,38 @@ def pull(
                 values = coming.values(of=targets if each else targets[:1], progress=progress)
                 return values if each else values[targets[0]]
 
-    try:
-        return once()
-    except StaleError:
-        # After a repair what has a name is there as before; what computes is not computed twice unasked.
-        if not is_name(expression):
-            raise
-        return once()
+    with _interrupted_in_one_line(said):
+        try:
+            return once()
+        except StaleError:
+            # After a repair what has a name is there as before; what computes is not computed twice unasked.
+            if not is_name(expression):
+                raise
+            return once()
 
 
 @contextlib.contextmanager
-def _exchange(
-    crew: Crew, process_ids: Sequence[int], interrupted: str
-) -> Iterator[tuple[str, Window | None]]:
+def _interrupted_in_one_line(said: str) -> Iterator[None]:
+    """Shows a line in place of a traceback where the person interrupts."""
+    try:
+        yield
+    except KeyboardInterrupt as interrupt:
+        line = f"KeyboardInterrupt: {said}"
+        interrupt._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
+        raise
+
+
+@contextlib.contextmanager
+def _exchange(crew: Crew, process_ids: Sequence[int]) -> Iterator[tuple[str, Window | None]]:
     """A token for what is on its way, and memory to share; at the end nobody keeps anything of it.
 
     Args:
       crew: The processes.
       process_ids: Those that take part.
-      interrupted: Shown in place of a traceback where the person interrupts it.
     """
     token, shared = uuid.uuid4().hex, window()
     try:
         yield token, shared
-    except KeyboardInterrupt as interrupt:
-        line = f"KeyboardInterrupt: {interrupted}"
-        interrupt._render_traceback_ = lambda: [line]  # type: ignore[attr-defined]
-        raise
     finally:
         for process_id in process_ids:
             with contextlib.suppress(GoneError):

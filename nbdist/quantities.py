@@ -48,6 +48,15 @@ def count_text(count: int, noun: str) -> str:
     return f"{count} {noun}{'es' if noun.endswith('s') else 's'}"
 
 
+def not_looked_at(arrays: int, containers: int) -> str:
+    """`not looked at: 3 arrays, 1 container that lies too deep`; empty where all was."""
+    parts = [count_text(arrays, "more array")] if arrays else []
+    if containers:
+        lies = "lies too deep or is one" if containers == 1 else "lie too deep or are"
+        parts.append(f"{count_text(containers, 'container')} that {lies} too many")
+    return f"not looked at: {', '.join(parts)}" if parts else ""
+
+
 def processes_text(ids: Iterable[int]) -> str:
     """`[0, 1, 2, 3, 5]` → `processes 0–3, 5`; `[2]` → `process 2`; none → `no process`."""
     ordered = sorted(set(ids))

@@ -14,7 +14,7 @@ from typing import Any, Self
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
 from nbdist.crew import Crew
-from nbdist.errors import NbdistError, SessionError
+from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch import registry
 from nbdist.launch.attach.regained import Regained
@@ -595,8 +595,24 @@ class Session:
             if seen is None:
                 raise _unreported(expression, doing)
             return seen
-        answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+        try:
+            answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+        except ArrayError:
+            elsewhere = self._elsewhere(expression.strip())
+            if elsewhere is None:
+                raise
+            return elsewhere
         return Shards.decode(answer, self.snapshot())
+
+    def _elsewhere(self, path: str) -> Shards | None:
+        """What other processes than the one that is asked have reported under a path, and it has not."""
+        crew = self._alive()
+        first = crew.choice.targets(None)[0]
+        while_ = f"there is no such array on {crew.where(first)}"
+        found = Shards.seen(path, self.snapshot(), while_=while_)
+        if found is None or any(not a.processes or first in a.processes for a in found.arrays):
+            return None
+        return found
 
     def _doing(self) -> str | None:
         """In which cell the lowest of the processes is that are in one; None where none is."""

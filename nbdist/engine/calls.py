@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
+from nbdist.engine.showable import showable
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.version import __version__
 
@@ -77,7 +78,8 @@ class Call:
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
-            return [json.dumps({"error": {"type": type(error).__name__, "text": str(error)}})]
+            text = str(showable(error))
+            return [json.dumps({"error": {"type": type(error).__name__, "text": text}})]
 
 
 def interruptible(label: str | None) -> bool:

@@ -215,6 +215,11 @@ def memory(root: Path = Path("/")) -> Facts:
     return {"total": total, "available": available}
 
 
+def group(root: Path = Path("/")) -> str:
+    """The control groups this process is in; processes that have the same share their limits."""
+    return _read(root / "proc/self/cgroup")
+
+
 def _limits(root: Path) -> Iterable[tuple[int, int]]:
     """Limit and use of each control group above this process that has a limit (version 2, then 1)."""
     base = root / "sys/fs/cgroup"

@@ -26,8 +26,8 @@ def layout_of(value: Any, expression: str, look: Look) -> dict[str, Any]:
     """
     if not is_layer(bases_of(type(value))):
         raise ArrayError(
-            f"{expression!r} is a {type(value).__name__}, not a Keras model or layer; it has no layout. "
-            "%dist_shards shows one array."
+            f"{expression!r} (of type {type(value).__name__}) is no Keras model or layer, and holds no arrays of "
+            "which a layout could be shown."
         )
     seen = look.at_model(expression, value)
     if not seen.models:

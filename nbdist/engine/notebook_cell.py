@@ -7,6 +7,7 @@ number, the lines above the code and who else runs it, goes in the request's lab
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -124,6 +125,9 @@ class NotebookCells:
         # Not by `or`: what is true of an error is up to its class.
         kind = "error_in_exec" if result.error_before_exec is None else "error_before_exec"
         error = getattr(result, kind)
+        if error is None and getattr(self._shell, "_last_traceback_during_displayhook", False):
+            # A `__repr__` has raised: ipykernel replies with a failure, and takes no error for its cause.
+            kind, error = "error_in_exec", sys.last_value
         if error is not None:
             error = showable(error)
             setattr(result, kind, error)  # ipykernel's reply takes its text from there

@@ -41,6 +41,7 @@ from nbdist.engine.native import native_stacks
 from nbdist.engine.notebook_cell import NotebookCells
 from nbdist.engine.probe import Probe
 from nbdist.engine.progress_bars import choose_progress_bars
+from nbdist.engine.showable import showable
 from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
@@ -361,7 +362,7 @@ class Resident:
                 return eval(code, self.shell.user_global_ns, self.shell.user_ns)
             except Exception as error:
                 raise ArrayError(
-                    f"{expression!r} raised {type(error).__name__} on {self.where}: {error}"
+                    f"{expression!r} raised {type(error).__name__} on {self.where}: {showable(error)}"
                 ) from error
 
     @contextlib.contextmanager

@@ -18,6 +18,11 @@ def showable(error: BaseException) -> BaseException:
     return error
 
 
+def error_text(error: BaseException) -> str:
+    """`ValueError: no data`; also of an error whose text raises."""
+    return f"{type(error).__name__}: {showable(error)}"
+
+
 PRIVATE = ("_showtraceback", "_format_exception_for_storage")
 
 

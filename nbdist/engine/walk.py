@@ -80,6 +80,10 @@ class Walk:
       bounds: How far to go.
       model: Called with the path of each model met, and the model.
       places: Remembers the variables of Keras models from one walk to the next.
+
+    Attributes:
+      omitted: How many arrays were met beyond the bound, or under keys that no expression reaches.
+      closed: How many containers were not looked into, since they lie too deep or are too many.
     """
 
     def __init__(
@@ -107,6 +111,7 @@ class Walk:
         self._containers = 0
         self._arrays = 0
         self.omitted = 0
+        self.closed = 0
 
     def run(self, namespace: dict[str, object]) -> int:
         """Walks; returns the number of arrays met beyond the bound."""
@@ -159,9 +164,11 @@ class Walk:
                 self._array(way, value)
             elif isinstance(kind, Container):
                 too_deep = depth >= bounds.depth or plain_depth + kind.plain > bounds.plain_depth
-                if too_deep or id(value) in within or not room:
+                if id(value) in within:
                     continue
-                if self._containers < bounds.containers:
+                if too_deep or not room or self._containers >= bounds.containers:
+                    self.closed += 1
+                else:
                     room -= 1
                     self._containers += 1
                     if kind.model:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.engine.showable import error_text
 from nbdist.errors import NbdistError, NotebookError, OptionError
 from nbdist.notebook.mode import LOCAL
 
@@ -53,5 +54,5 @@ def run_here(shell: Any, code: str, *, processes: Callable[[], object]) -> None:
     error = result.error_in_exec if result.error_before_exec is None else result.error_before_exec
     if error is not None:
         raise NotebookError(
-            f"the cell has run on the processes, and failed in the notebook: {type(error).__name__}: {error}"
+            f"the cell has run on the processes, and failed in the notebook: {error_text(error)}"
         ) from None

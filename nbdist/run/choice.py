@@ -108,5 +108,6 @@ class Choice:
             activity = self._activity(process_id)
             if activity is not None and activity.state == "idle":
                 return
-            at = f" in cell {activity.cell}, line {activity.line}" if activity else ""
+            at = f" in cell {activity.cell}" if activity and activity.cell is not None else ""
+            at += f", line {activity.line}" if at and activity and activity.line is not None else ""
             raise TargetError(f"{where} is stuck{at} and takes no new cell. {facts.way_on}")

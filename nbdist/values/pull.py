@@ -18,6 +18,7 @@ from nbdist.quantities import bytes_text
 from nbdist.values.boxes import Bounds, boxes, elements
 from nbdist.values.differing import Offers
 from nbdist.values.flow import Answers, Flow, Job, Processes, Progress, ask_each, silent
+from nbdist.values.room import refuse_too_large_here
 from nbdist.values.window import SLOT_BYTES, Window
 
 LARGE_BYTES = 1 << 30
@@ -78,6 +79,7 @@ class Pull:
         """
         arrays = next(iter(self._offers.values()))["arrays"].values()
         nbytes = wanted * sum(array["nbytes"] for array in arrays)
+        refuse_too_large_here(self._expression, nbytes)
         if nbytes <= limit_bytes:
             return
         size = bytes_text(nbytes)

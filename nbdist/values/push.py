@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from nbdist.dtypes import dtype_name
+from nbdist.engine.showable import error_text
 from nbdist.engine.values.arrays import is_numpy_array, slices
 from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
@@ -55,8 +56,8 @@ class Packed:
             packed(value, self._number, code_by_value=True)
         except Exception as error:
             raise ArrayError(
-                f"{name!r} is a {type(value).__name__} and cannot be sent to the processes "
-                f"({type(error).__name__}: {error}). Make it in a %%dist cell instead."
+                f"{name!r} (of type {type(value).__name__}) cannot be sent to the processes "
+                f"({error_text(error)}). Make it in a %%dist cell instead."
             ) from error
 
     def _number(self, value: Any) -> int | None:
@@ -72,7 +73,8 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
     if is_numpy_array(value):
         return value  # type: ignore[no-any-return]
     raise ArrayError(
-        f"{name!r} is a {type(value).__name__}: a sharding divides NumPy arrays of numbers. Nothing was sent."
+        f"{name!r} is of type {type(value).__name__}: a sharding divides NumPy arrays of numbers. Nothing "
+        "was sent."
     )
 
 

@@ -22,7 +22,7 @@ class Shards:
       arrays: Those of a tree in its order; one that is the value itself is alone here.
       meshes: By id.
       same: By path the path of an earlier one that is the very same array.
-      omitted: How many more arrays the tree has.
+      left_out: How many more arrays the tree has, and how many containers were not looked into.
       snapshot: Where the devices' platforms are known from.
       remark: What must be known of it; empty where there is nothing.
     """
@@ -31,7 +31,7 @@ class Shards:
     arrays: tuple[Array, ...]
     meshes: Mapping[str, Mesh]
     same: Mapping[str, str]
-    omitted: int
+    left_out: tuple[int, int]
     snapshot: Snapshot
     remark: str = ""
 
@@ -45,7 +45,12 @@ class Shards:
         meshes = {mesh["id"]: decode(Mesh, mesh) for mesh in answer["meshes"]}
         arrays = tuple(decode(Array, array) for array in answer["arrays"])
         return cls(
-            answer["expression"], arrays, meshes, answer["same"], answer["omitted"], snapshot
+            answer["expression"],
+            arrays,
+            meshes,
+            answer["same"],
+            (answer["omitted"], answer["closed"]),
+            snapshot,
         )
 
     @classmethod
@@ -65,7 +70,7 @@ class Shards:
         omitted = snapshot.arrays_omitted
         if omitted:
             remark += f"; of {count_text(omitted, 'more array')} nothing is reported"
-        return cls(path, arrays, meshes, {}, 0, snapshot, remark)
+        return cls(path, arrays, meshes, {}, (0, 0), snapshot, remark)
 
     def text(self, *, by_bytes: bool = False) -> str:
         """As `%dist_shards` prints it.
@@ -86,7 +91,7 @@ class Shards:
             self.arrays,
             self.meshes,
             same=self.same,
-            omitted=self.omitted,
+            left_out=self.left_out,
             by_bytes=by_bytes,
         )
 

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
+from nbdist.engine.jax import nan
 from nbdist.engine.jax.nan import count
 from nbdist.view.text import nan_text
 
@@ -85,6 +86,24 @@ def test_what_no_expression_reaches_is_counted_as_not_looked_at():
         "no NaN or Inf in 1 array of x",
         "not looked at: 1 more array",
     ]
+
+
+def test_what_is_not_counted_is_not_said_to_be_no_array():
+    deep = jnp.full(1, jnp.nan)
+    for _ in range(2000):
+        deep = [deep]
+    said = nan_text("x", {0: count(deep, "x")})
+    assert said.startswith("x has no array that can be counted; not looked at: 1 container that")
+    said = nan_text("x", {0: count({"a": jnp.zeros(1), "deep": deep}, "x")})
+    assert said.splitlines()[0] == "no NaN or Inf in 1 array of x"
+    assert said.splitlines()[1].startswith("not looked at: 1 container that lies too deep")
+
+
+def test_an_array_at_many_places_is_read_once(monkeypatch):
+    bad, reads = jnp.full(1, jnp.nan), []
+    read = nan._pieces
+    monkeypatch.setattr(nan, "_pieces", lambda array: reads.append(1) or read(array))
+    assert len(count([bad] * 1000, "x")["arrays"]) == 1000 and len(reads) == 1
 
 
 def test_a_tree_without_arrays_says_so():

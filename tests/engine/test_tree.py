@@ -61,6 +61,16 @@ def test_a_tree_of_very_many_leaves_says_how_many_are_left_out(monkeypatch):
     assert text([jnp.zeros(1)] * 5000).endswith("not looked at: 4900 more arrays")
 
 
+def test_arrays_that_lie_too_deep_or_under_no_expression_are_not_said_to_be_none():
+    deep = jnp.zeros(1)
+    for _ in range(2000):
+        deep = [deep]
+    with pytest.raises(ArrayError, match="not looked at: 1 container that lies too deep"):
+        explain(deep, "x")
+    with pytest.raises(ArrayError, match="no array that can be shown; not looked at: 1 more array"):
+        explain({object(): jnp.zeros(1)}, "x")
+
+
 def test_deleted_arrays_are_no_leaves():
     gone = jnp.zeros(2)
     gone.delete()

@@ -250,14 +250,63 @@ def test_a_value_that_holds_itself_has_an_end():
     [
         (
             {"a": [threading.Lock()]},
-            r"\"x\['a'\]\[0\]\" is a lock and cannot be sent to the notebook",
+            r"\"x\['a'\]\[0\]\" \(of type lock\) cannot be sent to the notebook",
         ),
-        ({"a": (i for i in ())}, "is a generator and cannot be sent"),
+        ({"a": (i for i in ())}, r"\(of type generator\) cannot be sent"),
     ],
 )
 def test_what_cannot_be_sent_is_named_with_its_path(value, text):
     with pytest.raises(ArrayError, match=text):
         out(value)
+
+
+class Raises:
+    """Each look at it raises an error whose text raises, too."""
+
+    class Mute(Exception):
+        def __str__(self):
+            raise KeyError("no text")
+
+    def __getattr__(self, name):
+        raise self.Mute
+
+    def __repr__(self):
+        raise self.Mute
+
+    def __reduce_ex__(self, version):
+        raise self.Mute
+
+    __eq__ = __array__ = __getattr__
+    __hash__ = None
+
+
+def test_a_value_that_raises_is_named_and_its_error_too():
+    for value in (Raises(), {"a": Raises()}, (1, [Raises()])):
+        with pytest.raises(ArrayError, match=r"x.*Mute: \(its text cannot be shown"):
+            out(value)
+
+
+def test_what_raises_when_it_is_taken_apart_is_named_with_its_path():
+    @jax.tree_util.register_pytree_node_class
+    class Leaky:
+        def tree_flatten(self):
+            raise ValueError("lost")
+
+        tree_unflatten = classmethod(tuple)
+
+    with pytest.raises(ArrayError, match=r"\"x\['a'\]\[1\]\" cannot be sent .* ValueError: lost"):
+        out({"a": [1, Leaky()]})
+
+
+def test_ways_without_end_to_the_same_lists_end():
+    value = [np.arange(3)]
+    for _ in range(60):
+        value = [value, value]
+    found = come(value)
+    for _ in range(60):
+        assert found[0] is found[1]
+        found = found[0]
+    assert np.array_equal(found[0], np.arange(3))
 
 
 def test_an_array_without_values_is_named_with_its_path():
@@ -385,6 +434,13 @@ def put_whole(incoming, array):
 
 def described(array):
     return [{"dtype": dtype_name(array.dtype), "shape": list(array.shape)}]
+
+
+def test_what_an_array_takes_is_said_before_there_is_room_for_it():
+    huge = [{"dtype": "float32", "shape": [1 << 50]}]
+    assert Incoming(huge, place=None, window=None).describe()["needed"] == 4 << 50
+    halves = Incoming(huge, place=placed(NamedSharding(mesh(), P("x")), "s"), window=None)
+    assert (halves.describe()["needed"], len(halves.describe()["wanted"][0])) == (4 << 50, 8)
 
 
 def test_an_array_comes_in_parts_and_has_no_name_before():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -96,6 +97,22 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     told.touch()
     notebook.collect(request, until="ended after")
     assert notebook.good("%dist_pull w\nw.shape").text == "(8, 3)"
+
+
+@pytest.mark.parametrize("magic", ["dist_shards", "dist_nan", "dist_layout"])
+def test_an_interrupted_look_says_so_in_one_line_and_leaves_all_in_step(
+    notebook: Notebook, tmp_path: Path, magic: str
+) -> None:
+    begun = tmp_path / "begun"
+    request = notebook.send(
+        f"%{magic} (open({str(begun)!r}, 'w').close() or __import__('time').sleep(600))"
+    )
+    while not begun.exists():
+        time.sleep(0.01)
+    notebook.interrupt()
+    shown = notebook.collect(request).traceback
+    assert shown == f"KeyboardInterrupt: %{magic} was interrupted."
+    assert "nothing to do" in notebook.good("%dist_recover").text
 
 
 def test_the_view_and_the_help_on_a_name_show_values(notebook: Notebook) -> None:

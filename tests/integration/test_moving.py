@@ -116,6 +116,20 @@ def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
     )
 
 
+def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
+    notebook: Notebook,
+) -> None:
+    notebook.good(
+        "class Long:\n    def __reduce__(self):\n        import time\n"
+        "        print('packing', flush=True)\n        time.sleep(600)\nlong = Long()"
+    )
+    output = interrupted(notebook, "%dist_push long", "packing")
+    assert output.traceback == (
+        "KeyboardInterrupt: the push of 'long' was interrupted; no process has anything of it, and nothing was "
+        "changed."
+    )
+
+
 def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(notebook: Notebook) -> None:
     notebook.good("%%dist\ny = np.zeros(100 << 20, 'f4')")
     slowed(notebook, "outgoing", "Outgoing", "take")

@@ -129,8 +129,11 @@ def test_by_bytes_the_largest_comes_first() -> None:
 def test_very_deep_and_very_wide_trees() -> None:
     deep = array("t" + "[0]" * 3000, None)
     wide = [array(f"t.x{n}", None) for n in range(3000)]
-    text = tree_text("t", [deep, *wide], MESHES, omitted=7)
-    assert "… and 2001 more rows" in text and text.endswith("not looked at: 7 more arrays")
+    text = tree_text("t", [deep, *wide], MESHES, left_out=(7, 1))
+    assert text.startswith("t  3001 arrays looked at, ") and "… and 2001 more rows" in text
+    assert text.endswith(
+        "not looked at: 7 more arrays, 1 container that lies too deep or is one too many"
+    )
 
 
 def test_what_was_reported_last_is_shown_while_a_cell_runs() -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
@@ -73,11 +75,13 @@ def test_without_these_methods_nothing_is_changed() -> None:
     assert vars(shell) == {}
 
 
-def ended(error: Exception) -> tuple[str | None, list[bool], SimpleNamespace]:
+def ended(
+    error: Exception | None, **shell_has: Any
+) -> tuple[str | None, list[bool], SimpleNamespace]:
     """What is known of a process whose cell has raised `error`."""
     cell, failures = CurrentCell(), list[bool]()
     cell.started(1, "raise")
-    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda channel: {}))
+    shell = SimpleNamespace(kernel=SimpleNamespace(get_parent=lambda channel: {}), **shell_has)
     cells = NotebookCells(
         shell,
         cell,
@@ -98,6 +102,14 @@ def test_a_process_does_not_stay_in_a_cell_whose_error_has_no_text() -> None:
     assert error.startswith("Mute: (its text cannot be shown: ValueError")
     assert failures == [True]
     assert str(result.error_in_exec).startswith("(its text")
+
+
+def test_what_raises_when_it_is_shown_has_failed_the_cell(monkeypatch: pytest.MonkeyPatch) -> None:
+    # As ipykernel leaves them after a `__repr__` that raised.
+    monkeypatch.setattr(sys, "last_value", RuntimeError("no repr"), raising=False)
+    error, failures, result = ended(None, _last_traceback_during_displayhook=True)
+    assert (error, failures) == ("RuntimeError: no repr", [True])
+    assert result.error_in_exec is sys.last_value
 
 
 def test_an_error_that_counts_as_false_is_a_failure_too() -> None:

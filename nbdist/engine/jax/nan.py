@@ -22,50 +22,56 @@ def count(value: object, expression: str) -> dict[str, Any]:
       `arrays`: one entry for each that has NaN or infinite values or no values at all, with `path`, `dtype`,
       `shape` and `pieces`: None where it has no values, else those with some, each with its `device` (the id),
       `index` (as text), `first` (whether no other device with this piece comes before it), `nan` and `inf`.
-      `looked`: how many arrays were counted, `omitted`: how many were not looked at.
+      `looked`: how many arrays were counted; `omitted` arrays and `closed` containers were not looked at.
     """
     found: list[dict[str, Any]] = []
     looked, root = 0, rooted(expression)
+    # One array may stand at a million places. It is kept beside its count, so that no other gets its identity.
+    counted: dict[int, tuple[Any, list[dict[str, Any]] | None]] = {}
 
     def note(rest: str, met: Any) -> bool:
         nonlocal looked
-        one = _array(met.array if type(met) is Lent else met)
-        if one["pieces"] is None:
-            found.append({"path": root + rest, **one})
-            return True
-        looked += 1
-        one["pieces"] = [piece for piece in one["pieces"] if piece["nan"] or piece["inf"]]
-        if one["pieces"]:
-            found.append({"path": root + rest, **one})
+        array = met.array if type(met) is Lent else met
+        entry = counted.get(id(array))
+        if entry is None:
+            entry = counted[id(array)] = (array, _pieces(array))
+        pieces = entry[1]
+        looked += pieces is not None
+        if pieces is None or pieces:
+            facts = {
+                "dtype": str(getattr(array, "dtype", "")),
+                "shape": list(getattr(array, "shape", ())),
+            }
+            found.append({"path": root + rest, **facts, "pieces": pieces})
         return True
 
-    omitted = walk_tree(value, note, most=MOST_ARRAYS)
-    return {"arrays": found, "looked": looked, "omitted": omitted}
-
-
-def _array(array: Any) -> dict[str, Any]:
-    facts = {"dtype": str(getattr(array, "dtype", "")), "shape": list(getattr(array, "shape", ()))}
-    return {**facts, "pieces": None if array is None or array.is_deleted() else _pieces(array)}
+    left_out = walk_tree(value, note, most=MOST_ARRAYS)
+    return {"arrays": found, "looked": looked, **left_out}
 
 
 def _pieces(array: Any) -> list[dict[str, Any]] | None:
+    """Those of its pieces here that have NaN or infinite values; None where it has no values at all."""
     import jax
     import numpy as np
 
+    if array is None or array.is_deleted():
+        return None
     if not jax.dtypes.issubdtype(array.dtype, np.inexact):
         return []
     try:
-        return [
-            {
-                "device": shard.device.id,
-                "index": _index_text(shard.index, array.shape),
-                "first": shard.replica_id == 0,
-                **_counts(np.asarray(shard.data)),
-            }
-            for shard in array.addressable_shards
-        ]
+        read = [(shard, np.asarray(shard.data)) for shard in array.addressable_shards]
     except RuntimeError:
         return None  # what was to compute it has failed
+    return [
+        {
+            "device": shard.device.id,
+            "index": _index_text(shard.index, array.shape),
+            "first": shard.replica_id == 0,
+            **_counts(values),
+        }
+        for shard, values in read
+        if not np.isfinite(values).all()
+    ]
 
 
 def _counts(values: Any) -> dict[str, int]:

@@ -151,7 +151,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     Returns:
       `arrays` as a report describes them, whose paths begin with `expression` (in brackets where it needs them),
       the `meshes` they refer to, `same`: by path the path of an earlier one that is this very array, and
-      `omitted`: how many more arrays the tree has.
+      what was not looked at: `omitted` arrays and `closed` containers.
 
     Raises:
       ArrayError: It holds no arrays, or is one without values.
@@ -169,5 +169,6 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
             "meshes": meshes,
             "same": {},
             "omitted": 0,
+            "closed": 0,
         }
     return describe_tree(value, expression)

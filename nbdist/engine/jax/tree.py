@@ -12,6 +12,7 @@ from nbdist.engine.jax.meshes import Meshes
 from nbdist.engine.keras.variables import Lent
 from nbdist.engine.walk import Bounds, Walk
 from nbdist.errors import ArrayError
+from nbdist.quantities import not_looked_at
 
 ALL = Bounds(
     depth=1000,
@@ -28,7 +29,7 @@ MOST_LISTED = 20_000
 ROOT = "value"
 
 
-def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> int:
+def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> dict[str, int]:
     """Calls `found` with each array of a tree and the rest of the expression that reaches it.
 
     Args:
@@ -37,7 +38,7 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
       most: So many arrays are looked at.
 
     Returns:
-      How many arrays were not looked at.
+      What was not looked at: `omitted` arrays, and `closed` containers, which lie too deep or are too many.
     """
     import jax
 
@@ -51,7 +52,7 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
         meshes=(),
         bounds=replace(ALL, arrays=most),
     )
-    return walk.run({ROOT: value})
+    return {"omitted": walk.run({ROOT: value}), "closed": walk.closed}
 
 
 def rooted(expression: str) -> str:
@@ -84,13 +85,15 @@ def describe_tree(value: object, expression: str) -> dict[str, Any]:
             same[root + rest] = first[id(array)]
         return True
 
-    omitted = walk_tree(value, note, most=MOST_LISTED)
+    left_out = walk_tree(value, note, most=MOST_LISTED)
     if not descriptions.arrays():
-        raise ArrayError(f"{expression!r} (of type {type(value).__name__}) holds no JAX arrays.")
+        kind, rest = type(value).__name__, not_looked_at(left_out["omitted"], left_out["closed"])
+        holds = f"has no array that can be shown; {rest}" if rest else "holds no JAX arrays"
+        raise ArrayError(f"{expression!r} (of type {kind}) {holds}.")
     return {
         "expression": root,
         "arrays": descriptions.arrays(),
         "meshes": descriptions.meshes(),
         "same": same,
-        "omitted": omitted,
+        **left_out,
     }

@@ -42,6 +42,7 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
         "meshes": [replicas.mesh],
         "same": {},
         "omitted": 0,
+        "closed": 0,
     }
 
 

@@ -6,6 +6,7 @@ import contextlib
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
+from nbdist.engine.showable import error_text
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.window import Window
@@ -159,8 +160,8 @@ def ready(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
         incoming.make(buffers[0])
     except Exception as error:
         raise ArrayError(
-            f"What was pushed could not be made on {resident.where}: {type(error).__name__}: {error}. "
-            "Nothing was changed."
+            f"What was pushed could not be made on {resident.where}: "
+            f"{error_text(error)}. Nothing was changed."
         ) from error
     return {}, []
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.dtypes import dtype_named
+from nbdist.engine import checkup
 from nbdist.engine.values.arrays import Bounds, shape_of, slices
 from nbdist.engine.values.packing import unpacked
 from nbdist.engine.values.window import Window
@@ -31,9 +33,8 @@ class Incoming:
         place: Place | None,
         window: Window | None,
     ) -> None:
-        import numpy
-
         self._window = window
+        self._dtypes: list[Any] = []
         self._bounds: list[list[list[list[int]]]] = []
         self._parts: list[list[Any]] = []
         self._finish: list[Callable[[list[Any]], Any]] = []
@@ -41,13 +42,39 @@ class Incoming:
         for array in arrays:
             dtype, shape = dtype_named(array["dtype"]), tuple(array["shape"])
             bounds, finish = _whole(shape) if place is None else place((dtype, shape))
+            self._dtypes.append(dtype)
             self._bounds.append(bounds)
             self._finish.append(finish)
-            self._parts.append([numpy.empty(shape_of(one), dtype) for one in bounds])
+            self._parts.append([])
 
     def describe(self) -> dict[str, Any]:
-        """Which parts of each array are wanted."""
-        return {"wanted": self._bounds, "shared": self._window is not None}
+        """Which parts of each array are wanted.
+
+        Also how much memory that takes here, how much is available, and to which group of processes a limit
+        applies.
+        """
+        needed = sum(
+            dtype.itemsize * math.prod(shape_of(one))
+            for dtype, bounds in zip(self._dtypes, self._bounds, strict=True)
+            for one in bounds
+        )
+        return {
+            "wanted": self._bounds,
+            "shared": self._window is not None,
+            "needed": needed,
+            "available": checkup.memory()["available"],
+            "group": checkup.group(),
+        }
+
+    def _room(self, number: int) -> list[Any]:
+        """The parts of an array; made when the kernel has seen that there is room for them."""
+        import numpy
+
+        if not self._parts[number]:
+            self._parts[number] = [
+                numpy.empty(shape_of(one), self._dtypes[number]) for one in self._bounds[number]
+            ]
+        return self._parts[number]
 
     def put(self, boxes: Sequence[tuple[int, int, Bounds]], at: int | None, data: Any) -> None:
         """Takes parts of arrays, which lie one behind the other.
@@ -61,7 +88,7 @@ class Incoming:
 
         offset = at or 0
         for number, part, bounds in boxes:
-            target = self._parts[number][part][slices(bounds, self._bounds[number][part])]
+            target = self._room(number)[part][slices(bounds, self._bounds[number][part])]
             if at is not None and self._window is not None:
                 source = self._window.array(offset, target.dtype, target.shape)
             else:
@@ -78,7 +105,7 @@ class Incoming:
         Raises:
           Exception: Whatever unpickling raises, such as where a module is not installed here.
         """
-        made = [finish(parts) for finish, parts in zip(self._finish, self._parts, strict=True)]
+        made = [finish(self._room(number)) for number, finish in enumerate(self._finish)]
         self._parts = []
         self._ready = unpacked(structure, made.__getitem__)
 

@@ -13,6 +13,7 @@ from typing import Any
 from nbdist.dtypes import dtype_named
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.flax import look_into
+from nbdist.engine.showable import error_text
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
 from nbdist.engine.values.models import model_digest
 from nbdist.engine.values.packing import packed, state_of_module
@@ -31,6 +32,9 @@ SHORT = 40
 
 MOST_LISTED = 1000
 """A container of more plain values is compared as a whole."""
+
+MANY_NODES = 100_000
+"""Beyond so many places a container that is met again is not looked into: ways to it may grow without end."""
 
 _PLAIN = (int, float, complex, bool, str, bytes, type(None), type(...))
 _MAPPINGS = (dict, OrderedDict, defaultdict)
@@ -69,6 +73,8 @@ class Tree:
         self._offer_array = offer_array
         self._is_pytree = registered_pytrees()
         self._paths: dict[int, str] = {}
+        self._containers: dict[int, str] = {}
+        self._at = expression
         # Objects made on the way must outlive the walk: what is known of others goes by identity.
         self._alive: list[Any] = []
         try:
@@ -76,6 +82,13 @@ class Tree:
         except RecursionError as error:
             raise ArrayError(
                 f"{expression!r} is nested too deeply to be sent to the notebook."
+            ) from error
+        except ArrayError:
+            raise
+        except Exception as error:
+            raise ArrayError(
+                f"{self._at!r} cannot be sent to the notebook: looking at it raised {error_text(error)}. Pull an "
+                "array or plain data out of it."
             ) from error
 
     def digest(self) -> str:
@@ -108,6 +121,7 @@ class Tree:
 
     def _visit(self, path: str, value: Any, within: tuple[int, ...]) -> None:
         cls = type(value)
+        self._at = path
         if id(value) in within:
             self._note(path, "itself", "itself")
             return
@@ -121,8 +135,14 @@ class Tree:
         children = self._children(value)
         if children is None:
             self._note_leaf(path, value)
-            for number, cell in enumerate(getattr(value, "__closure__", None) or ()):
+            closure = value.__closure__ if cls is types.FunctionType else None
+            for number, cell in enumerate(closure or ()):
                 self._visit(f"{path}.__closure__[{number}]", _captured(cell), (*within, id(value)))
+            return
+        known = self._containers.setdefault(id(value), path)
+        self._alive.append(value)
+        if known != path and len(self.nodes) > MANY_NODES:
+            self._note(path, f"the same as {known}", f"a {cls.__name__}")
             return
         inside = list(children)
         kind = f"{cls.__module__}.{cls.__qualname__}"
@@ -144,6 +164,8 @@ class Tree:
     def _children(self, value: Any) -> Children | None:
         """What a container holds; None for what is none, or says nothing of what it holds."""
         cls = type(value)
+        if cls in _PLAIN:
+            return None  # JAX takes None for a tree
         if cls in _MAPPINGS:
             return [(f"[{_key_text(key)}]", child) for key, child in value.items()]
         if cls in (list, tuple):
@@ -223,8 +245,8 @@ class Tree:
             raise
         except Exception as error:
             raise ArrayError(
-                f"{path!r} is a {type(value).__name__} and cannot be sent to the notebook "
-                f"({type(error).__name__}: {error}). Pull an array or plain data out of it."
+                f"{path!r} (of type {type(value).__name__}) cannot be sent to the notebook "
+                f"({error_text(error)}). Pull an array or plain data out of it."
             ) from error
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nbdist.quantities import array_type_text, count_text, names_text
+from nbdist.quantities import array_type_text, count_text, names_text, not_looked_at
 from nbdist.view.text.table import columns
 
 Counted = Mapping[str, Any]
@@ -24,8 +24,16 @@ def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:
         for array in answer["arrays"]:
             arrays.setdefault(array["path"], []).append((process_id, array))
     counted = max(answer["looked"] for answer in answers.values())
+    omitted, closed = (
+        max(answer[what] for answer in answers.values()) for what in ("omitted", "closed")
+    )
+    rest = not_looked_at(omitted, closed)
     if not arrays and not counted:
-        return f"{expression} holds no arrays"
+        return (
+            f"{expression} has no array that can be counted; {rest}"
+            if rest
+            else f"{expression} holds no arrays"
+        )
     rows, unknown = [], []
     for path, everywhere in arrays.items():
         if any(array["pieces"] is None for _, array in everywhere):
@@ -40,9 +48,8 @@ def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:
     )
     if unknown:
         lines.append(f"without values, and not counted: {names_text(unknown)}")
-    omitted = max(answer["omitted"] for answer in answers.values())
-    if omitted:
-        lines.append(f"not looked at: {count_text(omitted, 'more array')}")
+    if rest:
+        lines.append(rest)
     return "\n".join(lines)
 
 

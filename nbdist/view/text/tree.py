@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 
 from nbdist.notation import spec_text
 from nbdist.pieces import split
-from nbdist.quantities import array_type_text, bytes_text, count_text
+from nbdist.quantities import array_type_text, bytes_text, count_text, not_looked_at
 from nbdist.snapshot import Array, Mesh
 from nbdist.view.branches import Branch, grow
 from nbdist.view.text.arrays import array_row
@@ -26,7 +26,7 @@ def tree_text(
     meshes: Mapping[str, Mesh],
     *,
     same: Mapping[str, str] | None = None,
-    omitted: int = 0,
+    left_out: tuple[int, int] = (0, 0),
     by_bytes: bool = False,
 ) -> str:
     """A row for each array and each branch, with the bytes that the fullest device needs.
@@ -36,7 +36,7 @@ def tree_text(
       arrays: Its leaves.
       meshes: By id; the arrays' must be among them.
       same: By path the path of an earlier one that is the very same array; it is counted once.
-      omitted: How many more there are.
+      left_out: How many more arrays there are, and how many containers were not looked into.
       by_bytes: The arrays alone, those first of which a device needs the most.
 
     Raises:
@@ -57,11 +57,11 @@ def tree_text(
     signs = any(row[0] for row in rows)
     shown = rows if signs else [row[1:] for row in rows]
     right = (4, 5) if signs else (3, 4)
-    lines = [_about(tree), *columns(shown, right=right)]
+    lines = [_about(tree, all_looked_at=left_out == (0, 0)), *columns(shown, right=right)]
     if more > 0:
         lines.append(f"… and {count_text(more, 'more row')}")
-    if omitted:
-        lines.append(f"not looked at: {count_text(omitted, 'more array')}")
+    if rest := not_looked_at(*left_out):
+        lines.append(rest)
     return "\n".join([*lines, *_reasons(arrays, meshes)])
 
 
@@ -81,8 +81,8 @@ def whole_why(array: Array, meshes: Mapping[str, Mesh]) -> str | None:
     return "JAX chose that: no sharding with a mesh was given"
 
 
-def _about(tree: Branch) -> str:
-    arrays = count_text(len(tree.leaves), "array")
+def _about(tree: Branch, *, all_looked_at: bool) -> str:
+    arrays = count_text(len(tree.leaves), "array") + ("" if all_looked_at else " looked at")
     fullest = bytes_text(tree.device_bytes)
     return f"{tree.name}  {arrays}, {bytes_text(tree.nbytes)}; a device needs up to {fullest}"
 

@@ -15,15 +15,18 @@ from nbdist.output.entries import Display, Entry, Line, without_addresses
 from nbdist.output.record import Column
 from nbdist.output.widgets import alike, joined
 
+HOLD_S = 0.5
+"""For so long what not all processes have is held back: the others may still bring it."""
+
 FRESH_S = 2.0
-"""For so long a process that lacks a line is taken to be merely behind."""
+"""For so long a process with less of a line or a flood, or with what others have cleared, counts as behind."""
 
 _NEAR = 64
 
 
 def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
-    """The columns as they are compared: a process merely behind shows what those ahead show."""
-    columns = [_without_cleared(column, columns, now) for column in columns]
+    """The columns as they are compared: a process a little ahead shows what those behind show."""
+    columns = [_before_clear(column, columns, now) for column in columns]
     columns = _share_floods(columns, now)
     return [_without_partial(column, columns, now) for column in columns]
 
@@ -42,7 +45,7 @@ def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
 
 
 def choose(entries: Sequence[Entry]) -> Entry:
-    """Of entries that count as the same, the one to show: of bars that of the slowest process."""
+    """Of entries that count as the same, the one to show: what changes, as the slowest process has it."""
     first = entries[0]
     if isinstance(first, Display):
         displays = [entry for entry in entries if isinstance(entry, Display)]
@@ -51,7 +54,7 @@ def choose(entries: Sequence[Entry]) -> Entry:
         parts = [display.part for display in displays if display.part is not None]
         if len(parts) == len(displays):
             return Display({"text/plain": summary.text(parts)}, {}, first.time)
-        return max(displays, key=lambda display: display.updates)
+        return min(displays, key=lambda display: display.updates)
     if not isinstance(first, Line) or len(entries) == 1:
         return first
     if first.bar is not None:
@@ -61,11 +64,6 @@ def choose(entries: Sequence[Entry]) -> Entry:
         # Only the addresses of results are outside the key.
         return first._replace(text=without_addresses(first.text))
     return first
-
-
-def is_behind(short: Sequence[Entry], long: Sequence[Entry], now: float) -> bool:
-    """Whether a process that has less, all of it equal, may still be about to put out the rest."""
-    return len(short) >= len(long) or now - long[len(short)].time < FRESH_S
 
 
 def _bars(entries: Sequence[Entry]) -> Iterator[tuple[Line, Hashable]]:
@@ -107,34 +105,43 @@ def _keys(
             yield entry.key
 
 
-def _without_cleared(column: Column, columns: Sequence[Column], now: float) -> Column:
-    """Empties the column of a process that is about to clear its output, as others just did."""
-    ahead = max(columns, key=lambda other: other.generation)
-    cleared_more = ahead.generation - column.generation
-    if column.finished or not cleared_more or cleared_more > len(ahead.clears):
+def _before_clear(column: Column, columns: Sequence[Column], now: float) -> Column:
+    """What a process had shown before it cleared that, as long as others are about to do the same."""
+    behind = min((other.generation for other in columns if not other.finished), default=None)
+    cleared_more = 0 if behind is None else column.generation - behind
+    if not 0 < cleared_more <= len(column.clears) or now - column.clears[-cleared_more] > FRESH_S:
         return column
-    if now - ahead.clears[-cleared_more] > FRESH_S:
+    past = next((one for one in column.past if one.generation == behind), None)
+    if past is None:
         return column
-    return replace(column, head=(), gap=None, rest=(), marks=(0,) * len(column.marks), floating=0)
+    end = (len(past.entries),) * (len(column.marks) - len(past.marks))
+    return replace(past, marks=(*past.marks, *end))
 
 
 def _share_floods(columns: Sequence[Column], now: float) -> list[Column]:
-    """Gives floods that say the same one gap, and while they run one tail."""
-    leaders: list[tuple[Column, dict[int, bytes]]] = []
-    shared = {}
+    """Gives floods that say the same one gap, and while they run the tail of the one that is furthest behind."""
+    together: list[tuple[dict[int, bytes], list[Column]]] = []
     for column in sorted(columns, key=lambda column: column.count, reverse=True):
         if column.gap is None:
             continue
-        followed = (one for one, digests in leaders if _follows(column, one, digests, now))
-        leader = next(followed, None)
-        if leader is None:
-            gap = column.gap._replace(key=f"gap {column.process_id}")
-            leader = replace(column, gap=gap)
+        followed = (flood for flood in together if _follows(column, flood[1][0], flood[0], now))
+        flood = next(followed, None)
+        if flood is None:
             digests = {check.position: check.digest for check in column.checkpoints}
-            leaders.append((leader, digests))
-        rest = column.rest if column.finished else leader.rest
-        floating = column.floating if column.finished else leader.floating
-        shared[column.process_id] = replace(column, gap=leader.gap, rest=rest, floating=floating)
+            together.append((digests, [column]))
+        else:
+            flood[1].append(column)
+    shared = {}
+    for _, members in together:
+        running = [column for column in members if not column.finished]
+        last = min(running or members, key=lambda column: column.count)
+        gap = last.gap and last.gap._replace(key=f"gap {members[0].process_id}")
+        for column in members:
+            shared[column.process_id] = (
+                replace(column, gap=gap)
+                if column.finished
+                else replace(column, gap=gap, rest=last.rest, floating=last.floating)
+            )
     return [shared.get(column.process_id, column) for column in columns]
 
 

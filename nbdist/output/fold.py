@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from nbdist.output.agree import choose, is_behind, keys, settle_for
+from nbdist.output.agree import HOLD_S, choose, keys, settle_for
 from nbdist.output.align import Section, align
 from nbdist.output.blocks import Block, Builder
 from nbdist.output.entries import Entry
@@ -52,58 +52,60 @@ def fold(columns: Sequence[Column], notes: Sequence[str], now: float) -> tuple[B
     ]
     builder = Builder()
     start = [0] * len(compared)
+    held: set[int] = set()
     for note, stop in enumerate([*_cuts(settled, compared), None]):
         if note:
             builder.note(notes[note - 1])
         ends = [len(one.keys) for one in compared] if stop is None else stop
         for section in _between(compared, start, ends):
-            for group in groups(section, compared, now):
+            for group in groups(section, compared, now, held):
                 builder.add(group.processes, group.entries)
         start = ends
     return builder.blocks()
 
 
-def groups(section: Section, compared: Sequence[Compared], now: float) -> list[Group]:
+def groups(
+    section: Section, compared: Sequence[Compared], now: float, held: set[int]
+) -> list[Group]:
     """The groups of a section, that of the lowest process first.
 
-    A process that may still put out the same, its entries so far being the first of a group's,
-    belongs to that group.
+    What some have put out and others may still bring, their entries so far being the first of it, is held back for
+    `HOLD_S`, and then stands under those that have it: no process is said to have put out what it has not.
+
+    Args:
+      section: The place of each process's entries.
+      compared: The entries.
+      now: In seconds, by the clock of the entries.
+      held: The processes of which something was held back above: of those only bars are shown. More are added.
     """
+    spans = [
+        (max(start, compared[index].settled) if index in held else start, stop)
+        for index, (start, stop) in enumerate(section.spans)
+    ]
+    parts = [one.entries[slice(*span)] for one, span in zip(compared, spans, strict=True)]
     alike: dict[tuple[Hashable, ...], list[int]] = {}
     waiting: list[int] = []
     for index in section.members:
-        start, stop = section.spans[index]
-        one = compared[index]
+        one, (start, stop) = compared[index], spans[index]
         if stop >= one.settled and not one.finished:
             waiting.append(index)
         if stop > start:
             alike.setdefault(tuple(one.keys[start:stop]), []).append(index)
-    parts = [
-        one.entries[start:stop] for one, (start, stop) in zip(compared, section.spans, strict=True)
-    ]
-    _join_those_behind(alike, parts, waiting, now)
-    found = []
-    for members in alike.values():
-        members.sort(key=lambda index: compared[index].process_id)
-        entries = _chosen([parts[index] for index in members])
-        found.append(Group(tuple(compared[index].process_id for index in members), entries))
-    return sorted(found, key=lambda group: group.processes)
+    _join_those_behind(alike, waiting)
+    found = [list(_steps(members, parts, compared, now, held)) for members in alike.values()]
+    return [group for steps in sorted(filter(None, found)) for group in steps]
 
 
 def _join_those_behind(
-    alike: dict[tuple[Hashable, ...], list[int]],
-    parts: Sequence[list[Entry]],
-    waiting: Sequence[int],
-    now: float,
+    alike: dict[tuple[Hashable, ...], list[int]], waiting: Sequence[int]
 ) -> None:
+    """Puts those that may still bring the same as others to these."""
     owner = {index: keys for keys, members in alike.items() for index in members}
     for index in waiting:
         own = owner.get(index, ())
         longer = [keys for keys in alike if len(keys) > len(own) and keys[: len(own)] == own]
         if len(longer) != 1:
             # Of several that go on differently nobody knows which it will follow.
-            continue
-        if not is_behind(parts[index], parts[alike[longer[0]][0]], now):
             continue
         alike[longer[0]].append(index)
         if own:
@@ -112,14 +114,36 @@ def _join_those_behind(
                 del alike[own]
 
 
+def _steps(
+    members: Sequence[int],
+    parts: Sequence[list[Entry]],
+    compared: Sequence[Compared],
+    now: float,
+    held: set[int],
+) -> Iterator[Group]:
+    """What all members have put out, then what all but the slowest have, and so on."""
+    begin = 0
+    for end in sorted({len(parts[index]) for index in members} - {0}):
+        those = sorted(
+            (index for index in members if len(parts[index]) >= end),
+            key=lambda index: compared[index].process_id,
+        )
+        stop = end
+        if len(those) < len(members):
+            rows = zip(*(parts[index][begin:end] for index in those), strict=True)
+            fresh = (n for n, row in enumerate(rows) if now - min(e.time for e in row) < HOLD_S)
+            stop = begin + next(fresh, end - begin)
+        if stop > begin:
+            entries = _chosen([parts[index][begin:stop] for index in those])
+            yield Group(tuple(compared[index].process_id for index in those), entries)
+        if stop < end:
+            held.update(index for index in members if len(parts[index]) >= end)
+            return
+        begin = end
+
+
 def _chosen(parts: Sequence[list[Entry]]) -> list[Entry]:
-    longest = max(parts, key=len)
-    if len(parts) == 1:
-        return longest
-    return [
-        choose([part[offset] for part in parts if offset < len(part)])
-        for offset in range(len(longest))
-    ]
+    return [choose(row) for row in zip(*parts, strict=True)]
 
 
 def _cuts(columns: Sequence[Column], compared: Sequence[Compared]) -> list[list[int]]:

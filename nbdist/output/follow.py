@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from nbdist.output.agree import HOLD_S
 from nbdist.output.align import Section, align
 from nbdist.output.blocks import Block, Builder
 from nbdist.output.entries import Display
 from nbdist.output.fold import Compared, groups
 from nbdist.output.queue import Item
 from nbdist.output.record import Record
-
-HOLD_S = 0.5
-"""For so long a line that not all processes have is held back: the others may still bring it."""
 
 
 class Note(NamedTuple):
@@ -51,7 +49,7 @@ class Follower:
         complete = self._complete(sections, compared)
         for number, section in enumerate(sections):
             part = section if number < complete else self._ripe(section, ripe)
-            for group in groups(part, compared, ripe):
+            for group in groups(part, compared, ripe, set()):
                 builder.add(group.processes, group.entries)
             given = [stop for _, stop in part.spans]
             if part != section:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
@@ -25,6 +25,10 @@ REACH = 32
 _BULK = 8 * REACH
 _CLEARS = 256
 
+_FRAMES = 8
+_FRAME_ENTRIES = 64
+"""Of an animation so many frames are remembered, of so many entries each, for processes that are behind."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Column:
@@ -33,7 +37,7 @@ class Column:
     `marks` says for each note how many of the entries were there before it. `count`, `digest`
     and `checkpoints` describe all settled entries after the head, also those that are cut.
     The last `floating` entries are bars that are being redrawn.
-    `clears` are the times the output was cleared, `generation` how often.
+    `clears` are the times the output was cleared, `generation` how often, `past` what was cleared last.
     """
 
     process_id: int
@@ -48,6 +52,7 @@ class Column:
     checkpoints: tuple[Checkpoint, ...] = ()
     generation: int = 0
     clears: tuple[float, ...] = ()
+    past: tuple[Column, ...] = ()
 
     @property
     def entries(self) -> list[Entry]:
@@ -69,6 +74,7 @@ class Record:
         self._limits = limits
         self._spool = Spool(path)
         self._clears: deque[float] = deque(maxlen=_CLEARS)
+        self._past: deque[Column] = deque(maxlen=_FRAMES)
         self._generation = 0
         self._marks: list[int] = []
         self._clear_next = False
@@ -189,6 +195,7 @@ class Record:
             checkpoints=tuple(kept.checkpoints),
             generation=self._generation,
             clears=tuple(self._clears),
+            past=tuple(self._past),
         )
 
     def live(self) -> list[Line]:
@@ -208,6 +215,9 @@ class Record:
     def _clear_if_due(self, time: float) -> None:
         if self._clear_next:
             self._clear_next = False
+            cleared = replace(self.column(), past=())
+            if len(cleared.head) + len(cleared.rest) <= _FRAME_ENTRIES:
+                self._past.append(cleared)
             self._spool.discard()
             self._clears.append(time)
             self._generation += 1

@@ -139,7 +139,7 @@ def test_display_updated_on_one_process_first_does_not_split(cell):
         cell.display(process_id, {"text/html": "0"}, {}, display_id="d")
     cell.display(2, {"text/html": "1"}, {}, display_id="d", update=True)
     assert shown(cell) == [((0, 1, 2, 3), {"text/html"})]
-    assert cell.blocks()[0].data == {"text/html": "1"}
+    assert cell.blocks()[0].data == {"text/html": "0"}
     cell.close()
     assert len(cell.blocks()) == 2
 
@@ -152,6 +152,7 @@ def test_update_of_another_cells_display_is_refused(cell):
 def test_widget_views_fall_back_to_their_text(cell):
     view = {"application/vnd.jupyter.widget-view+json": {"model_id": "a"}, "text/plain": "50%"}
     cell.display(0, view, {})
+    cell.close()
     assert cell.blocks()[0].data == {"text/plain": "50%"}
 
 
@@ -177,9 +178,16 @@ def test_process_about_to_clear_does_not_split(cell, clock):
     say(cell, "plot 1\n")
     cell.clear(2, wait=True)
     say(cell, "plot 2\n", (2,))
+    assert shown(cell) == [((0, 1, 2, 3), ("plot 1",))]
+    cell.clear(2, wait=True)
+    say(cell, "plot 3\n", (2,))
+    for process_id in (0, 1, 3):
+        cell.clear(process_id, wait=True)
+        assert shown(cell) == [((0, 1, 2, 3), ("plot 1",))]
+    say(cell, "plot 2\n", (0, 1, 3))
     assert shown(cell) == [((0, 1, 2, 3), ("plot 2",))]
     clock[0] += FRESH_S + 0.1
-    assert shown(cell) == [((0, 1, 3), ("plot 1",)), ((2,), ("plot 2",))]
+    assert shown(cell) == [((0, 1, 3), ("plot 2",)), ((2,), ("plot 3",))]
 
 
 def test_note_stands_where_it_came(cell):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 import threading
 import tracemalloc
 from pathlib import Path
@@ -48,6 +49,26 @@ def texts(cell):
 
 def cut_lines(cell):
     return [line for block in texts(cell) for line in block.lines if line.startswith("…")]
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_of_a_flood_no_process_is_said_to_have_shown_what_it_has_not(tmp_path, clock, seed):
+    chance = random.Random(seed)
+    cell = CellOutput(processes=range(3), folder=tmp_path / "cell", clock=lambda: clock[0])
+    said = [0, 0, 0]
+    for step in range(80):
+        process_id = chance.randrange(3)
+        count = chance.choice([1, 50, 700])
+        text = "".join(f"line {said[process_id] + n}\n" for n in range(count))
+        said[process_id] += count
+        cell.stream(process_id, "stdout", text)
+        clock[0] += chance.choice([0.0, 0.1, 0.7])
+        if step % 4:
+            continue
+        for block in texts(cell):
+            numbers = [int(line.split()[1]) for line in block.lines if line.startswith("line")]
+            assert max(numbers, default=-1) < min(said[p] for p in block.processes)
+    cell.close()
 
 
 def test_equal_floods_are_one_cut_block_and_one_file_has_all(cell, tmp_path):
@@ -204,6 +225,7 @@ def test_line_of_ten_megabytes_is_cut_and_whole_in_the_file(cell, tmp_path):
 
 def test_line_longer_than_a_row_is_shown_in_one_piece(cell):
     cell.stream(0, "stdout", "x" * 10_000 + "\nend\n")
+    cell.close()
     assert texts(cell)[0].lines == ("x" * 10_000, "end")
 
 

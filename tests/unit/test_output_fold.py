@@ -7,7 +7,7 @@ import random
 import pytest
 
 from nbdist.output import CellOutput, NoteBlock, TextBlock
-from nbdist.output.agree import FRESH_S
+from nbdist.output.agree import FRESH_S, HOLD_S
 from nbdist.output.align import align
 
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
@@ -111,18 +111,49 @@ def test_empty_lines_are_no_place_to_meet(cell):
     ]
 
 
-def test_process_merely_behind_does_not_split_while_it_runs(cell):
+def test_what_others_may_still_bring_is_held_back_and_said_of_nobody_else(cell, clock):
     say(cell, "a\nb\nc\n", (0, 1))
     say(cell, "a\n", (2,))
-    assert shown(cell) == [((0, 1, 2, 3), ("a", "b", "c"))]
+    assert shown(cell) == []
+    say(cell, "a\n", (3,))
+    assert shown(cell) == [((0, 1, 2, 3), ("a",))]
+    say(cell, "b\n", (2,))
+    clock[0] += HOLD_S
+    say(cell, "d\n", (0,))
+    assert shown(cell) == [
+        ((0, 1, 2, 3), ("a",)),
+        ((0, 1, 2), ("b",)),
+        ((0, 1), ("c",)),
+    ]
     cell.close()
-    assert shown(cell) == [((0, 1, 2), ("a",)), ((0, 1), ("b", "c"))]
+    assert shown(cell)[-1] == ((0,), ("d",))
+
+
+def test_nothing_stands_before_what_was_held_back_of_the_same_process(cell, clock):
+    cell.stream(0, "stdout", "a\n")
+    cell.stream(1, "stdout", "other\n")
+    cell.stream(2, "stdout", "a\n")
+    clock[0] += HOLD_S
+    say(cell, "b\n", (0,))
+    say(cell, "end\n", (0, 1))
+    assert shown(cell) == [((0, 2), ("a",)), ((1,), ("other",))]
+    clock[0] += HOLD_S
+    assert shown(cell)[-1] == ((0, 1), ("end",))
+    assert lines_of(cell, 0) == ["a", "b", "end"]
+
+
+def test_bars_stay_while_a_line_is_held_back(cell):
+    for process_id in range(4):
+        cell.stream(process_id, "stderr", "\r 10%|█   | 1/10 [00:01<00:09, 1it/s]")
+    say(cell, "epoch 1\n", (1,))
+    ((processes, lines),) = shown(cell)
+    assert (processes, len(lines)) == ((0, 1, 2, 3), 1)
 
 
 def test_process_in_the_middle_of_a_line_does_not_split(cell):
     say(cell, "loss 0.25\n", (0, 1, 2))
     cell.stream(3, "stdout", "loss 0.")
-    assert shown(cell) == [((0, 1, 2, 3), ("loss 0.25",))]
+    assert shown(cell) == []
     cell.finish(3)
     assert shown(cell) == [((0, 1, 2), ("loss 0.25",)), ((3,), ("loss 0.",))]
 
@@ -153,10 +184,9 @@ def test_first_lines_of_all_stand_before_what_some_have_in_common(cell):
     ]
 
 
-def test_process_that_stays_behind_is_no_longer_named(cell, clock):
+def test_process_that_stays_behind_is_named_when_it_comes(cell, clock):
     say(cell, "a\n", (0, 1, 2))
-    assert shown(cell) == [((0, 1, 2, 3), ("a",))]
-    clock[0] += FRESH_S + 0.1
+    clock[0] += HOLD_S
     assert shown(cell) == [((0, 1, 2), ("a",))]
     say(cell, "a\n", (3,))
     assert shown(cell) == [((0, 1, 2, 3), ("a",))]
@@ -324,11 +354,32 @@ def test_a_result_after_a_clear_that_waited_is_a_block_too(cell):
 def test_what_one_process_shows_at_a_prompt_is_not_what_others_are_behind_with(cell):
     say(cell, "all\n")
     say(cell, "> line 4\n", [1])
-    assert shown(cell) == [((0, 1, 2, 3), ("all", "> line 4"))]
+    assert shown(cell) == [((0, 1, 2, 3), ("all",))]
     cell.compare_strictly()
     assert shown(cell) == [((0, 1, 2, 3), ("all",)), ((1,), ("> line 4",))]
     say(cell, "all again\n")
     assert shown(cell)[-1] == ((0, 1, 2, 3), ("all again",))
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_no_process_is_ever_said_to_have_shown_what_it_has_not(cell, clock, seed):
+    chance = random.Random(seed)
+    said = {process_id: [] for process_id in range(4)}
+    for step in range(60):
+        process_id = chance.randrange(4)
+        line = chance.choice([f"step {len(said[process_id])}", "same", f"own {process_id}"])
+        if chance.random() < 0.05:
+            cell.clear(process_id, wait=True)
+            said[process_id].append(None)
+        said[process_id].append(line)
+        cell.stream(process_id, "stdout", f"{line}\n")
+        clock[0] += chance.choice([0.0, 0.01, 0.3, 1.0])
+        if step == 50:
+            cell.finish(chance.randrange(4))
+        for one, all_of_it in said.items():
+            lines = iter(all_of_it)
+            missing = [line for line in lines_of(cell, one) if line not in lines]
+            assert not missing, (one, all_of_it, lines_of(cell, one))
 
 
 @pytest.mark.parametrize("seed", range(20))

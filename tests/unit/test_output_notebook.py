@@ -161,6 +161,7 @@ def test_notebook_refreshes_at_most_five_times_a_second(cell, clock, notebook, i
 
 def test_notebook_waits_longer_after_sending_much(cell, clock, notebook, in_notebook):
     cell.display(0, {"image/png": "x" * 4_000_000}, {})
+    clock[0] += 1.0
     in_notebook.refresh(cell)
     say(cell, "next\n", (0,))
     clock[0] += 5.0

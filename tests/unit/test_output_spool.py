@@ -59,29 +59,32 @@ def test_output_that_can_be_shown_makes_no_file(cell, tmp_path):
     assert not (tmp_path / "cell").exists()
 
 
-def test_clearing_after_a_flood_removes_the_file(cell, tmp_path):
+def test_clearing_after_a_flood_removes_the_file(cell, clock, tmp_path):
     cell.stream(0, "stdout", flood(0) * 5)
     path = tmp_path / "cell" / "process-0.txt"
     assert path.exists()
     cell.clear(0)
     assert not path.exists()
     cell.stream(0, "stdout", "new\n")
+    clock[0] += 1.0
     assert [block.lines for block in texts(cell)] == [("new",)]
 
 
-def test_file_that_cannot_be_written_is_named_with_the_reason(cell, tmp_path):
+def test_file_that_cannot_be_written_is_named_with_the_reason(cell, clock, tmp_path):
     (tmp_path / "cell").write_text("a file where the folder should be")
     cell.stream(0, "stdout", flood(0) * 5)
     path = tmp_path / "cell" / "process-0.txt"
+    clock[0] += 1.0
     assert cut_lines(cell)[0].endswith(f"more, {path} has a part (not written: File exists)")
 
 
-def test_link_in_the_place_of_the_file_is_not_followed(cell, tmp_path):
+def test_link_in_the_place_of_the_file_is_not_followed(cell, clock, tmp_path):
     (tmp_path / "cell").mkdir()
     (tmp_path / "victim").write_text("precious")
     (tmp_path / "cell" / "process-0.txt").symlink_to(tmp_path / "victim")
     cell.stream(0, "stdout", flood(0) * 5)
     assert (tmp_path / "victim").read_text() == "precious"
+    clock[0] += 1.0
     assert os.strerror(errno.ELOOP) in cut_lines(cell)[0]
 
 

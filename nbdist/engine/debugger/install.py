@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import pdb
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -63,6 +64,8 @@ def debugger_class(
             """As `pdb.Pdb.interaction`; without a frame it looks at a traceback."""
             self._interrupt = None
             self._what = AT_A_BREAKPOINT if frame is not None else AFTER_A_FAILURE
+            if frame is None and args:
+                args = (_in_the_cell(args[0]), *args[1:])
             super().interaction(frame, *args, **options)
             # IPython shows an interrupt and goes on.
             if self._interrupt is not None or interrupts.leaving:
@@ -124,6 +127,17 @@ def _is_the_users(frame: FrameType | None) -> bool:
             return False
         frame = frame.f_back
     return False
+
+
+def _in_the_cell(failure: Any) -> Any:
+    """An error, or a traceback; where an interrupt has met an error that had left the cell, that error."""
+    error = failure if isinstance(failure, BaseException) else None
+    while error is not None:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(is_cell_file(frame.f_code.co_filename) for frame, _ in frames):
+            return error
+        error = error.__context__
+    return failure
 
 
 def _package(frame: FrameType) -> str:

@@ -587,9 +587,9 @@ class Session:
           ArrayError: `expression` holds no JAX arrays, or is one without values.
           SessionError: A process is busy, or did not answer in time.
         """
-        seen = self._seen(expression)
-        if seen is not None:
-            return seen
+        inside = self._inside()
+        if inside is not None:
+            return self._seen(expression, inside)
         try:
             answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         except ArrayError:
@@ -601,18 +601,22 @@ class Session:
             return elsewhere
         return Shards.decode(answer, self.snapshot())
 
-    def _seen(self, expression: str) -> Shards | None:
-        """What processes that are in a cell have reported of the arrays under a path; None where none is busy.
+    def _inside(self) -> int | None:
+        """The first process that is in a cell; None where none is."""
+        crew, sent = self._alive(), self._background.busy()
+        return next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
+
+    def _seen(self, expression: str, inside: int) -> Shards:
+        """What has been reported of the arrays under a path.
+
+        Args:
+          expression: The path.
+          inside: A process that is in a cell.
 
         Raises:
           SessionError: It is no path, or none was reported under it.
         """
-        crew = self._alive()
-        sent = self._background.busy()
-        inside = next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
-        if inside is None:
-            return None
-        snapshot = self.snapshot()
+        crew, snapshot = self._alive(), self.snapshot()
         found = Shards.seen(expression.strip(), snapshot, while_=crew.doing(inside))
         if found is None:
             raise SessionError(
@@ -674,6 +678,11 @@ class Session:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
           SessionError: A process is busy, or did not answer in time.
         """
+        inside = self._inside()
+        if inside is not None:
+            while_ = self._alive().doing(inside)
+            seen = Layout.seen(expression.strip(), self.snapshot(), while_=while_)
+            return seen or self._seen(expression, inside)
         answer = self._first("layout", expression, timeout_s)
         kind = Layout if "model" in answer else Shards
         return kind.decode(answer, self.snapshot())

@@ -13,12 +13,16 @@ from nbdist.wire import decode
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """A model as a process described it, with the distributions set there and the meshes of both."""
+    """A model as a process described it, with the distributions set there and the meshes of both.
+
+    `remark` is what must be known of it; empty where there is nothing.
+    """
 
     model: Model
     distributions: tuple[Distribution, ...]
     meshes: Mapping[str, Mesh]
     snapshot: Snapshot
+    remark: str = ""
 
     @classmethod
     def decode(cls, answer: Mapping[str, Any], snapshot: Snapshot) -> Layout:
@@ -31,9 +35,26 @@ class Layout:
         distributions = tuple(decode(Distribution, one) for one in answer["distributions"])
         return cls(decode(Model, answer["model"]), distributions, meshes, snapshot)
 
+    @classmethod
+    def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Layout | None:
+        """What was last reported of the model under a path; None where there is none.
+
+        Args:
+          path: The expression that reaches it from the namespace.
+          snapshot: Where it was reported.
+          while_: What goes on meanwhile, for the remark.
+        """
+        model = next((one for one in snapshot.models if one.path == path), None)
+        if model is None:
+            return None
+        meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+        remark = f"as last reported, while {while_}"
+        return cls(model, snapshot.distributions, meshes, snapshot, remark)
+
     def text(self) -> str:
         """As `%dist_layout` prints it."""
-        return layout_text(self.model, self.distributions, self.meshes)
+        remark = [self.remark] if self.remark else []
+        return "\n".join([*remark, layout_text(self.model, self.distributions, self.meshes)])
 
     def __repr__(self) -> str:
         return self.text()

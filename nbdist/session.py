@@ -43,6 +43,7 @@ from nbdist.run.post_mortem import refuse_busy, refuse_sound
 from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
 from nbdist.run.stacks import native_text, stacks_text
+from nbdist.run.standing import first_cause
 from nbdist.snapshot import Snapshot
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
@@ -472,6 +473,7 @@ class Session:
             else:
                 facts = after_cell(crew, end, automatic=self._rules.recover)
         failed = [s for s in end.standings.values() if s.outcome != "finished"]
+        cause = first_cause(end.standings.values()) or next(iter(failed), None)
         self._history.ended(
             PastCell(
                 number=end.cell.number,
@@ -479,7 +481,7 @@ class Session:
                 targets=tuple(end.standings),
                 started=end.started,
                 seconds=time.time() - end.started,
-                outcome=failed[0].outcome if failed else "finished",
+                outcome=cause.outcome if cause is not None else "finished",
             ),
             run=end.number,
             since=facts.since,

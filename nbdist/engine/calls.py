@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
-from nbdist.engine.showable import showable
+from nbdist.engine.showable import error_text, showable
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.version import __version__
 
@@ -225,7 +225,7 @@ def failure(resident: Resident, buffers: Buffers) -> Answer:
     """What the last cell that failed here raised: its `error`, None where none has."""
     # As IPython keeps it for %debug; what runs beside cells never gets there.
     error = getattr(sys, "last_value", None)
-    text = None if error is None else f"{type(error).__name__}: {error}".rstrip(": ")
+    text = None if error is None else error_text(error).rstrip(": ")
     return {"error": text}, []
 
 

@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.engine.cell import CurrentCell
+from nbdist.engine.debugger.install import keep_failure
 from nbdist.engine.showable import show_any_error, showable
 
 PREFIX = "nbdist "
@@ -128,6 +129,7 @@ class NotebookCells:
         if error is None and getattr(self._shell, "_last_traceback_during_displayhook", False):
             # A `__repr__` has raised: ipykernel replies with a failure, and takes no error for its cause.
             kind, error = "error_in_exec", sys.last_value
+        keep_failure(self._shell, error)
         if error is not None:
             error = showable(error)
             setattr(result, kind, error)  # ipykernel's reply takes its text from there

@@ -32,9 +32,9 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
     if of_state["failed"]:
         notices.append(_raised(of_state["failed"], everyone))
     if of_state["lost"]:
-        notices.append(_lost(of_state["lost"]))
+        notices.append(_lost(of_state["lost"], everyone))
     if of_state["stuck"]:
-        notices.append(_stuck(of_state["stuck"]))
+        notices.append(_stuck(of_state["stuck"], everyone))
     notices += [
         _silent(host, time_s - since, [one for one in everyone if one.host == host])
         for host, since in list(known.silent.items())[:SHOWN]
@@ -97,7 +97,7 @@ def _raised(failed: list[Process], everyone: tuple[Process, ...]) -> Notice:
     raised = f"{_named(failed)} raised"
     title = f"{raised}, {_ids(inside)} still in the cell." if inside else f"{raised}."
     parts = [
-        f"On process {process.process_id} ({process.host}): {process.error}{_at(process)}."
+        f"On process {process.process_id}{_on_host(process, everyone, ' ({})')}: {process.error}{_at(process)}."
         for process in failed[:SHOWN]
     ]
     return Notice(
@@ -105,8 +105,10 @@ def _raised(failed: list[Process], everyone: tuple[Process, ...]) -> Notice:
     )
 
 
-def _lost(lost: list[Process]) -> Notice:
-    parts = [f"Process {one.process_id} on {one.host}: {one.error}." for one in lost[:SHOWN]]
+def _lost(lost: list[Process], everyone: tuple[Process, ...]) -> Notice:
+    parts = [
+        f"Process {one.process_id}{_on_host(one, everyone)}: {one.error}." for one in lost[:SHOWN]
+    ]
     verb = "is" if len(lost) == 1 else "are"
     text = " ".join([*parts, *_rest(lost)])
     return Notice(level="bad", title=f"{_named(lost)} {verb} lost.", text=text)
@@ -119,14 +121,19 @@ def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
     return Notice(level="bad", title=f"Host {host} does not answer.", text=text)
 
 
-def _stuck(stuck: list[Process]) -> Notice:
+def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
     parts = [
-        f"Process {one.process_id} on {one.host} was interrupted and is not back{_still_at(one)}."
+        f"Process {one.process_id}{_on_host(one, everyone)} was interrupted and is not back{_still_at(one)}."
         for one in stuck[:SHOWN]
     ]
     verb = "is" if len(stuck) == 1 else "are"
     text = " ".join([*parts, *_rest(stuck)])
     return Notice(level="bad", title=f"{_named(stuck)} {verb} stuck.", text=text)
+
+
+def _on_host(process: Process, everyone: tuple[Process, ...], form: str = " on {}") -> str:
+    """On which host it is; empty where the session has one host only."""
+    return form.format(process.host) if len({one.host for one in everyone}) > 1 else ""
 
 
 def _lines(inside: list[Process]) -> list[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Sequence
 
-from nbdist.errors import ArrayError
+from nbdist.errors import ArrayError, OptionError
 from nbdist.options.parser import Parser
 
 
@@ -237,7 +237,14 @@ def before_expression(parser: Parser, line: str) -> tuple[argparse.Namespace, st
     """
     if line.split()[-1:] in ([], ["--help"], ["-h"]):
         parser.parse("--help")
-    return parser.parse_before_code(line)
+    asked, expression = parser.parse_before_code(line)
+    late = next((word for word in expression.split() if word in parser.flags), None)
+    if late is not None:
+        raise OptionError(
+            f"{late} goes before the expression, such as {parser.prog} {late} "
+            f"{'S ' if parser.takes_value(late) else ''}{expression.split()[0]}."
+        )
+    return asked, expression
 
 
 def limit(asked: argparse.Namespace) -> dict[str, float]:

@@ -56,8 +56,7 @@ def ask_all(
                 try:
                     answers[process_id] = asked[process_id].get()[0]
                 except NbdistError as error:
-                    where = f"process {process_id} (host {crew.plan.hosts[process_id]})"
-                    errors.append(RecoveryError(f"{where}: {error}"))
+                    errors.append(RecoveryError(f"{crew.where(process_id)}: {error}"))
                     errors[-1].__cause__ = error
         _refuse_gone(crew, missing)
         if missing and time.monotonic() > deadline:

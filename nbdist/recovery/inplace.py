@@ -143,7 +143,7 @@ def _say_disk(
     for process_id, answer in saved.items():
         if answer["on_disk"]:
             remarks.append(
-                f"process {process_id} (host {crew.plan.hosts[process_id]}): of {bytes_text(answer['nbytes'])}, "
+                f"{crew.where(process_id)}: of {bytes_text(answer['nbytes'])}, "
                 f"{bytes_text(answer['on_disk'])} go to disk: {bytes_text(answer['free'])} of memory are free"
             )
     if remarks:

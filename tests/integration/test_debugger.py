@@ -123,6 +123,15 @@ def test_the_frame_that_failed_is_looked_at_afterwards(notebook: Notebook) -> No
         assert output.error is None, output.traceback
         assert "ipdb> p a + 1\n42\n" in output.text
         assert "divide(41, 0)" in output.text.partition("ipdb> u")[2]
+        # Left open while the kernel is interrupted: the next one looks at the same frame.
+        request = notebook.send(code, person=True)
+        assert notebook.asked(request) == "process 1 ipdb> "
+        notebook.interrupt()
+        stopped = notebook.collect(request)
+        assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt"
+    # Of one that was freed from waiting it is where it waited, not what has interrupted it.
+    output = answered(notebook, "%dist_debug 0", ("process 0 ipdb> ", "q"))
+    assert re.search(r"^> .*site-packages/jax/", output.text, re.MULTILINE), output.text
     assert SUM in notebook.good("%dist float(w.sum())").text
 
 

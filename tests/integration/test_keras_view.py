@@ -197,7 +197,7 @@ def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(
 
 
 def test_what_is_no_model_is_refused_with_what_to_do(keras_session: Session) -> None:
-    with pytest.raises(ArrayError, match=r"'x' is a ndarray, not a Keras model or layer"):
+    with pytest.raises(ArrayError, match=r"'x' \(of type ndarray\) is no Keras model or layer"):
         keras_session.layout("x")
     with pytest.raises(ArrayError, match="'nothing' raised NameError on process 0"):
         keras_session.layout("nothing")
@@ -211,4 +211,13 @@ def test_dist_layout_prints_the_layout_and_teaches_what_it_takes(fresh: Notebook
     assert "net/dense/kernel" in shown
     assert "(None, 'model')" in shown
     assert "MODEL" in fresh.good("%dist_layout").text
-    assert "ArrayError: 'x' is a ndarray" in fresh.bad("%dist_layout x").traceback
+    assert "ArrayError: 'x' (of type ndarray) is no" in fresh.bad("%dist_layout x").traceback
+    running = fresh.send(
+        "%%dist --no-wait\nimport time\nprint('begun', flush=True)\ntime.sleep(600)"
+    )
+    fresh.collect(running)
+    fresh.collect(running, until="begun")
+    reported = fresh.good("%dist_layout model").text.splitlines()
+    assert reported[0].startswith("as last reported, while process 0 is in cell")
+    assert sorted(reported[1:]) == sorted(shown.splitlines())
+    fresh.good("%dist_interrupt")

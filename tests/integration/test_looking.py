@@ -60,6 +60,23 @@ def test_an_array_at_the_end_of_a_cell_shows_its_values(notebook: Notebook) -> N
     assert lines[-1] == "min 0  mean inf  max inf  NaN 1, left out of these"
 
 
+def test_a_large_array_of_which_each_process_has_a_copy_shows_its_values_once(
+    notebook: Notebook,
+) -> None:
+    notebook.good(
+        "%%dist\nwhole = np.ones((600, 500), 'float32'); whole[1, 1] = np.nan\n"
+        "copies = jax.make_array_from_callback((600, 500), NamedSharding(mesh, P()), lambda i: whole)"
+    )
+    lines = notebook.good("%dist copies").text.splitlines()
+    assert lines[:2] == ["processes 0, 1", "f32[600, 500]  P(None, None) on mesh data=4"]
+    assert lines[2] == "[[ 1.  1.  1. ...  1.  1.  1.]" and "nan" in lines[3]
+    assert lines[-1] == "min 1  mean 1  max 1  NaN 1, left out of these"
+    assert notebook.good("%dist --on 1 copies").text.splitlines()[1 - len(lines) :] == lines[1:]
+    # What is small JAX shows itself.
+    small = "jax.make_array_from_callback((2,), NamedSharding(mesh, P()), lambda i: np.ones(2))"
+    assert "Array([1., 1.]" in notebook.good(f"%dist {small}").text
+
+
 def test_one_process_shows_what_it_has_and_says_what_is_missing(notebook: Notebook) -> None:
     shown = notebook.good("%%dist --on 0\nw").text
     assert shown.count("--") == 12
@@ -74,6 +91,10 @@ def test_a_tree_shows_its_branches_and_what_devices_need(notebook: Notebook) -> 
     by_bytes = notebook.good("%dist_shards --by-bytes params").text.splitlines()
     assert by_bytes[2].split()[0] == "params['w']"
     assert "holds no JAX arrays" in notebook.bad("%dist_shards params['n']").traceback
+    late = notebook.bad("%dist_shards params --by-bytes").traceback
+    assert late.endswith(
+        "--by-bytes goes before the expression, such as %dist_shards --by-bytes params."
+    )
 
 
 def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
@@ -90,6 +111,7 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     assert lines[0].startswith("as last reported, while process 0 is in cell ")
     assert lines[1] == "params  2 arrays, 108 B; a device needs up to 36 B"
     assert "'w[:2]' is not among that" in notebook.bad("%dist_shards w[:2]").traceback
+    assert notebook.good("%dist_layout params").text.splitlines() == lines
     for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):
         assert "%sync waits for it" in notebook.bad(look).traceback, look
     assert notebook.complete("%%dist\npara")[0] == ["params"]

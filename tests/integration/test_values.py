@@ -361,7 +361,12 @@ def test_the_history_of_cells_is_kept_with_how_they_ended(session: Session) -> N
     session.run("first = 1")
     with pytest.raises(ProcessError):
         session.run("1 / 0", on="0")
-    first, failed = session.history[-2:]
+    with pytest.raises(ProcessError):
+        session.run(
+            "if rank == 1: raise ValueError\njnp.sum(both).block_until_ready()", grace_s=0.5
+        )
+    first, failed, waited = session.history[-3:]
+    assert (waited.outcome, waited.targets) == ("raised", (0, 1)), "process 0 was interrupted"
     assert (first.code, first.targets, first.outcome) == ("first = 1", (0, 1), "finished")
     assert (failed.code, failed.targets, failed.outcome) == ("1 / 0", (0,), "raised")
     assert failed.number == first.number + 1

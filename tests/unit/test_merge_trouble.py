@@ -14,6 +14,7 @@ from sample_reports import (
 )
 
 from nbdist.merge import Failure, Known
+from nbdist.merge.notices import trouble
 from nbdist.snapshot import Axis, Mesh, Notice, Version
 
 
@@ -127,6 +128,27 @@ def test_a_process_that_raised_shows_where_and_who_is_still_inside():
         "On process 1 (h1): ValueError: empty batch in line 2, x = next(b). "
         "Processes 0, 2, 3 are in line 4, loss = step(x) for 3.0 s."
     )
+
+
+def test_the_host_is_named_only_where_there_are_several():
+    some = Session(*(report(n) for n in range(3)), count=3).settled().processes
+    processes = [
+        replace(one, host="vm", state=state, error="E: x")
+        for one, state in zip(some, ("failed", "lost", "stuck"), strict=True)
+    ]
+    one = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
+    assert one == [
+        "On process 0: E: x.",
+        "Process 1: E: x.",
+        "Process 2 was interrupted and is not back.",
+    ]
+    processes[0] = replace(processes[0], host="h2")
+    two = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
+    assert two == [
+        "On process 0 (h2): E: x.",
+        "Process 1 on vm: E: x.",
+        "Process 2 on vm was interrupted and is not back.",
+    ]
 
 
 def test_a_failure_with_nobody_inside_does_not_make_the_session_stuck():

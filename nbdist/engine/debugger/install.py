@@ -5,6 +5,7 @@ from __future__ import annotations
 import bdb
 import pdb
 import sys
+import traceback
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
@@ -15,6 +16,9 @@ from nbdist.engine.stack import is_cell_file
 
 NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
 """Packages in which, and in what they call, no step stops: they run a cell, show output, hear interrupts."""
+
+NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
+"""What is innermost where a process was interrupted while it waited or was at a prompt; nobody looks for that."""
 
 AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
 
@@ -60,10 +64,24 @@ def debugger_class(
             """As `pdb.Pdb.interaction`; without a frame it looks at a traceback."""
             self._interrupt = None
             self._what = AT_A_BREAKPOINT if frame is not None else AFTER_A_FAILURE
+            if frame is None and args:
+                args = (_in_the_cell(args[0]), *args[1:])
             super().interaction(frame, *args, **options)
             # IPython shows an interrupt and goes on.
             if self._interrupt is not None or interrupts.leaving:
-                raise self._interrupt or Interrupt
+                interrupt = self._interrupt or Interrupt()
+                if frame is None:
+                    interrupt.looked_at = getattr(sys, "last_value", None)  # type: ignore[attr-defined]
+                raise interrupt
+
+        def get_stack(self, frame: FrameType | None, *args: Any) -> tuple[list[Any], int]:
+            """As `bdb.Bdb.get_stack`; a post-mortem begins in what has failed, or waited."""
+            stack, at = super().get_stack(frame, *args)
+            if frame is not None:
+                return stack, at
+            while len(stack) > 1 and _package(stack[-1][0]) in NOT_THE_FAILURES:
+                stack.pop()
+            return stack, len(stack) - 1
 
         def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
             """As `pdb.Pdb.format_stack_entry`; `> cell 12(3)` in place of the file a cell was compiled under."""
@@ -105,10 +123,35 @@ def _is_the_users(frame: FrameType | None) -> bool:
     while frame is not None:
         if is_cell_file(frame.f_code.co_filename):
             return True
-        if str(frame.f_globals.get("__name__")).partition(".")[0] in NOT_THE_USERS:
+        if _package(frame) in NOT_THE_USERS:
             return False
         frame = frame.f_back
     return False
+
+
+def _in_the_cell(failure: Any) -> Any:
+    """An error, or a traceback; where an interrupt has met an error that had left the cell, that error."""
+    error = failure if isinstance(failure, BaseException) else None
+    while error is not None:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(is_cell_file(frame.f_code.co_filename) for frame, _ in frames):
+            return error
+        error = error.__context__
+    return failure
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def keep_failure(shell: Any, interrupt: BaseException | None) -> None:
+    """Where a post-mortem was interrupted, what it looked at is looked at by the next one, too."""
+    looked_at = getattr(interrupt, "looked_at", None)
+    if looked_at is not None:
+        sys.last_type, sys.last_value = type(looked_at), looked_at
+        sys.last_traceback = looked_at.__traceback__
+        vars(sys)["last_exc"] = looked_at  # since Python 3.12
+        shell.InteractiveTB.tb = looked_at.__traceback__
 
 
 def end_tracing() -> None:

@@ -11,7 +11,7 @@ from nbdist.engine.jax.paths import array_paths
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
 from nbdist.snapshot import Array, Mesh
-from nbdist.summary import MIME, Grid, corners, places
+from nbdist.summary import MIME, Grid, corners, places, text
 from nbdist.wire import decode
 
 MOST_BYTES = 1 << 28
@@ -21,16 +21,26 @@ MOST_BYTES = 1 << 28
 def install(shell: Any) -> None:
     """Has cells that end in an array on several processes show what is in it.
 
-    JAX itself shows only its shape: no process has all of it.
+    JAX itself shows only its shape where no process has all of it, and of a large one.
     """
     shell.display_formatter.mimebundle_formatter.for_type_by_name("jax", "Array", _bundle)
 
 
 def _bundle(array: Any, **_: Any) -> dict[str, Any] | None:
-    if array.is_fully_addressable or array.is_fully_replicated:
+    if array.is_fully_addressable:
         return None
+    if array.is_fully_replicated:
+        return _copy(array)
     summary = summarize(array)
     return None if summary is None else {MIME: summary}
+
+
+def _copy(array: Any) -> dict[str, Any] | None:
+    """What is in an array of which each process has all; it is the same text where the copies are equal."""
+    if not repr(array).startswith("Array(shape="):
+        return None  # JAX shows its values
+    summary = summarize(array, first_copies=False)
+    return None if summary is None else {"text/plain": text([summary])}
 
 
 def at_path(namespace: dict[str, object], path: str) -> dict[str, Any]:
@@ -57,7 +67,7 @@ def at_path(namespace: dict[str, object], path: str) -> dict[str, Any]:
 
 
 def summarize(
-    array: Any, grid: Grid | None = None, *, numbers: bool = True
+    array: Any, grid: Grid | None = None, *, numbers: bool = True, first_copies: bool = True
 ) -> dict[str, Any] | None:
     """This process's part of a summary; see `nbdist.summary`.
 
@@ -65,12 +75,13 @@ def summarize(
       array: A `jax.Array`.
       grid: The places along each axis whose values are wanted; None: the corners.
       numbers: Whether all values are to be looked at, for the smallest, the largest and so on.
+      first_copies: Whether only pieces are wanted of which this process has the first copy; else it is one copy of
+        an array that has no pieces.
 
     Returns:
-      `shape`, `dtype`, `about` (type, spec and mesh as text), `grid`, and `pieces`: those for which this process
-      has the first copy, each with `size` (how many values it has), `numbers` and, where there is a grid, `places`
-      (the part of the grid that lies in it) and `values` (those, in base64). None for an array that has no values,
-      or is no numbers.
+      `shape`, `dtype`, `about` (type, spec and mesh as text), `grid`, and `pieces`, each with `size` (how many
+      values it has), `numbers` and, where there is a grid, `places` (the part of the grid that lies in it) and
+      `values` (those, in base64). None for an array that has no values, or is no numbers.
     """
     import jax
 
@@ -79,7 +90,8 @@ def summarize(
     if not jax.dtypes.issubdtype(array.dtype, jax.numpy.number) and array.dtype != bool:
         return None
     grid = corners(array.shape) if grid is None else grid
-    shards = [shard for shard in array.addressable_shards if shard.replica_id == 0]
+    shards = list(array.addressable_shards)
+    shards = [shard for shard in shards if shard.replica_id == 0] if first_copies else shards[:1]
     readable = sum(shard.data.nbytes for shard in shards) <= MOST_BYTES
     try:
         pieces = [

@@ -593,13 +593,18 @@ class Session:
         try:
             answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         except ArrayError:
-            first = self._alive().where(self._alive().choice.targets(None)[0])
-            while_ = f"there is no such array on {first}"
-            elsewhere = Shards.seen(expression.strip(), self.snapshot(), while_=while_)
+            elsewhere = self._elsewhere(expression)
             if elsewhere is None:
                 raise
             return elsewhere
         return Shards.decode(answer, self.snapshot())
+
+    def _elsewhere(self, expression: str) -> Shards | None:
+        """The arrays that others have under a path under which the first process has none."""
+        crew = self._alive()
+        while_ = f"there is no such array on {crew.where(crew.choice.targets(None)[0])}"
+        self._look()
+        return Shards.seen(expression.strip(), self.snapshot(), while_=while_)
 
     def _inside(self) -> int | None:
         """The first process that is in a cell; None where none is."""

@@ -611,6 +611,7 @@ class Session:
         crew = self._alive()
         first = crew.choice.targets(None)[0]
         while_ = f"there is no such array on {crew.where(first)}"
+        self._look()
         found = Shards.seen(path, self.snapshot(), while_=while_)
         if found is None or any(not a.processes or first in a.processes for a in found.arrays):
             return None

@@ -78,7 +78,7 @@ def make_sure(crew: Crew, *, automatic: bool) -> str | None:
     )
     _learn(crew, settled, crew.last_cell, said.append)
     if settled.why is not None:
-        said.append(f"the session is out of step: {settled.why}. {crew.facts.way_on}")
+        said.append(f"the session is out of step: {settled.why}. {crew.facts.remedy}")
     return "\n".join(said) or None
 
 
@@ -145,7 +145,7 @@ def recover(crew: Crew, *, tell: Tell) -> str:
     settled = exclusive(crew, lambda: mend(crew, say=said.append))
     _learn(crew, settled, crew.last_cell, said.append)
     if settled.why is not None:
-        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {crew.facts.way_on}")
+        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {crew.facts.remedy}")
     return "\n".join(said)
 
 

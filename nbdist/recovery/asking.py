@@ -8,7 +8,7 @@ from typing import Any
 
 from nbdist.crew import Crew
 from nbdist.errors import NbdistError, RecoveryError
-from nbdist.quantities import processes_text, seconds_text
+from nbdist.quantities import processes_text, seconds_text, where_text
 
 LOOK_SECONDS = 0.05
 """How often is looked whether a process has ended; an answer that comes is taken at once."""
@@ -56,7 +56,9 @@ def ask_all(
                 try:
                     answers[process_id] = asked[process_id].get()[0]
                 except NbdistError as error:
-                    errors.append(RecoveryError(f"{crew.where(process_id)}: {error}"))
+                    errors.append(
+                        RecoveryError(f"{where_text([process_id], crew.plan.hosts)}: {error}")
+                    )
                     errors[-1].__cause__ = error
         _refuse_gone(crew, missing)
         if missing and time.monotonic() > deadline:

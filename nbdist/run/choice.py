@@ -49,7 +49,7 @@ class Choice:
         if on is None:
             chosen = tuple(p for p in self.able() if p in self._workers)
             if not chosen:
-                raise SessionError(f"All processes are gone or stuck. {self._facts().way_on}")
+                raise SessionError(f"All processes are gone or stuck. {self._facts().remedy}")
             return chosen
         words = on if isinstance(on, str) else ",".join(map(str, on))
         chosen = parse(words, self._hosts, self._named)
@@ -86,7 +86,7 @@ class Choice:
             without = f", without {processes_text(away)}" if on is None and away else ""
             return [
                 f"out of step since cell {facts.since}{without}: collectives may hang or mix up values. "
-                f"{facts.way_on}"
+                f"{facts.remedy}"
             ]
         if away and not self._warned_subset:
             self._warned_subset = True
@@ -98,7 +98,7 @@ class Choice:
         facts = self._facts()
         if process_id in facts.lost:
             where = where_text([process_id], self._hosts)
-            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.way_on}")
+            raise TargetError(f"{where} is gone: {facts.lost[process_id]}. {facts.remedy}")
 
     def _refuse_unable(self, process_id: int) -> None:
         self._refuse_lost(process_id)
@@ -110,4 +110,4 @@ class Choice:
                 return
             at = f" in cell {activity.cell}" if activity and activity.cell is not None else ""
             at += f", line {activity.line}" if at and activity and activity.line is not None else ""
-            raise TargetError(f"{where} is stuck{at} and takes no new cell. {facts.way_on}")
+            raise TargetError(f"{where} is stuck{at} and takes no new cell. {facts.remedy}")

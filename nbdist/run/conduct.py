@@ -370,5 +370,5 @@ def timeout_error(standings: dict[int, Standing], timeout_s: float, facts: Facts
 
 def _kept(facts: Facts) -> str:
     if facts.out_of_step:
-        return f"; the session is out of step. {facts.way_on}"
+        return f"; the session is out of step. {facts.remedy}"
     return "." if facts.repaired is not None else "; variables are kept."

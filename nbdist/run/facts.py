@@ -8,17 +8,19 @@ from dataclasses import dataclass, field, replace
 from nbdist.merge import Failure, Known
 from nbdist.run.standing import Standing, first_line
 
+WITHOUT_REPAIR = "A repair needs all processes: %dist_pull brings values here, %dist_init --restart starts afresh."
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Kept between cells, replaced as a whole.
 
     `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
-    is the sentence that says how to go on when they no longer can. `lost` says how processes ended, `stuck`
-    which did not come back from an interrupt, `silent` which hosts do not answer (and since when, Unix
-    seconds), `since` the cell after which the session was out of step (None:
-    it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are in
-    step, so that nothing is concluded from who was interrupted. `repairing`: they are being brought in step.
+    is the sentence that says how to go on when they no longer can (`remedy`: as things stand). `lost` says how
+    processes ended, `stuck` which did not come back from an interrupt, `silent` which hosts do not answer (and
+    since when, Unix seconds), `since` the cell after which the session was out of step (None: it is in step),
+    and `why` how that is known. Processes of which `proves` says so can prove that they are in step, so that
+    nothing is concluded from who was interrupted. `repairing`: they are being brought in step.
     `repaired` says what was done the last time, until another cell has ended.
     `diverged` says how the cell that has just ended had left them out of step, whatever was done then.
     """
@@ -41,9 +43,15 @@ class Facts:
         return self.since is not None
 
     @property
+    def remedy(self) -> str:
+        """The sentence that says how to go on now; no repair is offered where a process is missing."""
+        lost = not self.workers.isdisjoint(self.lost)
+        return WITHOUT_REPAIR if self.proves and lost else self.way_on
+
+    @property
     def why_and_way_on(self) -> str:
         """The end of a sentence that says the session is out of step."""
-        return f"{f': {self.why}' if self.why else ''}. {self.way_on}"
+        return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
     def after(self, standings: Mapping[int, Standing], cell: int) -> Facts:
         """These facts and what a cell has taught."""
@@ -87,5 +95,5 @@ class Facts:
             why=self.why,
             repairing=self.repairing,
             repaired=self.repaired,
-            way_on=self.way_on,
+            way_on=self.remedy,
         )

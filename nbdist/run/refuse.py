@@ -19,9 +19,10 @@ def refuse_computing(code: str, facts: Facts) -> None:
     """
     if not computes(code):
         return
+    why = f": {facts.why}" if facts.why else ""
     raise SessionError(
-        f"The processes have not been in step since cell {facts.since}: {facts.why}. A cell that computes could "
-        f"give wrong numbers, so it was not run; one that only looks (print(x), x.shape) is. {facts.way_on}"
+        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could "
+        f"give wrong numbers, so it was not run; one that only looks (print(x), x.shape) is. {facts.remedy}"
     )
 
 

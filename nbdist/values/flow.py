@@ -178,7 +178,8 @@ def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
         how = processes.gone(process_id)
         if how is not None:
             raise GoneError(
-                f"{processes.where(process_id)} has ended while values were moved: {how}."
+                f"{processes.where(process_id)} has ended while values were moved: {how}. Nothing was changed; "
+                "%dist_status shows what is left."
             )
 
 

@@ -175,4 +175,6 @@ def test_a_process_that_ends_in_the_middle_is_named(notebook: Notebook, magic: s
     error = notebook.bad(magic).traceback
     assert re.search(r"GoneError: process 1 has ended while values were moved: ", error)
     assert len(error.splitlines()) == 1
+    assert "Nothing was changed; %dist_status shows" in error
+    assert "A repair needs all processes: " in notebook.good("%dist_status").text
     notebook.good("assert z.sum() == 50 << 20")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from nbdist.errors import SessionError
@@ -122,6 +124,22 @@ def test_a_function_of_the_users_that_has_the_name_of_a_harmless_one_is_not_harm
     facts = Facts(workers=frozenset({0, 1}), way_on="", since=3, why="w")
     with pytest.raises(SessionError):
         refuse_computing("print = f\nprint(x)", facts)
+
+
+def test_no_repair_is_offered_where_a_process_is_missing() -> None:
+    facts = Facts(
+        workers=frozenset({0, 1}), way_on="%dist_recover tries again.", since=3, proves=True
+    )
+    assert facts.remedy == "%dist_recover tries again."
+    with pytest.raises(SessionError) as error:
+        refuse_computing("x + 1", replace(facts, lost={1: "killed"}))
+    text = str(error.value)
+    assert "since cell 3. A cell" in text, "nothing in place of a reason that is not known"
+    assert text.endswith("%dist_pull brings values here, %dist_init --restart starts afresh.")
+    assert "%dist_recover" not in text
+    # TensorFlow replaces one that is missing.
+    without = replace(facts, lost={1: "killed"}, proves=False)
+    assert without.remedy == "%dist_recover tries again."
 
 
 def test_the_error_says_since_when_why_and_what_to_do() -> None:

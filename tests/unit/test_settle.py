@@ -459,7 +459,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
     monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda crew, hopeless: None)
     crew = FakeCrew()
     crew.facts = replace(crew.facts, since=3, why="w", lost={1: "killed"})
-    with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. %dist_recover"):
+    with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
         after.recover(crew, tell=lambda *a: None)
 
 

@@ -622,7 +622,10 @@ class Session:
         crew = self._alive()
         sent = self._background.busy()
         inside = next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
-        return None if inside is None else crew.doing(inside)
+        if inside is None or crew.in_cell(inside):
+            return None if inside is None else crew.doing(inside)
+        # It has been sent one, and not yet reported so.
+        return f"{crew.where(inside)} is in cell {sent[inside]}"
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
         """What is in the array under a path, as the live view shows it, out of what each process has of it.

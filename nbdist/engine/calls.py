@@ -71,7 +71,8 @@ class Call:
             if self.name not in known:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
             resident = Resident.of()
-            resident.where = self.where or resident.where
+            if self.where:
+                resident.where = self.where
             before = _sent(resident) if self.name in LOOKS else None
             answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
             after = _sent(resident) if self.name in LOOKS else None

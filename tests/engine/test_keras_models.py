@@ -297,7 +297,7 @@ def test_asking_for_a_layout_hooks_nothing(look):
 
 
 def test_what_has_no_layout_is_refused_with_what_to_do():
-    with pytest.raises(ArrayError, match="'x' is a ndarray, not a Keras model or layer"):
+    with pytest.raises(ArrayError, match=r"'x' \(of type ndarray\) is no Keras model or layer"):
         layout_of(np.ones(3), "x", new_look())
     with pytest.raises(ArrayError, match=r"'net' has no variables yet. Build it first"):
         layout_of(keras.Sequential([layers.Dense(2)]), "net", new_look())

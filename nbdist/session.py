@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
@@ -52,6 +52,11 @@ from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text, status_text
 from nbdist.view.values import shown_values
 from nbdist.widgets import Event
+
+Seen = TypeVar("Seen")
+
+REPORTED_SECONDS = 2.0
+"""How long something new may take to be reported; processes look at least once a second."""
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -593,10 +598,11 @@ class Session:
         """
         doing = self._doing()
         if doing is not None:
-            seen = Shards.seen(expression.strip(), self.snapshot(), while_=doing)
-            if seen is None:
+            path = expression.strip()
+            shards = self._reported(lambda now: Shards.seen(path, now, while_=doing))
+            if shards is None:
                 raise _unreported(expression, doing)
-            return seen
+            return shards
         try:
             answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
         except ArrayError:
@@ -615,6 +621,13 @@ class Session:
         found = Shards.seen(path, self.snapshot(), while_=while_)
         if found is None or any(not a.processes or first in a.processes for a in found.arrays):
             return None
+        return found
+
+    def _reported(self, look: Callable[[Snapshot], Seen | None]) -> Seen | None:
+        """What `look` finds in what is reported now, or a moment later, of what was made just before a cell."""
+        deadline = time.monotonic() + REPORTED_SECONDS
+        while (found := look(self.snapshot())) is None and time.monotonic() < deadline:
+            time.sleep(SETTLE_SECONDS)
         return found
 
     def _doing(self) -> str | None:
@@ -691,12 +704,16 @@ class Session:
         """
         doing = self._doing()
         if doing is not None:
-            path, snapshot = expression.strip(), self.snapshot()
-            model = Layout.seen(path, snapshot, while_=doing)
-            seen = model or Shards.seen(path, snapshot, while_=doing)
-            if seen is None:
+            path = expression.strip()
+
+            def seen(now: Snapshot) -> Layout | Shards | None:
+                layout = Layout.seen(path, now, while_=doing)
+                return layout or Shards.seen(path, now, while_=doing)
+
+            model = self._reported(seen)
+            if model is None:
                 raise _unreported(expression, doing)
-            return seen
+            return model
         answer = self._first("layout", expression, timeout_s)
         kind = Layout if "model" in answer else Shards
         return kind.decode(answer, self.snapshot())

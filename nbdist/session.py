@@ -708,7 +708,7 @@ class Session:
 
             def seen(now: Snapshot) -> Layout | Shards | None:
                 layout = Layout.seen(path, now, while_=doing)
-                return layout or Shards.seen(path, now, while_=doing)
+                return Shards.seen(path, now, while_=doing) if layout is None else layout
 
             model = self._reported(seen)
             if model is None:

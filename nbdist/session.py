@@ -710,7 +710,7 @@ class Session:
                 layout = Layout.seen(path, now, while_=doing)
                 return Shards.seen(path, now, while_=doing) if layout is None else layout
 
-            model = self._reported(seen)
+            model: Layout | Shards | None = self._reported(seen)
             if model is None:
                 raise _unreported(expression, doing)
             return model

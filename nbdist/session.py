@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
@@ -52,8 +52,6 @@ from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text, status_text
 from nbdist.view.values import shown_values
 from nbdist.widgets import Event
-
-Seen = TypeVar("Seen")
 
 REPORTED_SECONDS = 2.0
 """How long something new may take to be reported; processes look at least once a second."""
@@ -599,7 +597,8 @@ class Session:
         doing = self._doing()
         if doing is not None:
             path = expression.strip()
-            shards = self._reported(lambda now: Shards.seen(path, now, while_=doing))
+            now = self._when_reported(lambda now: Shards.seen(path, now, while_=doing))
+            shards = Shards.seen(path, now, while_=doing)
             if shards is None:
                 raise _unreported(expression, doing)
             return shards
@@ -623,12 +622,12 @@ class Session:
             return None
         return found
 
-    def _reported(self, look: Callable[[Snapshot], Seen | None]) -> Seen | None:
-        """What `look` finds in what is reported now, or a moment later, of what was made just before a cell."""
+    def _when_reported(self, there: Callable[[Snapshot], object]) -> Snapshot:
+        """What is reported now, or, where `there` finds nothing, a moment later: of what was made just before."""
         deadline = time.monotonic() + REPORTED_SECONDS
-        while (found := look(self.snapshot())) is None and time.monotonic() < deadline:
+        while not there(now := self.snapshot()) and time.monotonic() < deadline:
             time.sleep(SETTLE_SECONDS)
-        return found
+        return now
 
     def _doing(self) -> str | None:
         """In which cell the lowest of the processes is that are in one; None where none is."""
@@ -704,19 +703,21 @@ class Session:
         """
         doing = self._doing()
         if doing is not None:
-            path = expression.strip()
-
-            def seen(now: Snapshot) -> Layout | Shards | None:
-                layout = Layout.seen(path, now, while_=doing)
-                return Shards.seen(path, now, while_=doing) if layout is None else layout
-
-            model: Layout | Shards | None = self._reported(seen)
-            if model is None:
-                raise _unreported(expression, doing)
-            return model
+            return self._layout_reported(expression.strip(), doing)
         answer = self._first("layout", expression, timeout_s)
         kind = Layout if "model" in answer else Shards
         return kind.decode(answer, self.snapshot())
+
+    def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
+        """As `layout`, of what was reported."""
+        now = self._when_reported(
+            lambda now: Layout.seen(path, now, while_=doing) or Shards.seen(path, now, while_=doing)
+        )
+        model = Layout.seen(path, now, while_=doing)
+        found = Shards.seen(path, now, while_=doing) if model is None else model
+        if found is None:
+            raise _unreported(path, doing)
+        return found
 
     def _first(
         self, name: str, expression: str, timeout_s: float, **arguments: Any

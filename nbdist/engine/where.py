@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from nbdist.quantities import processes_text
 
 ONE_HOST = "NBDIST_ONE_HOST"
-"""Set where all processes of the session are on one host, which nobody needs to be told."""
+"""Set where all processes of the session are on one host, which need not be said."""
 
 
 def where(process_ids: Iterable[int], host: str) -> str:

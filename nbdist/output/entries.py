@@ -12,6 +12,7 @@ from nbdist import summary
 from nbdist.output.bars import Bar, parse_bar
 from nbdist.output.html import without_ids
 from nbdist.widgets import LiveWidget
+from nbdist.widgets.captured import WIDGET_MIME as WIDGET_MIME
 
 Stream = Literal["stdout", "stderr", "result"]
 """Where a line came from; `result` is a text that IPython displayed."""
@@ -21,9 +22,6 @@ _UNSHOWN = "at 0x…"
 
 _CELL_FILE = re.compile(r"/ipykernel_\d+/")
 """The folder of the files that cells are compiled under has the id of the process in its name."""
-
-WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
-"""Names a model of the process, which no front end of this kernel knows: see `nbdist.widgets`."""
 
 
 def view_of(model: str) -> dict[str, object]:

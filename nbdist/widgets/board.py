@@ -1,4 +1,4 @@
-"""The widgets of all processes of a session: what they are like now, who hears of a change, who gets an event."""
+"""The widgets of all processes of a session: what they are like now, who is called after a change, who gets an event."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ class Widgets:
                 before = one.models
                 one.note()
                 self._watch(one, one.models - before)
-        # Without the lock: whoever hears of it has locks of his own.
+        # Without the lock: what is called has locks of its own.
         for one in concerned:
             one.changed()
         return True
@@ -157,7 +157,7 @@ class Widgets:
         Args:
           process_id: Of the process.
           root: The id of its model.
-          changed: Called after each change, on the thread that heard of it.
+          changed: Called after each change, on the thread that took the message.
         """
         with self.lock:
             if not isinstance(root, str) or root not in self.models_of(process_id):

@@ -19,6 +19,7 @@ MOST_CHARACTERS = 200_000
 LEFT_OUT = "… earlier output is left out"
 
 WIDGET_MIME = "application/vnd.jupyter.widget-view+json"
+"""Names a model of the process, which no front end of this kernel knows."""
 
 Outputs = tuple[Mapping[str, Any], ...]
 

@@ -1,4 +1,4 @@
-"""The widgets of all processes of a session: what they are like now, who is called after a change, who gets an event."""
+"""The widgets of all processes of a session: what they are like now, and who is called when they change."""
 
 from __future__ import annotations
 

@@ -14,12 +14,11 @@ from nbdist.recovery.after import exclusive
 from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
 from nbdist.rules import Rules
 from nbdist.run.refuse import refuse_computing
-from nbdist.values.differing import refuse_differences
+from nbdist.values.differing import Comparison
 from nbdist.values.flow import Progress, ask_each, silent
 from nbdist.values.pull import LARGE_BYTES, Pull
 from nbdist.values.push import Packed, Push, described
 from nbdist.values.room import refuse_too_large
-from nbdist.values.window import Window, window
 
 __all__ = ["LARGE_BYTES", "Progress", "pull", "push", "silent"]
 
@@ -61,13 +60,12 @@ def push(
         )
     names = names_text(map(repr, values))
     said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
-    with _interrupted_in_one_line(said), _exchange(crew, targets) as (token, shared):
+    with _interrupted_in_one_line(said), _exchange(crew, targets) as token:
         content = Packed(values, all_apart=sharding is not None)
         refuse_busy(crew, targets, "Values are put only where no cell runs", known=busy)
         arguments = {
             "token": token,
             "arrays": described(content.arrays),
-            "window": shared.address if shared is not None else None,
             "sharding": sharding,
             "framework": crew.plan.framework,
         }
@@ -81,25 +79,23 @@ def push(
             asked = {p: crew.send(p, "receive", **arguments) for p in targets}
             rooms = ask_each(crew, asked, timeout_s=PUSH_SECONDS)
         made = {p: room for p, (room, _) in rooms.items()}
-        refuse_too_large(
-            names,
-            made,
-            len(content.structure),
-            hosts=crew.plan.hosts,
-            host_text=crew.host_text,
-        )
         going = Push(
-            crew,
-            content.arrays,
-            made,
-            token,
-            window=shared,
-            timeout_s=PUSH_SECONDS,
+            crew, content.arrays, made, token, hosts=crew.plan.hosts, timeout_s=PUSH_SECONDS
         )
-        with crew.settling:
-            going.send(content.structure, progress=progress)
-        # All of them or none: an interrupt comes before or after.
-        exclusive(crew, going.name)
+        with contextlib.closing(going):
+            going.share()
+            refuse_too_large(
+                names,
+                made,
+                going.needs(),
+                len(content.structure),
+                hosts=crew.plan.hosts,
+                host_text=crew.host_text,
+            )
+            with crew.settling:
+                going.send(content.structure, progress=progress)
+            # All of them or none: an interrupt comes before or after.
+            exclusive(crew, going.name)
 
 
 def pull(
@@ -130,24 +126,23 @@ def pull(
     said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
 
     def once() -> Any:
-        with _exchange(crew, targets) as (token, shared):
+        with _exchange(crew, targets) as token:
             found = evaluated(
                 "offer",
                 targets,
                 token=token,
                 framework=crew.plan.framework,
-                window=shared.address if shared is not None else None,
             )
             offers = {p: offer for p, (offer, _) in found.items()}
-            coming = Pull(
-                crew, offers, token, window=shared, expression=expression, timeout_s=timeout_s
-            )
+            coming = Pull(crew, offers, token, expression=expression, timeout_s=timeout_s)
             coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
             with crew.settling:
-                if not each:
-                    refuse_differences(crew, offers, token, expression, timeout_s=timeout_s)
-                values = coming.values(of=targets if each else targets[:1], progress=progress)
-                return values if each else values[targets[0]]
+                if each:
+                    return coming.values(of=targets, progress=progress)
+                compared = Comparison(crew, offers, token, expression, timeout_s=timeout_s)
+                compared.refuse_other_structure()
+                one = targets[:1]
+                return coming.values(of=one, besides=compared.jobs(), progress=progress)[one[0]]
 
     with _interrupted_in_one_line(said):
         try:
@@ -171,19 +166,17 @@ def _interrupted_in_one_line(said: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _exchange(crew: Crew, process_ids: Sequence[int]) -> Iterator[tuple[str, Window | None]]:
-    """A token for what is on its way, and memory to share; at the end nobody keeps anything of it.
+def _exchange(crew: Crew, process_ids: Sequence[int]) -> Iterator[str]:
+    """A token for what is on its way; at the end the processes keep nothing of it.
 
     Args:
       crew: The processes.
       process_ids: Those that take part.
     """
-    token, shared = uuid.uuid4().hex, window()
+    token = uuid.uuid4().hex
     try:
-        yield token, shared
+        yield token
     finally:
         for process_id in process_ids:
             with contextlib.suppress(GoneError):
                 crew.send(process_id, "let_go", token=token)
-        if shared is not None:
-            shared.close()

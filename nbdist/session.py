@@ -505,7 +505,9 @@ class Session:
         """Puts values of this kernel into the processes' namespaces under these names, on all of them or on none.
 
         Functions and objects of the notebook's own classes go along with their code. With a sharding, each process
-        is sent only its pieces of a NumPy array, and has them as one global `jax.Array`.
+        is sent only its pieces of a NumPy array, and has them as one global `jax.Array`. Arrays of 1 MB and more
+        are in memory once on each host, for all its processes; one that writes to its array gets a copy of each
+        page that it writes to.
 
         Args:
           values: By name.

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from nbdist.engine.resident import Resident
     from nbdist.engine.stepping import Repairs, Steps
 
-PROTOCOL = 3
+PROTOCOL = 4
 """Rises when a call changes its meaning; compared in the first message."""
 
 LOOKS = frozenset({"complete", "inspect", "layout"})
@@ -108,8 +108,12 @@ def calls() -> dict[str, Callable[..., Answer]]:
         "digests": values.digests,
         "nodes": values.nodes,
         "preview": values.preview,
+        "open_memories": values.open_memories,
         "take": values.take,
+        "write": values.write,
         "receive": values.receive,
+        "share": values.share,
+        "join": values.join,
         "put": values.put,
         "ready": values.ready,
         "set_names": values.set_names,

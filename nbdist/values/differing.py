@@ -2,23 +2,26 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.errors import ArrayError
+from nbdist.launch.calling import Asked
 from nbdist.quantities import array_type_text, processes_text
-from nbdist.values.flow import Processes, ask_each
+from nbdist.values.flow import Answer, Job, Processes, ask_each
 
 Offers = Mapping[int, Mapping[str, Any]]
 """What each process has described; see `nbdist.engine.values.outgoing.Outgoing.describe`."""
 
+Key = tuple[str, str]
+"""The path of an array, and the bounds of a piece of it, as text."""
+
 GONE = "nothing"
 
 
-def refuse_differences(
-    processes: Processes, offers: Offers, token: str, expression: str, *, timeout_s: float
-) -> None:
-    """Lets pass where what is on several processes is the same on all of them.
+class Comparison:
+    """Whether what is on several processes is the same on all of them.
 
     What is compared is small: digests, which each process makes of what it has, without a collective.
 
@@ -28,60 +31,90 @@ def refuse_differences(
       token: Of the offers.
       expression: How the value was named.
       timeout_s: How long the processes may take.
-
-    Raises:
-      ArrayError: They differ; says where, who has what, and how to take one of them or all.
     """
-    if len(offers) < 2:
-        return
-    if len({offer["digest"] for offer in offers.values()}) > 1:
-        asked = {p: processes.send(p, "nodes", token=token) for p in offers}
-        nodes = {
-            p: answer["nodes"]
-            for p, (answer, _) in ask_each(processes, asked, timeout_s=timeout_s).items()
-        }
-        path, texts = _first_difference(nodes, expression)
-        raise _differs(path, texts, expression)
-    _refuse_different_pieces(processes, offers, token, expression, timeout_s=timeout_s)
 
+    def __init__(
+        self,
+        processes: Processes,
+        offers: Offers,
+        token: str,
+        expression: str,
+        *,
+        timeout_s: float,
+    ) -> None:
+        self._processes = processes
+        self._offers = offers
+        self._token = token
+        self._expression = expression
+        self._timeout_s = timeout_s
+        self._digests: dict[Key, dict[int, str]] = {}
+        holders: dict[Key, dict[int, int]] = {}
+        for process_id, offer in offers.items():
+            for path, array in offer["arrays"].items():
+                for number, bounds in enumerate(array["pieces"]):
+                    holders.setdefault((path, str(bounds)), {})[process_id] = number
+        self._shared = {key: held for key, held in holders.items() if len(held) > 1}
 
-def _refuse_different_pieces(
-    processes: Processes, offers: Offers, token: str, expression: str, *, timeout_s: float
-) -> None:
-    holders: dict[tuple[str, str], dict[int, int]] = {}
-    for process_id, offer in offers.items():
-        for path, array in offer["arrays"].items():
-            for number, bounds in enumerate(array["pieces"]):
-                holders.setdefault((path, str(bounds)), {})[process_id] = number
-    shared = {key: held for key, held in holders.items() if len(held) > 1}
-    pieces: dict[int, list[tuple[tuple[str, str], int]]] = {}
-    for key, held in shared.items():
-        for process_id, number in held.items():
-            pieces.setdefault(process_id, []).append((key, number))
-    asked = {
-        p: processes.send(
-            p, "digests", token=token, pieces=[(key[0], number) for key, number in its]
-        )
-        for p, its in pieces.items()
-    }
-    answers = ask_each(processes, asked, timeout_s=timeout_s)
-    found: dict[tuple[str, str], dict[int, str]] = {}
-    for process_id, its in pieces.items():
-        for (key, _), digest in zip(its, answers[process_id][0]["digests"], strict=True):
-            found.setdefault(key, {})[process_id] = digest
-    for key, digests in found.items():
-        if len(set(digests.values())) > 1:
-            texts = _array_texts(
-                processes, offers, token, key, shared[key], digests, timeout_s=timeout_s
+    def refuse_other_structure(self) -> None:
+        """Lets pass where all but the elements of arrays is the same.
+
+        Raises:
+          ArrayError: It differs; says where, who has what, and how to take one of them or all.
+        """
+        if len({offer["digest"] for offer in self._offers.values()}) > 1:
+            asked = {p: self._processes.send(p, "nodes", token=self._token) for p in self._offers}
+            answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
+            nodes = {p: answer["nodes"] for p, (answer, _) in answers.items()}
+            path, texts = _first_difference(nodes, self._expression)
+            raise _differs(path, texts, self._expression)
+
+    def jobs(self) -> list[Job]:
+        """Has processes make digests of what others have as well; arrays that differ are refused as they come.
+
+        One job for each process. The end of one raises ArrayError as `refuse_other_structure` does.
+        """
+        pieces: dict[int, list[tuple[Key, int]]] = {}
+        for key, held in self._shared.items():
+            for process_id, number in held.items():
+                pieces.setdefault(process_id, []).append((key, number))
+        return [
+            Job(
+                process_id=process_id,
+                nbytes=0,
+                begin=functools.partial(self._ask, process_id, its),
+                end=functools.partial(self._compare, process_id, its),
             )
-            raise _differs(key[0], texts, expression)
+            for process_id, its in pieces.items()
+        ]
+
+    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Asked:
+        wanted = [(path, number) for (path, _), number in pieces]
+        return self._processes.send(process_id, "digests", token=self._token, pieces=wanted)
+
+    def _compare(self, process_id: int, pieces: Sequence[tuple[Key, int]], answer: Answer) -> None:
+        for (key, _), digest in zip(pieces, answer[0]["digests"], strict=True):
+            self._digests.setdefault(key, {})[process_id] = digest
+        for key, _ in pieces:
+            digests = self._digests[key]
+            # With those of all, the error names who has what.
+            if len(digests) == len(self._shared[key]) and len(set(digests.values())) > 1:
+                texts = _array_texts(
+                    self._processes,
+                    self._offers,
+                    self._token,
+                    key,
+                    self._shared[key],
+                    digests,
+                    timeout_s=self._timeout_s,
+                )
+                raise _differs(key[0], texts, self._expression)
 
 
 def _array_texts(
     processes: Processes,
     offers: Offers,
     token: str,
-    key: tuple[str, str],
+    key: Key,
     held: Mapping[int, int],
     digests: Mapping[int, str],
     *,

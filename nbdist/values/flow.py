@@ -11,12 +11,17 @@ from typing import Any, Protocol
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.calling import Asked
 from nbdist.quantities import processes_text, seconds_text
-from nbdist.values.window import SLOT_BYTES, SLOTS
 
 POLL_SECONDS = 0.005
 
+PART_BYTES = 16 << 20
+"""So much of an array goes at once in a message, which several processes keep in memory."""
+
+SHARED_BYTES = 64 << 20
+"""So much goes at once where a process writes into memory that it shares: some 50 ms between two interrupts."""
+
 MOST_MESSAGES = 2
-"""So many parts are on their way to or from one process at once, where they go in messages."""
+"""So many parts are on their way to or from one process at once."""
 
 MOST_MESSAGES_IN_ALL = 16
 """So many to or from all processes: what waits to be sent is kept in this notebook's memory."""
@@ -24,7 +29,10 @@ MOST_MESSAGES_IN_ALL = 16
 Progress = Callable[[int, int], None]
 """Called with how many bytes have been moved, and how many there are."""
 
-Answers = dict[int, tuple[dict[str, Any], Sequence[Any]]]
+Answer = tuple[dict[str, Any], Sequence[Any]]
+
+Answers = dict[int, Answer]
+"""By process id."""
 
 
 def silent(done: int, total: int) -> None:
@@ -46,21 +54,19 @@ class Processes(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One message with parts of arrays to or from some processes.
+    """One message with parts of arrays to or from a process.
 
     Attributes:
-      process_ids: Whose answers it waits for.
-      shared: Whether it goes through the shared memory.
+      process_id: Which process.
       nbytes: How much it moves.
-      begin: Sends it; gets the place in the shared memory.
-      end: Takes the answers.
+      begin: Sends it.
+      end: Takes the answer.
     """
 
-    process_ids: tuple[int, ...]
-    shared: bool
+    process_id: int
     nbytes: int
-    begin: Callable[[int | None], dict[int, Asked]]
-    end: Callable[[int | None, Answers], None]
+    begin: Callable[[], Asked]
+    end: Callable[[Answer], None]
 
 
 class Flow:
@@ -76,8 +82,7 @@ class Flow:
         self._processes = processes
         self._timeout_s = timeout_s
         self._progress = progress
-        self._slots = [slot * SLOT_BYTES for slot in range(SLOTS)]
-        self._running: list[tuple[Job, int | None, dict[int, Asked]]] = []
+        self._running: list[tuple[Job, Asked]] = []
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Does all jobs.
@@ -87,19 +92,22 @@ class Flow:
           SessionError: Nothing has moved for too long; names who has not answered.
           NbdistError: What a process raised.
         """
-        lanes: dict[tuple[int, ...], deque[Job]] = {}
+        lanes: dict[int, deque[Job]] = {}
         for job in jobs:
-            lanes.setdefault(job.process_ids, deque()).append(job)
+            lanes.setdefault(job.process_id, deque()).append(job)
         total = sum(job.nbytes for lane in lanes.values() for job in lane)
         done, moved_at = 0, time.monotonic()
         while self._running or any(lanes.values()):
             self._start_some(lanes.values())
             ended = self._ended()
             if ended:
-                done, moved_at = done + ended, time.monotonic()
-                self._progress(done, total)
+                moved, moved_at = sum(job.nbytes for job in ended), time.monotonic()
+                done += moved
+                if moved:
+                    self._progress(done, total)
             elif time.monotonic() - moved_at > self._timeout_s:
-                raise self._too_slow()
+                late = {job.process_id for job, request in self._running if not request.ready()}
+                raise too_slow(late, self._timeout_s)
 
     def _start_some(self, lanes: Iterable[deque[Job]]) -> None:
         """Starts as many as there is room for, one of each lane in turn."""
@@ -107,42 +115,25 @@ class Flow:
         while started:
             started = False
             for lane in lanes:
-                started |= self._start(lane)
-
-    def _start(self, lane: deque[Job]) -> bool:
-        """Starts the next of those that wait for the same processes, where there is room."""
-        if not lane or not self._has_room(lane[0]):
-            return False
-        job = lane.popleft()
-        at = self._slots.pop() if job.shared else None
-        self._running.append((job, at, job.begin(at)))
-        return True
+                if lane and self._has_room(lane[0]):
+                    job = lane.popleft()
+                    self._running.append((job, job.begin()))
+                    started = True
 
     def _has_room(self, job: Job) -> bool:
-        if job.shared:
-            return bool(self._slots)
-        messages = [other for other, _, _ in self._running if not other.shared]
-        alike = sum(other.process_ids == job.process_ids for other in messages)
-        return alike < MOST_MESSAGES and len(messages) < MOST_MESSAGES_IN_ALL
+        alike = sum(other.process_id == job.process_id for other, _ in self._running)
+        return alike < MOST_MESSAGES and len(self._running) < MOST_MESSAGES_IN_ALL
 
-    def _ended(self) -> int:
-        """Takes what has come; how many bytes that were."""
-        oldest = next(request for request in self._running[0][2].values())
-        oldest.wait(POLL_SECONDS)
-        ended = [entry for entry in self._running if all(r.ready() for r in entry[2].values())]
+    def _ended(self) -> list[Job]:
+        """Takes what has come."""
+        self._running[0][1].wait(POLL_SECONDS)
+        ended = [(job, request) for job, request in self._running if request.ready()]
         if not ended:
-            refuse_gone(self._processes, {p for _, _, asked in self._running for p in asked})
-        for entry in ended:
-            self._running.remove(entry)
-            job, at, asked = entry
-            job.end(at, {p: request.get() for p, request in asked.items()})
-            if at is not None:
-                self._slots.append(at)
-        return sum(job.nbytes for job, _, _ in ended)
-
-    def _too_slow(self) -> SessionError:
-        late = {p for _, _, asked in self._running for p, r in asked.items() if not r.ready()}
-        return too_slow(late, self._timeout_s)
+            refuse_gone(self._processes, {job.process_id for job, _ in self._running})
+        for job, request in ended:
+            self._running.remove((job, request))
+            job.end(request.get())
+        return [job for job, _ in ended]
 
 
 def ask_each(processes: Processes, asked: Mapping[int, Asked], *, timeout_s: float) -> Answers:

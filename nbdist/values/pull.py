@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import itertools
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,16 +13,26 @@ from typing import Any
 import numpy as np
 
 from nbdist.dtypes import dtype_named
-from nbdist.engine.values.arrays import shape_of, slices
+from nbdist.engine.values.arrays import shape_of
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
 from nbdist.launch.calling import Asked
 from nbdist.quantities import bytes_text
+from nbdist.values.arriving import Array, Arriving
 from nbdist.values.boxes import Bounds, boxes, elements
 from nbdist.values.differing import Offers
-from nbdist.values.flow import Answers, Flow, Job, Processes, Progress, ask_each, silent
+from nbdist.values.flow import (
+    PART_BYTES,
+    SHARED_BYTES,
+    Answer,
+    Flow,
+    Job,
+    Processes,
+    Progress,
+    ask_each,
+    silent,
+)
 from nbdist.values.room import refuse_too_large_here
-from nbdist.values.window import SLOT_BYTES, Window
 
 LARGE_BYTES = 1 << 30
 """What is larger than this is pulled only when the person says so: 1 GB."""
@@ -27,9 +40,16 @@ LARGE_BYTES = 1 << 30
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Part:
-    """A part of an array that is here to be filled, and where its bytes are."""
+    """A part of an array that arrives here, and where its values are.
 
-    target: np.ndarray[Any, Any]
+    Attributes:
+      array: The number of the array.
+      box: Which part of it.
+      path: The path of the array in the value of the process that has it.
+      piece: The number of the piece there.
+    """
+
+    array: int
     box: Bounds
     path: str
     piece: int
@@ -42,7 +62,6 @@ class Pull:
       processes: Who offers.
       offers: What each has described.
       token: Of the offers.
-      window: Memory shared with processes on this machine.
       expression: How the value was named.
       timeout_s: How long nothing may move.
     """
@@ -53,14 +72,12 @@ class Pull:
         offers: Offers,
         token: str,
         *,
-        window: Window | None,
         expression: str,
         timeout_s: float,
     ) -> None:
         self._processes = processes
         self._offers = offers
         self._token = token
-        self._window = window
         self._expression = expression
         self._timeout_s = timeout_s
 
@@ -90,7 +107,9 @@ class Pull:
                 "--yes (limit_bytes in Python) to pull it all the same, or pull a part of it."
             )
 
-    def values(self, *, of: Sequence[int], progress: Progress = silent) -> dict[int, Any]:
+    def values(
+        self, *, of: Sequence[int], besides: Sequence[Job] = (), progress: Progress = silent
+    ) -> dict[int, Any]:
         """The values of some processes, by process id.
 
         What lies in pieces on several processes is taken from all that offer it; what is whole on a process, from
@@ -98,100 +117,127 @@ class Pull:
 
         Args:
           of: Which processes.
+          besides: What else is done meanwhile. Half of the processes begin with it, the others end with it: one
+            computes while another moves bytes.
           progress: Called as bytes come.
 
         Raises:
           ArrayError: Pieces are missing, or a class is not here.
+          NbdistError: What `besides` has raised.
         """
         asked = {p: self._processes.send(p, "structure", token=self._token) for p in of}
         answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
-        together = len(of) == 1
-        arrays: dict[int, dict[str, np.ndarray[Any, Any]]] = {}
-        parts: dict[int, list[Part]] = {p: [] for p in self._offers}
-        for process_id in of:
-            arrays[process_id] = {
-                path: self._array(path, array, process_id, parts, together=together)
-                for path, array in self._offers[process_id]["arrays"].items()
-            }
-        flow = Flow(self._processes, timeout_s=self._timeout_s, progress=progress)
-        flow.run(job for p, its in parts.items() for job in self._jobs(p, its))
-        return {p: unpacked(answers[p][1][0], arrays[p].__getitem__) for p in of}
+        numbers = {
+            (p, path): (nth, described)
+            for nth, (p, path, described) in enumerate(
+                (p, path, its) for p in of for path, its in self._offers[p]["arrays"].items()
+            )
+        }
+        arriving = Arriving([_type(described) for _, described in numbers.values()])
+        with contextlib.closing(arriving):
+            near = self._near(arriving)
+            most_bytes = SHARED_BYTES if near.issuperset(self._offers) else PART_BYTES
+            parts: dict[int, list[Part]] = {p: [] for p in self._offers}
+            for (p, path), (number, described) in numbers.items():
+                sources = self._offers if len(of) == 1 or not described["whole"] else (p,)
+                self._divide(number, path, described, sources, parts, most_bytes)
+            jobs = (
+                job for p, its in parts.items() for job in self._jobs(p, its, arriving, p in near)
+            )
+            flow = Flow(self._processes, timeout_s=self._timeout_s, progress=progress)
+            flow.run(itertools.chain(besides[::2], jobs, besides[1::2]))
+            arrays = arriving.arrays()
+        made = {p: {path: arrays[n] for (q, path), (n, _) in numbers.items() if q == p} for p in of}
+        return {p: unpacked(answers[p][1][0], made[p].__getitem__) for p in of}
 
-    def _array(
+    def _divide(
         self,
+        number: int,
         path: str,
         described: Mapping[str, Any],
-        process_id: int,
+        sources: Iterable[int],
         parts: dict[int, list[Part]],
-        *,
-        together: bool,
-    ) -> np.ndarray[Any, Any]:
-        """An array to be filled; adds to `parts` what is to be taken from each process for it."""
-        dtype = dtype_named(described["dtype"])
+        most_bytes: int,
+    ) -> None:
+        """Adds to `parts` what is to be taken from each process for an array."""
+        dtype, shape = _type(described)
         holders: dict[str, tuple[Bounds, dict[int, int]]] = {}
-        sources = self._offers if together or not described["whole"] else (process_id,)
         for source in sources:
             offered = self._offers[source]["arrays"].get(path)
-            for number, bounds in enumerate(offered["pieces"] if offered else ()):
-                holders.setdefault(str(bounds), (bounds, {}))[1][source] = number
-        whole = elements([[0, size] for size in described["shape"]])
+            for piece, bounds in enumerate(offered["pieces"] if offered else ()):
+                holders.setdefault(str(bounds), (bounds, {}))[1][source] = piece
+        whole = math.prod(shape)
         here = sum(elements(bounds) for bounds, _ in holders.values())
         if here != whole:
             raise ArrayError(
                 f"{path!r}: only {here} of {whole} elements are on the processes that were asked; the rest is on "
                 "processes that are gone or not targets."
             )
-        array = np.empty(tuple(described["shape"]), dtype)
         for bounds, held in holders.values():
-            for box in boxes(bounds, dtype.itemsize, SLOT_BYTES):
+            for box in boxes(bounds, dtype.itemsize, most_bytes):
                 source = min(held, key=lambda p: len(parts[p]))
-                part = Part(target=array, box=box, path=path, piece=held[source])
-                parts[source].append(part)
-        return array
+                parts[source].append(Part(array=number, box=box, path=path, piece=held[source]))
 
-    def _jobs(self, process_id: int, parts: Iterable[Part]) -> Iterable[Job]:
-        shared = bool(self._offers[process_id]["shared"])
-        for batch in batches(parts, lambda part: _nbytes(part.target, part.box)):
-            yield Job(
-                process_ids=(process_id,),
-                shared=shared,
-                nbytes=sum(_nbytes(part.target, part.box) for part in batch),
-                begin=lambda at, batch=batch: self._take(process_id, batch, at),  # type: ignore[misc]
-                end=lambda at, answers, batch=batch: self._put(batch, at, answers),  # type: ignore[misc]
+    def _near(self, arriving: Arriving) -> set[int]:
+        """Has processes open memory of this notebook; who could."""
+        if not arriving.addresses:
+            return set()
+        asked = {
+            p: self._processes.send(
+                p, "open_memories", token=self._token, addresses=arriving.addresses
+            )
+            for p in self._offers
+        }
+        answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        return {p for p, (answer, _) in answers.items() if answer["opened"]}
+
+    def _jobs(
+        self, process_id: int, parts: Iterable[Part], arriving: Arriving, near: bool
+    ) -> Iterable[Job]:
+        def nbytes(part: Part) -> int:
+            return elements(part.box) * arriving.dtype(part.array).itemsize
+
+        def begin(batch: Sequence[Part]) -> Asked:
+            wanted = [(part.path, part.piece, part.box) for part in batch]
+            if not near:
+                return self._processes.send(process_id, "take", token=self._token, boxes=wanted)
+            spots = [arriving.spot(part.array) for part in batch]
+            return self._processes.send(
+                process_id, "write", token=self._token, boxes=wanted, spots=spots
             )
 
-    def _take(self, process_id: int, batch: Sequence[Part], at: int | None) -> dict[int, Asked]:
-        wanted = [(part.path, part.piece, part.box) for part in batch]
-        request = self._processes.send(process_id, "take", token=self._token, boxes=wanted, at=at)
-        return {process_id: request}
+        def end(batch: Sequence[Part], answer: Answer) -> None:
+            offset = 0
+            for part in () if near else batch:
+                shape, dtype = shape_of(part.box), arriving.dtype(part.array)
+                source: Array = np.ndarray(shape, dtype, answer[1][0], offset=offset)
+                arriving.put(part.array, part.box, source)
+                offset += source.nbytes
 
-    def _put(self, batch: Sequence[Part], at: int | None, answers: Answers) -> None:
-        ((_, buffers),) = answers.values()
-        offset = at or 0
-        for part in batch:
-            shape, dtype = shape_of(part.box), part.target.dtype
-            if at is not None:
-                assert self._window is not None
-                source = self._window.array(offset, dtype, shape)
-            else:
-                source = np.ndarray(shape, dtype, buffers[0], offset=offset)
-            part.target[slices(part.box)] = source
-            offset += source.nbytes
+        for batch in batches(parts, nbytes, SHARED_BYTES if near else PART_BYTES):
+            yield Job(
+                process_id=process_id,
+                nbytes=sum(map(nbytes, batch)),
+                begin=functools.partial(begin, batch),
+                end=functools.partial(end, batch),
+            )
 
 
-def batches(parts: Iterable[Any], nbytes: Callable[[Any], int]) -> Iterable[list[Any]]:
-    """Groups parts so that each group fits into one message; order is kept."""
+def _type(described: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return dtype_named(described["dtype"]), tuple(described["shape"])
+
+
+def batches(
+    parts: Iterable[Any], nbytes: Callable[[Any], int], most_bytes: int
+) -> Iterable[list[Any]]:
+    """Groups parts so that each group has at most so many bytes, or one part; order is kept."""
     batch: list[Any] = []
     filled = 0
     for part in itertools.chain(parts, [None]):
         size = 0 if part is None else nbytes(part)
-        if batch and (part is None or filled + size > SLOT_BYTES):
+        if batch and (part is None or filled + size > most_bytes):
             yield batch
             batch, filled = [], 0
         if part is not None:
             batch.append(part)
             filled += size
-
-
-def _nbytes(target: np.ndarray[Any, Any], box: Bounds) -> int:
-    return elements(box) * int(target.dtype.itemsize)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import functools
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,12 +13,25 @@ from nbdist.dtypes import dtype_name
 from nbdist.engine.showable import error_text
 from nbdist.engine.values.arrays import is_numpy_array, slices
 from nbdist.engine.values.packing import packed
+from nbdist.engine.values.sealed import Sealed
 from nbdist.errors import ArrayError
 from nbdist.launch.calling import Asked
 from nbdist.values.boxes import Bounds, boxes, elements
-from nbdist.values.flow import Answers, Flow, Job, Processes, Progress, ask_each, silent
+from nbdist.values.flow import (
+    PART_BYTES,
+    Answer,
+    Answers,
+    Flow,
+    Job,
+    Processes,
+    Progress,
+    ask_each,
+    refuse_gone,
+    silent,
+)
 from nbdist.values.pull import batches
-from nbdist.values.window import SLOT_BYTES, Window
+from nbdist.values.room import Need
+from nbdist.values.spots import Piece, Spots, pieces_of
 
 APART_BYTES = 1 << 16
 """Arrays from this size on travel beside the pickle of what holds them."""
@@ -79,23 +93,43 @@ def _array(name: str, value: Any) -> np.ndarray[Any, Any]:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of an array, and which part of it that is on the processes that get it."""
+class Group:
+    """Processes of one machine that get their pieces out of the same memories.
+
+    Attributes:
+      owner: Who writes them: a process, which gets the bytes in messages; None: this notebook.
+      process_ids: Those that have them, with the owner.
+      spots: Where each piece lies.
+    """
+
+    owner: int | None
+    process_ids: tuple[int, ...]
+    spots: Spots
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stretch:
+    """A part of an array that is contiguous in a memory."""
 
     array: int
     box: Bounds
-    pieces: tuple[int, ...]
+    memory: int
+    at: int
+    nbytes: int
 
 
 class Push:
-    """Arrays on their way to processes that have made room for them.
+    """Arrays on their way to processes that have said which pieces they want.
+
+    What several processes of a machine want goes there once, into memory that they share: on this machine this
+    notebook writes it, on any other one of the processes.
 
     Args:
       processes: Who takes them.
       arrays: What is sent.
       rooms: What each process has answered; see `nbdist.engine.values.incoming.Incoming.describe`.
       token: Of the push.
-      window: Memory shared with processes on this machine.
+      hosts: Of the processes.
       timeout_s: How long nothing may move.
     """
 
@@ -106,15 +140,46 @@ class Push:
         rooms: Mapping[int, Mapping[str, Any]],
         token: str,
         *,
-        window: Window | None,
+        hosts: Mapping[int, str],
         timeout_s: float,
     ) -> None:
         self._processes = processes
         self._arrays = arrays
-        self._rooms = rooms
         self._token = token
-        self._window = window
+        self._hosts = hosts
         self._timeout_s = timeout_s
+        itemsizes = [int(array.dtype.itemsize) for array in arrays]
+        self._wanted = {p: pieces_of(room["wanted"], itemsizes) for p, room in rooms.items()}
+        self._mine: list[Sealed] = []
+        self._groups: list[Group] = []
+
+    def share(self) -> None:
+        """Has memory made, on each machine once where its processes can share it; nothing is written yet.
+
+        Raises:
+          NbdistError: A process has ended, or did not answer.
+        """
+        if not self._arrays:
+            return
+        near = self._join_mine()
+        left = [p for p in self._wanted if p not in near]
+        by_host: dict[str, list[int]] = {}
+        for process_id in left:
+            by_host.setdefault(self._hosts[process_id], []).append(process_id)
+        left = self._join_owners({ids[0]: ids for ids in by_host.values()})
+        self._join_owners({p: [p] for p in left})
+
+    def needs(self) -> list[Need]:
+        """How much memory is about to be taken, and where."""
+        found = []
+        for group in self._groups:
+            host = self._hosts[group.process_ids[0]]
+            written = sum(piece.nbytes for piece in self._pieces(group))
+            found.append(Need(host=host, process_id=group.owner, nbytes=written))
+            for p in group.process_ids:
+                copied = sum(map(group.spots.copied_bytes, self._wanted[p]))
+                found.append(Need(host=host, process_id=p, nbytes=copied))
+        return found
 
     def send(self, structure: bytes, *, progress: Progress = silent) -> None:
         """Sends all, and has the processes make the values, which have no names yet.
@@ -122,73 +187,154 @@ class Push:
         Raises:
           NbdistError: A process has ended, or could not make them.
         """
-        flow = Flow(self._processes, timeout_s=self._timeout_s, progress=progress)
-        flow.run(self._jobs())
-        asked = {
-            p: self._processes.send(p, "ready", structure, token=self._token) for p in self._rooms
-        }
-        ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        total = sum(piece.nbytes for group in self._groups for piece in self._pieces(group))
+        done = 0
+        for group in self._groups:
+            if group.owner is None:
+                done = self._write(group, lambda moved: progress(moved, total))
+        flow = Flow(
+            self._processes,
+            timeout_s=self._timeout_s,
+            progress=lambda moved, _: progress(done + moved, total),
+        )
+        flow.run(job for group in self._groups for job in self._jobs(group))
+        self._ask("ready", self._wanted, structure)
 
     def name(self) -> None:
         """Gives the values their names on all processes."""
-        asked = {p: self._processes.send(p, "set_names", token=self._token) for p in self._rooms}
-        ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        self._ask("set_names", self._wanted)
 
-    def _jobs(self) -> Iterable[Job]:
-        """Parts that several processes on this machine want go once."""
-        near = tuple(p for p, room in self._rooms.items() if room["shared"])
-        far = [p for p in self._rooms if p not in near]
-        groups: dict[tuple[int, ...], list[Part]] = {}
-        for group in (near, *((p,) for p in far)):
-            for ids, part in self._parts(group):
-                groups.setdefault(ids, []).append(part)
-        for ids, parts in groups.items():
-            for batch in batches(parts, self._nbytes):
-                yield Job(
-                    process_ids=ids,
-                    shared=ids[0] in near,
-                    nbytes=sum(map(self._nbytes, batch)),
-                    begin=lambda at, ids=ids, batch=batch: self._put(ids, batch, at),  # type: ignore[misc]
-                    end=_taken,
-                )
+    def close(self) -> None:
+        """Leaves the memory of this notebook to the processes that have it."""
+        for memory in self._mine:
+            memory.close()
+        self._mine = []
 
-    def _parts(self, process_ids: Sequence[int]) -> Iterable[tuple[tuple[int, ...], Part]]:
-        """Which parts go to which of these processes."""
-        for number, array in enumerate(self._arrays):
-            wanted: dict[str, tuple[Bounds, dict[int, int]]] = {}
-            for process_id in process_ids:
-                for piece, bounds in enumerate(self._rooms[process_id]["wanted"][number]):
-                    wanted.setdefault(str(bounds), (bounds, {}))[1][process_id] = piece
-            for bounds, pieces in wanted.values():
-                for box in boxes(bounds, array.dtype.itemsize, SLOT_BYTES):
-                    yield tuple(pieces), Part(array=number, box=box, pieces=tuple(pieces.values()))
+    def _join_mine(self) -> tuple[int, ...]:
+        """Has processes take memory of this notebook; who could."""
+        spots = self._spots(self._wanted)
+        try:
+            for size in spots.sizes:
+                self._mine.append(Sealed(size))
+        except OSError:
+            self.close()
+            return ()
+        addresses = [memory.address for memory in self._mine]
+        joined = self._joined(
+            dict.fromkeys(self._wanted, addresses), dict.fromkeys(self._wanted, spots)
+        )
+        if joined:
+            self._groups.append(Group(owner=None, process_ids=joined, spots=spots))
+        return joined
 
-    def _nbytes(self, part: Part) -> int:
-        return elements(part.box) * int(self._arrays[part.array].dtype.itemsize)
+    def _join_owners(self, owners: Mapping[int, Sequence[int]]) -> list[int]:
+        """Has owners make memories, and others take them; who could not.
 
-    def _put(self, ids: Sequence[int], batch: Sequence[Part], at: int | None) -> dict[int, Asked]:
-        data = []
-        offset = at or 0
-        for part in batch:
-            source = self._arrays[part.array][slices(part.box)]
-            if at is None:
-                data.append(source.tobytes())
-                continue
-            assert self._window is not None
-            self._window.array(offset, source.dtype, source.shape)[...] = source
-            offset += source.nbytes
-        buffers = [b"".join(data)] if at is None else []
-        return {
-            process_id: self._processes.send(
-                process_id,
-                "put",
-                *buffers,
-                token=self._token,
-                boxes=[(part.array, part.pieces[nth], part.box) for part in batch],
-                at=at,
-            )
-            for nth, process_id in enumerate(ids)
+        Args:
+          owners: For each, all who are to have its memories.
+        """
+        spots = {owner: self._spots(ids) for owner, ids in owners.items()}
+        answers = self._ask(
+            "share",
+            owners,
+            each={
+                p: {"sizes": spots[p].sizes, "spots": self._spots_of(p, spots[p])} for p in owners
+            },
+        )
+        addresses = {owner: answer["addresses"] for owner, (answer, _) in answers.items()}
+        others = {p: owner for owner, ids in owners.items() for p in ids if p != owner}
+        joined = self._joined(
+            {p: addresses[owner] for p, owner in others.items() if addresses[owner]},
+            {p: spots[owner] for p, owner in others.items()},
+        )
+        for owner, ids in owners.items():
+            having = tuple(p for p in ids if p == owner or p in joined)
+            self._groups.append(Group(owner=owner, process_ids=having, spots=spots[owner]))
+        return [p for p in others if p not in joined]
+
+    def _joined(
+        self, addresses: Mapping[int, list[dict[str, Any]]], spots: Mapping[int, Spots]
+    ) -> tuple[int, ...]:
+        answers = self._ask(
+            "join",
+            addresses,
+            each={
+                p: {"addresses": its, "spots": self._spots_of(p, spots[p])}
+                for p, its in addresses.items()
+            },
+        )
+        return tuple(p for p, (answer, _) in answers.items() if answer["joined"])
+
+    def _ask(
+        self,
+        name: str,
+        process_ids: Iterable[int],
+        *buffers: Any,
+        each: Mapping[int, dict[str, Any]] | None = None,
+    ) -> Answers:
+        asked = {
+            p: self._processes.send(p, name, *buffers, token=self._token, **(each or {}).get(p, {}))
+            for p in process_ids
         }
+        return ask_each(self._processes, asked, timeout_s=self._timeout_s)
+
+    def _spots(self, process_ids: Iterable[int]) -> Spots:
+        return Spots(piece for p in process_ids for its in self._wanted[p] for piece in its)
+
+    def _spots_of(self, process_id: int, spots: Spots) -> list[list[tuple[int, int]]]:
+        return [[spots.of(piece) for piece in its] for its in self._wanted[process_id]]
+
+    def _pieces(self, group: Group) -> list[Piece]:
+        """What the processes of a group want, each once."""
+        wanted = {piece.key for p in group.process_ids for its in self._wanted[p] for piece in its}
+        return [piece for piece in group.spots.pieces if piece.key in wanted]
+
+    def _stretches(self, group: Group) -> Iterable[Stretch]:
+        for piece in self._pieces(group):
+            memory, at = group.spots.of(piece)
+            itemsize = int(self._arrays[piece.array].dtype.itemsize)
+            for box in boxes(piece.bounds, itemsize, PART_BYTES):
+                nbytes = elements(box) * itemsize
+                yield Stretch(array=piece.array, box=box, memory=memory, at=at, nbytes=nbytes)
+                at += nbytes
+
+    def _bytes(self, stretch: Stretch) -> memoryview:
+        source = np.ascontiguousarray(self._arrays[stretch.array][slices(stretch.box)])
+        return memoryview(source.reshape(-1).view(np.uint8))
+
+    def _write(self, group: Group, moved: Callable[[int], None]) -> int:
+        """Writes what processes on this machine want; how many bytes that were."""
+        done = 0
+        for stretch in self._stretches(group):
+            refuse_gone(self._processes, group.process_ids)
+            self._mine[stretch.memory].write(stretch.at, self._bytes(stretch))
+            done += stretch.nbytes
+            moved(done)
+        for memory in self._mine:
+            memory.seal()
+        return done
+
+    def _jobs(self, group: Group) -> Iterable[Job]:
+        """Messages for an owner elsewhere."""
+        owner = group.owner
+        if owner is None:
+            return
+        for batch in batches(self._stretches(group), lambda stretch: stretch.nbytes, PART_BYTES):
+            yield Job(
+                process_id=owner,
+                nbytes=sum(stretch.nbytes for stretch in batch),
+                begin=functools.partial(self._put, owner, batch),
+                end=_taken,
+            )
+
+    def _put(self, owner: int, batch: Sequence[Stretch]) -> Asked:
+        return self._processes.send(
+            owner,
+            "put",
+            b"".join(map(self._bytes, batch)),
+            token=self._token,
+            stretches=[(stretch.memory, stretch.at, stretch.nbytes) for stretch in batch],
+        )
 
 
 def described(arrays: Iterable[np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
@@ -196,5 +342,5 @@ def described(arrays: Iterable[np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
     return [{"dtype": dtype_name(a.dtype), "shape": list(a.shape)} for a in arrays]
 
 
-def _taken(at: int | None, answers: Answers) -> None:
+def _taken(answer: Answer) -> None:
     """Nothing comes back."""

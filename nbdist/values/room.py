@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.checkup import memory
+from nbdist.engine.checkup import group, memory
 from nbdist.errors import ArrayError
 from nbdist.quantities import bytes_text, processes_text
 
@@ -13,9 +14,25 @@ Rooms = Mapping[int, Mapping[str, Any]]
 """What each process has answered; see `nbdist.engine.values.incoming.Incoming.describe`."""
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Need:
+    """How much memory one process takes.
+
+    Attributes:
+      host: Where.
+      process_id: Which; None: this notebook, for processes on its machine.
+      nbytes: How much.
+    """
+
+    host: str
+    process_id: int | None
+    nbytes: int
+
+
 def refuse_too_large(
     names: str,
     rooms: Rooms,
+    needs: Iterable[Need],
     structure_bytes: int,
     *,
     hosts: Mapping[int, str],
@@ -26,26 +43,36 @@ def refuse_too_large(
     Args:
       names: Of what is pushed.
       rooms: Of all processes that get it.
-      structure_bytes: Of what each process gets besides arrays.
+      needs: What they, and this notebook for those on its machine, take of memory for arrays.
+      structure_bytes: Of what each process gets besides.
       hosts: Of the processes.
       host_text: Names a host.
 
     Raises:
-      ArrayError: The processes of one host together, as far as they have the same limit, need more than is
-        available there.
+      ArrayError: What has the same limit on one host needs more than is available there.
     """
-    together: dict[tuple[str, str], list[int]] = {}
-    for process_id, room in rooms.items():
-        together.setdefault((hosts[process_id], room["group"]), []).append(process_id)
-    for (host, _), ids in together.items():
-        needed = sum(rooms[p]["needed"] + structure_bytes for p in ids)
-        known = [rooms[p]["available"] for p in ids if rooms[p]["available"] is not None]
-        if known and needed > min(known):
+    needed: dict[tuple[str, str], int] = {}
+    available: dict[tuple[str, str], list[int]] = {}
+    apart = (Need(host=hosts[p], process_id=p, nbytes=structure_bytes) for p in rooms)
+    for need in (*needs, *apart):
+        room = _here() if need.process_id is None else rooms[need.process_id]
+        key = (need.host, room["group"])
+        needed[key] = needed.get(key, 0) + need.nbytes
+        if room["available"] is not None:
+            available.setdefault(key, []).append(room["available"])
+    for (host, limit), nbytes in needed.items():
+        known = available.get((host, limit))
+        if known and nbytes > min(known):
+            ids = [p for p in rooms if hosts[p] == host]
             raise ArrayError(
-                f"{names} would take {bytes_text(needed)} on {host_text(host)}, for {processes_text(ids)}, and "
+                f"{names} would take {bytes_text(nbytes)} on {host_text(host)}, for {processes_text(ids)}, and "
                 f"{bytes_text(min(known))} of its memory are available. Nothing was sent. Push less, or to fewer "
                 "processes with --on, or divide an array over them with --sharding."
             )
+
+
+def _here() -> Mapping[str, Any]:
+    return {"available": memory()["available"], "group": group()}
 
 
 def refuse_too_large_here(expression: str, nbytes: int) -> None:

@@ -3,9 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import gc
+import math
+import os
+import random
 import threading
 import types
+import weakref
 from collections import OrderedDict, namedtuple
+from pathlib import Path
 
 import jax
 import jax.numpy as jnp
@@ -23,9 +29,10 @@ from nbdist.engine.calls import save
 from nbdist.engine.jax.arrays import offer_array, placed
 from nbdist.engine.values.arrays import digest, is_numpy_array
 from nbdist.engine.values.calls import Moving
-from nbdist.engine.values.incoming import Incoming
+from nbdist.engine.values.incoming import COMMON, Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.packing import packed, unpacked
+from nbdist.engine.values.sealed import Sealed, mapped
 from nbdist.engine.values.tree import Tree
 from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
 
@@ -63,7 +70,7 @@ def tree(value, expression="x"):
 
 
 def out(value, expression="x"):
-    return Outgoing(value, expression, offer_array, None)
+    return Outgoing(value, expression, offer_array)
 
 
 def come(value, expression="x"):
@@ -73,7 +80,7 @@ def come(value, expression="x"):
     for path, array in offered.describe()["arrays"].items():
         whole = arrays[path] = np.empty(array["shape"], dtype_named(array["dtype"]))
         for number, bounds in enumerate(array["pieces"]):
-            (data,) = offered.take([(path, number, bounds)], None)
+            data = offered.take([(path, number, bounds)])
             part = whole[(*(slice(*pair) for pair in bounds), ...)]
             part[...] = np.frombuffer(data, whole.dtype).reshape(part.shape)
     return unpacked(offered.structure(), arrays.__getitem__)
@@ -228,6 +235,21 @@ def test_a_difference_anywhere_in_a_large_array_is_seen():
     assert digest(np.roll(array, 1 << 18)) != equal
 
 
+@pytest.mark.parametrize("dtype", ["f4", "f8", "u1", "f2"])
+def test_a_difference_in_any_bit_of_some_or_all_elements_is_seen(dtype):
+    rng = np.random.default_rng(0)
+    array = rng.integers(1, 100, 1 << 20).astype(dtype)
+    raw = array.view(f"u{array.itemsize}")
+    found = [digest(array)]
+    for bit in range(8 * array.itemsize):
+        flipped = np.array(1 << bit, raw.dtype)
+        for places in (slice(None), slice(0, None, 2), slice(1, None, 2), [3, 11], [0, 8, 1, 9]):
+            other = raw.copy()
+            other[places] ^= flipped
+            found.append(digest(other))
+    assert len(set(found)) == len(found)
+
+
 def test_models_of_keras_are_compared_by_their_variables(monkeypatch):
     dense = keras.layers.Dense(2)
     dense.build((None, 3))
@@ -380,7 +402,7 @@ def test_what_bytes_do_not_say_all_of_is_pickled():
 def test_an_array_over_devices_comes_whole_and_in_parts():
     array = jax.device_put(np.arange(32.0).reshape(8, 4), NamedSharding(mesh(), P("x")))
     np.testing.assert_array_equal(come(array), np.arange(32.0).reshape(8, 4))
-    (data,) = out(array).take([("x", 0, [[2, 4], [1, 3]]), ("x", 0, [[0, 1], [0, 1]])], None)
+    data = out(array).take([("x", 0, [[2, 4], [1, 3]]), ("x", 0, [[0, 1], [0, 1]])])
     assert np.frombuffer(data, array.dtype).tolist() == [9, 10, 13, 14, 0]
 
 
@@ -393,6 +415,53 @@ def test_scalars_keys_and_arrays_without_elements_come():
 def test_an_error_shows_how_an_array_begins():
     assert out(np.arange(9)).preview("x", 0) == "[0, 1, 2, …]"
     assert out(np.float32([1, 2])).preview("x", 0) == "[1.0, 2.0]"
+
+
+def test_pieces_are_written_into_memory_of_the_kernel():
+    w = jax.device_put(
+        np.arange(32.0, dtype=np.float32).reshape(8, 4), NamedSharding(mesh(), P("x"))
+    )
+    owner = Sealed(1024)
+    offered = out({"w": w, "s": jnp.float32(7)})
+    assert offered.open([owner.address])
+    for path, at in (("x['w']", 64), ("x['s']", 512)):
+        pieces = offered.describe()["arrays"][path]["pieces"]
+        boxes = [(path, number, bounds) for number, bounds in enumerate(pieces)]
+        offered.write(boxes, [(0, at)] * len(boxes))
+    offered.close()
+    owner.seal()
+    memory = mapped(**owner.address)
+    owner.close()
+    np.testing.assert_array_equal(np.ndarray((8, 4), np.float32, memory, 64), w)
+    assert np.ndarray((), np.float32, memory, 512) == 7
+
+
+def test_memory_of_a_kernel_elsewhere_is_not_opened():
+    owner = Sealed(1024)
+    offered = out(jnp.ones(3))
+    before = os.listdir("/proc/self/fd")  # noqa: PTH208 - as few descriptors as can be
+    assert not offered.open([owner.address, {**owner.address, "name": "nbdist-another"}])
+    assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
+    owner.close()
+    assert not offered.open([owner.address])
+
+
+def test_any_box_of_an_array_is_written_where_it_belongs():
+    rng = random.Random(0)
+    for _ in range(300):
+        shape = tuple(rng.randrange(1, 5) for _ in range(rng.randrange(0, 4)))
+        array = np.arange(math.prod(shape), dtype=np.int16).reshape(shape) + 1
+        starts = [rng.randrange(size) for size in shape]
+        box = [[a, rng.randrange(a, size + 1)] for a, size in zip(starts, shape, strict=True)]
+        index = (*(slice(*pair) for pair in box), ...)
+        owner = Sealed(4096)
+        owner.write_box(64, shape, box, array[index])
+        memory = mapped(**owner.address)
+        wanted = np.zeros_like(array)
+        wanted[index] = array[index]
+        np.testing.assert_array_equal(np.ndarray(shape, np.int16, memory, 64), wanted)
+        assert not any(memory[:64]) and not any(memory[64 + array.nbytes :])
+        owner.close()
 
 
 # -- what is held ----------------------------------------------------------------------------------
@@ -426,26 +495,31 @@ def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
 # -- what comes in ---------------------------------------------------------------------------------
 
 
+def spots_of(incoming):
+    """One behind the other in one memory that is not the common one."""
+    spots, end = [], 0
+    for piece in incoming.describe()["wanted"][0]:
+        spots.append([1, end])
+        end += math.prod(stop - start for start, stop in piece) * 4
+    return [spots], [0, end]
+
+
 def put_whole(incoming, array):
-    for number, bounds in enumerate(incoming.describe()["wanted"][0]):
-        part = array[tuple(slice(*pair) for pair in bounds)]
-        incoming.put([(0, number, bounds)], None, part.tobytes())
+    spots, sizes = spots_of(incoming)
+    incoming.share(sizes, spots)
+    for (memory, at), bounds in zip(spots[0], incoming.describe()["wanted"][0], strict=True):
+        part = array[tuple(slice(*pair) for pair in bounds)].tobytes()
+        incoming.put(memory, at, part[:3])
+        incoming.put(memory, at + 3, part[3:])
 
 
 def described(array):
     return [{"dtype": dtype_name(array.dtype), "shape": list(array.shape)}]
 
 
-def test_what_an_array_takes_is_said_before_there_is_room_for_it():
-    huge = [{"dtype": "float32", "shape": [1 << 50]}]
-    assert Incoming(huge, place=None, window=None).describe()["needed"] == 4 << 50
-    halves = Incoming(huge, place=placed(NamedSharding(mesh(), P("x")), "s"), window=None)
-    assert (halves.describe()["needed"], len(halves.describe()["wanted"][0])) == (4 << 50, 8)
-
-
 def test_an_array_comes_in_parts_and_has_no_name_before():
-    array = np.arange(12, dtype=np.int16).reshape(3, 4)
-    incoming = Incoming(described(array), place=None, window=None)
+    array = np.arange(12, dtype=np.int32).reshape(3, 4)
+    incoming = Incoming(described(array), place=None)
     with pytest.raises(SessionError, match="has not come whole"):
         incoming.values()
     put_whole(incoming, array)
@@ -460,16 +534,106 @@ def test_an_array_comes_in_parts_and_has_no_name_before():
 def test_an_array_is_made_of_its_pieces_under_a_sharding(spec):
     array = np.arange(128, dtype=np.float32).reshape(8, 16)
     sharding = NamedSharding(mesh(), spec)
-    incoming = Incoming(described(array), place=placed(sharding, "s"), window=None)
+    incoming = Incoming(described(array), place=placed(sharding, "s"))
     assert len(incoming.describe()["wanted"][0]) == (1 if spec == P() else 8)
     put_whole(incoming, array)
     incoming.make(packed({"a": 1}, lambda v: None, code_by_value=True))
     numbers = {id(array): 0}
-    put_whole(other := Incoming(described(array), place=placed(sharding, "s"), window=None), array)
+    put_whole(other := Incoming(described(array), place=placed(sharding, "s")), array)
     other.make(packed({"a": array}, lambda v: numbers.get(id(v)), code_by_value=True))
     made = other.values()["a"]
     assert made.sharding == sharding
     np.testing.assert_array_equal(made, array)
+
+
+def written(array):
+    """Memory of an owner with an array in it, and where it is."""
+    owner = Sealed(array.nbytes)
+    owner.write(0, array.tobytes())
+    return owner
+
+
+def joined(owner, array, memory):
+    incoming = Incoming(described(array), place=None)
+    addresses = [{"nbytes": 0}, owner.address] if memory else [owner.address]
+    assert incoming.join(addresses, [[[memory, 0]]])
+    numbers = {id(array): 0}
+    incoming.make(packed({"a": array}, lambda v: numbers.get(id(v)), code_by_value=True))
+    return incoming.values()["a"]
+
+
+def test_a_shared_array_can_be_written_by_each_process_for_itself():
+    array = np.arange(4096, dtype=np.int64)
+    owner = written(array)
+    one, other = joined(owner, array, 1), joined(owner, array, 1)
+    owner.seal()
+    with pytest.raises(PermissionError):
+        owner.write(0, b"1")
+    owner.close()
+    one += 1
+    np.testing.assert_array_equal(one, array + 1)
+    np.testing.assert_array_equal(other, array)
+
+
+def test_small_arrays_keep_nothing_of_the_memory_they_came_in():
+    array = np.arange(8, dtype=np.int64)
+    owner = written(array)
+    name = owner.address["name"]
+    found = joined(owner, array, COMMON)
+    owner.close()
+    np.testing.assert_array_equal(found, array)
+    assert found.flags.owndata and name not in Path("/proc/self/maps").read_text()
+
+
+def test_the_memory_of_an_array_goes_with_it():
+    array = np.arange(1 << 16, dtype=np.int64)
+    owner = written(array)
+    name = owner.address["name"]
+    found = joined(owner, array, 1)
+    owner.close()
+    assert name in Path("/proc/self/maps").read_text()
+    del found
+    gc.collect()
+    assert name not in Path("/proc/self/maps").read_text()
+
+
+def test_memory_that_is_not_there_is_not_taken():
+    array = np.arange(8, dtype=np.int64)
+    owner = written(array)
+    incoming = Incoming(described(array), place=None)
+    other = {**owner.address, "name": "nbdist-another"}
+    assert not incoming.join([other], [[[COMMON, 0]]])
+    assert not incoming.join([{**owner.address, "nbytes": 1 << 40}], [[[COMMON, 0]]])
+    address = owner.address
+    owner.close()
+    assert not incoming.join([address], [[[COMMON, 0]]])
+
+
+def test_nothing_refers_to_an_array_that_was_packed_or_made():
+    gc.collect()
+    gc.disable()
+    try:
+        array = np.zeros(8)
+        numbers = {id(array): 0}
+        data = packed([array], lambda v: numbers.get(id(v)), code_by_value=True)
+        (made,) = unpacked(data, lambda number: np.zeros(8))
+        gone = [weakref.ref(array), weakref.ref(made)]
+        del array, made
+        assert [ref() for ref in gone] == [None, None]
+    finally:
+        gc.enable()
+
+
+def test_without_memory_to_share_messages_fill_memory_of_its_own(monkeypatch):
+    monkeypatch.delattr(os, "memfd_create")
+    array = np.arange(12, dtype=np.int32)
+    incoming = Incoming(described(array), place=None)
+    assert incoming.share([0, 48], [[[1, 0]]]) == []
+    incoming.put(1, 0, array[:5].tobytes())
+    incoming.put(1, 20, array[5:].tobytes())
+    numbers = {id(array): 0}
+    incoming.make(packed({"a": array}, lambda v: numbers.get(id(v)), code_by_value=True))
+    np.testing.assert_array_equal(incoming.values()["a"], array)
 
 
 def test_a_sharding_that_does_not_fit_is_refused():

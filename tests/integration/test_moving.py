@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import re
 from collections.abc import Iterator
 
@@ -17,11 +18,12 @@ params = {"a b": jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, 
 rank = jax.process_index()
 """
 
-SLOW = """%%dist
+SLOW = """
 from nbdist.engine.values.{module} import {cls}
 quick_{method} = {cls}.{method}
 calls = 0
 def slow_{method}(*arguments):
+    import os, signal, time
     global calls
     calls += 1
     {then}
@@ -42,12 +44,42 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
         found.run("%dist_shutdown")
 
 
-def slowed(notebook: Notebook, module: str, cls: str, method: str, then: str = "pass") -> None:
-    notebook.good(SLOW.format(module=module, cls=cls, method=method, then=then))
+WAYS = {
+    "%dist_push": {
+        "shared": ("", "sealed", "Sealed", "write"),
+        "messages": ("%%dist", "incoming", "Incoming", "put"),
+    },
+    "%dist_pull": {
+        "shared": ("%%dist", "outgoing", "Outgoing", "write"),
+        "messages": ("%%dist", "outgoing", "Outgoing", "take"),
+    },
+}
+"""Which method, and where, moves a part of an array, through shared memory and without."""
+
+NONE_SHARED = """
+import nbdist.values.arriving, nbdist.values.push
+def no_memory(*_):
+    raise OSError
+nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = no_memory
+"""
+
+SHARED = """
+import nbdist.engine.values.sealed as sealed
+nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = sealed.Sealed
+"""
 
 
-def as_before(notebook: Notebook, cls: str, method: str) -> None:
-    notebook.good(f"%%dist\n{cls}.{method} = quick_{method}")
+@contextlib.contextmanager
+def slowed(notebook: Notebook, magic: str, way: str, then: str = "pass") -> Iterator[None]:
+    """Each part of an array takes a while, and before each something is done."""
+    where, module, cls, method = WAYS[magic][way]
+    if way == "messages":
+        notebook.good(NONE_SHARED)
+    notebook.good(where + SLOW.format(module=module, cls=cls, method=method, then=then))
+    yield
+    if way == "messages":
+        notebook.good(SHARED)
+    notebook.run(f"{where}\n{cls}.{method} = quick_{method}")
 
 
 def interrupted(notebook: Notebook, cell: str, seen: str) -> Output:
@@ -95,21 +127,27 @@ def test_an_array_is_pushed_under_a_sharding(notebook: Notebook) -> None:
     notebook.good("%%dist\nassert w.sharding.spec == P('x') and w.sum() == 66")
 
 
+@pytest.mark.parametrize("way", ["shared", "messages"])
 @pytest.mark.parametrize("values", ["x", "x --sharding NamedSharding(mesh,P(\\'x\\'))"])
 def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
-    notebook: Notebook, values: str
+    notebook: Notebook, values: str, way: str
 ) -> None:
-    slowed(notebook, "incoming", "Incoming", "put")
-    output = interrupted(
-        notebook,
-        f"x = np.zeros(100 << 20, 'f4')\n%dist_push {values}",
-        r"sent \d.* of 400 MB, .*/s",
-    )
+    with slowed(notebook, "%dist_push", way):
+        output = interrupted(
+            notebook,
+            f"x = np.zeros(100 << 20, 'f4')\n%dist_push {values}",
+            r"sent \d.* of 400 MB, .*/s",
+        )
     assert output.traceback.splitlines() == [
         "KeyboardInterrupt: the push of 'x' was interrupted; no process has anything of it, and nothing was "
         "changed."
     ]
-    as_before(notebook, "Incoming", "put")
+    notebook.good(
+        "%%dist --here\nimport os\n"
+        "assert not any('nbdist-' in line for line in open('/proc/self/maps'))\n"
+        "fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
+        "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))"
+    )
     notebook.good(
         "%%dist\nfrom nbdist.engine.resident import Resident\n"
         "assert 'x' not in globals() and Resident.of().moving._held is None"
@@ -130,18 +168,21 @@ def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
     )
 
 
-def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(notebook: Notebook) -> None:
+@pytest.mark.parametrize("way", ["shared", "messages"])
+def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(
+    notebook: Notebook, way: str
+) -> None:
     notebook.good("%%dist\ny = np.zeros(100 << 20, 'f4')")
-    slowed(notebook, "outgoing", "Outgoing", "take")
-    output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 400 MB, .*/s")
+    with slowed(notebook, "%dist_pull", way):
+        output = interrupted(notebook, "y = 1\n%dist_pull y", r"received \d.* of 400 MB, .*/s")
     assert output.traceback.splitlines() == [
         "KeyboardInterrupt: the pull of 'y' was interrupted; nothing in this notebook was changed."
     ]
     notebook.good("assert y == 1")
-    as_before(notebook, "Outgoing", "take")
     notebook.good(
         "%%dist\nfrom nbdist.engine.resident import Resident\nassert Resident.of().moving._held is None\n"
-        "assert not any('nbdist-' in line for line in open('/proc/self/maps'))\ndel y"
+        "fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
+        "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))\ndel y"
     )
 
 
@@ -163,17 +204,22 @@ def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
 # The last one: a process ends in it.
 
 
-@pytest.mark.parametrize("magic", ["%dist_pull z", "%dist_push z"])
-def test_a_process_that_ends_in_the_middle_is_named(notebook: Notebook, magic: str) -> None:
+@pytest.mark.parametrize("way", ["shared", "messages"])
+@pytest.mark.parametrize("magic", ["%dist_pull", "%dist_push"])
+def test_a_process_that_ends_in_the_middle_is_named(
+    notebook: Notebook, magic: str, way: str
+) -> None:
     if notebook.run("assert not nbdist.current().out_of_step").error:
         notebook.good("%dist_init --restart")
         notebook.good(SETUP)
-    notebook.good("z = np.ones(50 << 20, 'f4')\n%dist_push z")
-    then = "if rank == 1 and calls == 3: os.kill(os.getpid(), signal.SIGKILL)"
-    slowed(notebook, "outgoing", "Outgoing", "take", then)
-    slowed(notebook, "incoming", "Incoming", "put", then)
-    error = notebook.bad(magic).traceback
-    assert re.search(r"GoneError: process 1 has ended while values were moved: ", error)
+    notebook.good("z = np.ones(50 << 20, 'f4')\n%dist_push z\n%dist_pull pid=os.getpid() --on 0")
+    # The first of the processes of a host gets the messages for all of it.
+    then = "if calls == 2 and rank == 0: os.kill(os.getpid(), signal.SIGKILL)"
+    if WAYS[magic][way][0] != "%%dist":
+        then = "if calls == 2: os.kill(pid, signal.SIGKILL)"
+    with slowed(notebook, magic, way, then):
+        error = notebook.bad(f"{magic} z").traceback
+    assert re.search(r"GoneError: process 0 has ended while values were moved: ", error)
     assert len(error.splitlines()) == 1
     assert "Nothing was changed; %dist_status shows" in error
     assert "A repair needs all processes: " in notebook.good("%dist_status").text

@@ -204,14 +204,14 @@ def test_a_class_that_only_the_processes_have_is_named(sets: Session) -> None:
 
 def test_nothing_is_kept_on_the_processes_of_what_was_moved(sets: Session) -> None:
     sets.pull("params")
-    sets.push({"large": np.ones(1 << 20)})
+    sets.push({"large": np.ones(1 << 20), "parts": [np.ones(1 << 14)] * 3})
     sets.run(
+        "del large\n"
         "from nbdist.engine.resident import Resident\n"
         "held = Resident.of().moving._held\n"
         "mapped = sum('nbdist-' in line for line in open('/proc/self/maps'))"
     )
     assert (sets.pull("held"), sets.pull("mapped", each=True)) == (None, {0: 0, 1: 0})
-    sets.run("del large")
 
 
 # -- what goes there -------------------------------------------------------------------------------
@@ -298,16 +298,57 @@ def test_nothing_is_pushed_to_a_process_in_a_cell(session: Session) -> None:
         session.pull("refused")
 
 
-def test_an_array_goes_in_messages_where_no_memory_is_shared(
-    session: Session, monkeypatch: pytest.MonkeyPatch
+def no_memory(*_: object) -> None:
+    raise OSError("no memory to share")
+
+
+CANNOT_MAP = "from nbdist.engine.values import incoming\nreal = incoming.mapped\n"
+CANNOT_MAP += "def no_memory(**_):\n    raise OSError\nincoming.mapped = no_memory"
+
+
+@pytest.mark.parametrize("alone", [False, True], ids=["one owns it", "each its own"])
+def test_an_array_goes_in_messages_where_this_notebook_shares_no_memory(
+    session: Session, monkeypatch: pytest.MonkeyPatch, alone: bool
 ) -> None:
-    monkeypatch.setattr("nbdist.moving.window", lambda: None)
+    monkeypatch.setattr("nbdist.values.arriving.Sealed", no_memory)
+    monkeypatch.setattr("nbdist.values.push.Sealed", no_memory)
+    if alone:
+        session.run(CANNOT_MAP)
     array = np.random.default_rng(0).random((300, 100, 99), dtype=np.float32)
-    session.push({"far": array})
+    moved: list[int] = []
+    session.push({"far": array}, progress=lambda done, total: moved.append(total))
+    assert moved[-1] == array.nbytes * (2 if alone else 1)
     np.testing.assert_array_equal(session.pull("far"), array)
     session.push({"far": array[:296]}, sharding="NamedSharding(mesh, P('data'))")
     np.testing.assert_array_equal(session.pull("far"), array[:296])
     session.run("del far")
+    if alone:
+        session.run("incoming.mapped = real")
+
+
+def test_a_process_that_cannot_share_memory_gets_it_in_messages(session: Session) -> None:
+    session.run(CANNOT_MAP, on="1")
+    array = np.random.default_rng(0).random((300, 100, 99), dtype=np.float32)
+    moved: list[tuple[int, int]] = []
+    session.push({"far": array}, progress=lambda *counts: moved.append(counts))
+    assert moved[-1] == (2 * array.nbytes, 2 * array.nbytes) and moved == sorted(moved)
+    for got in session.pull("far", each=True).values():
+        np.testing.assert_array_equal(got, array)
+    session.run("incoming.mapped = real", on="1")
+    session.run("del far")
+
+
+def test_each_process_can_write_to_what_it_was_sent(session: Session) -> None:
+    array = np.zeros((1 << 19,), np.float64)
+    many = [np.full(9000 + n, n, np.float64) for n in range(100)]  # more than get their own memory
+    session.push({"mine": array, "many": many})
+    array[:] = 7  # what was sent does not change any more
+    session.run("mine += rank\nfor one in many: one += rank")
+    for rank, got in session.pull("mine", each=True).items():
+        assert (got == rank).all()
+    for rank, got in session.pull("many", each=True).items():
+        assert all((one == n + rank).all() for n, one in enumerate(got))
+    session.run("del mine, many")
 
 
 def test_a_pushed_array_outlives_a_repair(session: Session) -> None:

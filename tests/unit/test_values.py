@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import random
 from typing import Any
 
@@ -11,11 +12,11 @@ import pytest
 import nbdist.moving as moving
 import nbdist.options as options
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
+from nbdist.values.arriving import Arriving
 from nbdist.values.boxes import boxes, elements
-from nbdist.values.differing import refuse_differences
+from nbdist.values.differing import Comparison
 from nbdist.values.flow import Flow, Job
 from nbdist.values.push import Packed
-from nbdist.values.window import SLOTS, Window
 from tests.unit.crews import FakeCrew
 
 
@@ -96,29 +97,21 @@ class Processes:
 
     def __init__(self, answers: bool = True) -> None:
         self.under_way: list[tuple[Job, Request]] = []
-        self.most: dict[tuple[int, ...], int] = {}
-        self.begun: list[tuple[int, ...]] = []
-        self.slots: list[int | None] = []
+        self.most: dict[int, int] = {}
+        self.begun: list[int] = []
         self.lost: dict[int, str] = {}
         self._answers = answers
 
-    def job(self, ids: tuple[int, ...], *, shared: bool) -> Job:
-        def begin(at: int | None) -> dict[int, Any]:
-            if at is not None:
-                assert at not in self.slots
-                self.slots.append(at)
+    def job(self, process_id: int, *, nbytes: int = 10) -> Job:
+        def begin() -> Any:
             request = Request()
-            self.begun.append(ids)
+            self.begun.append(process_id)
             self.under_way.append((job, request))
-            alike = sum(other.process_ids == ids for other, _ in self.under_way)
-            self.most[ids] = max(alike, self.most.get(ids, 0))
-            return dict.fromkeys(ids, request)
+            alike = sum(other.process_id == process_id for other, _ in self.under_way)
+            self.most[process_id] = max(alike, self.most.get(process_id, 0))
+            return request
 
-        def end(at: int | None, answers: Any) -> None:
-            if at is not None:
-                self.slots.remove(at)
-
-        job = Job(process_ids=ids, shared=shared, nbytes=10, begin=begin, end=end)
+        job = Job(process_id=process_id, nbytes=nbytes, begin=begin, end=lambda answer: None)
         return job
 
     def gone(self, process_id: int) -> str | None:
@@ -130,59 +123,78 @@ class Processes:
         return f"process {process_id} (host h{process_id})"
 
 
-@pytest.mark.parametrize(("shared", "most"), [(False, 2), (True, SLOTS)])
-def test_only_a_few_parts_are_on_their_way_at_once(shared: bool, most: int) -> None:
+def test_only_a_few_parts_are_on_their_way_at_once() -> None:
     processes, moved = Processes(), []
     flow = Flow(processes, timeout_s=60, progress=lambda done, total: moved.append((done, total)))  # type: ignore[arg-type]
-    flow.run([processes.job((0,), shared=shared) for _ in range(30)])
-    assert processes.most == {(0,): most}
+    flow.run([processes.job(0) for _ in range(30)])
+    assert processes.most == {0: 2}
     assert moved[-1] == (300, 300) and moved == sorted(moved)
+
+
+def test_what_moves_nothing_is_no_progress() -> None:
+    processes, moved = Processes(), []
+    flow = Flow(processes, timeout_s=60, progress=lambda done, total: moved.append((done, total)))  # type: ignore[arg-type]
+    flow.run([processes.job(0, nbytes=0), processes.job(0)])
+    assert moved == [(10, 10)]
 
 
 def test_many_processes_do_not_have_all_their_messages_sent_at_once() -> None:
     processes = Processes(answers=False)
-    jobs = [processes.job((p,), shared=False) for p in range(64) for _ in range(3)]
+    jobs = [processes.job(p) for p in range(64) for _ in range(3)]
     with pytest.raises(SessionError):
         Flow(processes, timeout_s=0.01, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
-    assert processes.begun == [(p,) for p in range(16)]
+    assert processes.begun == list(range(16))
 
 
 def test_processes_are_served_side_by_side() -> None:
     processes = Processes()
-    jobs = [processes.job((p,), shared=True) for p in (0, 1) for _ in range(20)]
+    jobs = [processes.job(p) for p in (0, 1) for _ in range(20)]
     Flow(processes, timeout_s=60, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
-    assert processes.begun[:4] == [(0,), (1,), (0,), (1,)]
+    assert processes.begun[:4] == [0, 1, 0, 1]
 
 
 def test_a_process_that_has_ended_ends_the_move() -> None:
     processes = Processes(answers=False)
     processes.lost[1] = "killed by SIGKILL"
-    jobs = [processes.job((p,), shared=False) for p in (0, 1)]
+    jobs = [processes.job(p) for p in (0, 1)]
     with pytest.raises(GoneError, match=r"process 1 \(host h1\) has ended .*: killed by SIGKILL"):
         Flow(processes, timeout_s=60, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
 
 
 def test_who_does_not_answer_is_named() -> None:
     processes = Processes(answers=False)
-    jobs = [processes.job((p,), shared=False) for p in (0, 1)]
+    jobs = [processes.job(p) for p in (0, 1)]
     with pytest.raises(SessionError, match=r"processes 0, 1 did not answer within 0\.0 s"):
         Flow(processes, timeout_s=0.01, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
 
 
-def test_shared_memory_has_no_name_that_others_see_and_goes() -> None:
-    from nbdist.engine.values.window import Window as Opened
+# -- what arrives ----------------------------------------------------------------------------------
 
-    with Window() as here:
-        there = Opened(**here.address)
-        here.array(8, np.dtype("i4"), (3,))[...] = [1, 2, 3]
-        assert there.array(8, np.dtype("i4"), (3,)).tolist() == [1, 2, 3]
-        there.close()
-        other = {**here.address, "name": "nbdist-another"}
-        with pytest.raises(OSError, match="is not nbdist-another"):
-            Opened(**other)
-        address = here.address
-    with pytest.raises(OSError, match=r"No such file|is not nbdist"):
-        Opened(**address)
+
+@pytest.mark.parametrize("memory", ["shared", "none", "not worth it"])
+def test_arrays_are_filled_by_their_processes_and_by_messages(
+    memory: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if memory == "none":
+        monkeypatch.delattr(os, "memfd_create")
+    large = (2, 1 << 15) if memory == "not worth it" else (4, 1 << 18)
+    types = [(np.dtype("f4"), large), (np.dtype("i2"), (3,)), (np.dtype("f8"), (0, 5))]
+    arriving = Arriving(types)
+    assert [one["nbytes"] for one in arriving.addresses] == (
+        [64, 4 << 20] if memory == "shared" else []
+    )
+    rows = np.arange(large[1], dtype="f4")
+    arriving.put(0, [[1, 2], [0, large[1]]], rows[np.newaxis])
+    arriving.put(1, [[0, 3]], np.array([1, 2, 3], "i2"))
+    filled, small, empty = arriving.arrays()
+    arriving.close()
+    np.testing.assert_array_equal(filled[1], rows)
+    assert small.tolist() == [1, 2, 3] and empty.shape == (0, 5)
+    for array, (dtype, shape) in zip((filled, small, empty), types, strict=True):
+        assert (array.dtype, array.shape, array.flags.writeable) == (dtype, shape, True)
+    small += 1
+    filled += 1
+    assert filled[1, 0] == 1
 
 
 # -- a repair in the middle -----------------------------------------------------------------------
@@ -197,12 +209,12 @@ def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tupl
         tokens.append(token)
         return {p: (offered(), []) for p in ids}
 
-    def refuse_differences(*_: Any, **__: Any) -> None:
+    def values(self: Any, *, of: list[int], besides: Any, progress: Any) -> Any:
         if len(tokens) <= stale:
             raise StaleError("The processes were repaired.")
+        return dict.fromkeys(of, 7)
 
-    monkeypatch.setattr(moving, "refuse_differences", refuse_differences)
-    monkeypatch.setattr(moving.Pull, "values", lambda self, of, progress: dict.fromkeys(of, 7))
+    monkeypatch.setattr(moving.Pull, "values", values)
     value = moving.pull(
         crew,  # type: ignore[arg-type]
         evaluated,
@@ -248,22 +260,30 @@ class Answering:
 
 
 def offered(**arrays: Any) -> dict[str, Any]:
-    return {"digest": "d", "arrays": arrays, "shared": False}
+    return {"digest": "d", "arrays": arrays}
 
 
 W = {"dtype": "float32", "shape": [4], "nbytes": 16, "whole": False, "pieces": [[[0, 2]]]}
 
 
+def compare(processes: Answering, offers: Any) -> None:
+    """As a pull does."""
+    compared = Comparison(processes, offers, "token", "x", timeout_s=60)  # type: ignore[arg-type]
+    compared.refuse_other_structure()
+    for job in compared.jobs():
+        job.end(job.begin().get())
+
+
 def refuse(processes: Answering, offers: Any) -> str:
     with pytest.raises(ArrayError) as raised:
-        refuse_differences(processes, offers, "token", "x", timeout_s=60)  # type: ignore[arg-type]
+        compare(processes, offers)
     return str(raised.value)
 
 
 def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() -> None:
     offers = {p: offered(x=W) for p in range(3)}
     equal = Answering(digests={p: {"digests": ["a"]} for p in range(3)})
-    refuse_differences(equal, offers, "token", "x", timeout_s=60)  # type: ignore[arg-type]
+    compare(equal, offers)
     text = refuse(
         Answering(
             digests={
@@ -281,7 +301,7 @@ def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() ->
 def test_pieces_that_only_one_process_holds_are_not_compared() -> None:
     one, other = dict(W), {**W, "pieces": [[[2, 4]]]}
     asked = Answering()  # any question would raise
-    refuse_differences(asked, {0: offered(x=one), 1: offered(x=other)}, "t", "x", timeout_s=60)  # type: ignore[arg-type]
+    compare(asked, {0: offered(x=one), 1: offered(x=other)})
 
 
 def test_the_first_place_that_differs_is_named_and_what_is_missing_there() -> None:

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks import framework as framework_named
 from nbdist.engine.showable import error_text
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing
-from nbdist.engine.values.window import Window
 from nbdist.errors import ArrayError, StaleError
 
 if TYPE_CHECKING:
@@ -74,7 +72,6 @@ def offer(
     token: str,
     expression: str,
     framework: str,
-    window: dict[str, Any] | None,
     number: int | None = None,
     wanted: bool = True,
 ) -> Answer:
@@ -86,7 +83,7 @@ def offer(
     if not wanted:
         return {}, []
     offer_array = framework_named(framework).offer_array
-    held = Outgoing(value, expression, offer_array, _opened(window))
+    held = Outgoing(value, expression, offer_array)
     resident.moving.begin(token, held)
     return held.describe(), []
 
@@ -113,11 +110,29 @@ def preview(resident: Resident, buffers: Buffers, *, token: str, path: str, piec
     return {"text": resident.moving.outgoing(token).preview(path, piece)}, []
 
 
-def take(
-    resident: Resident, buffers: Buffers, *, token: str, boxes: list[Any], at: int | None
+def open_memories(
+    resident: Resident, buffers: Buffers, *, token: str, addresses: list[dict[str, Any]]
 ) -> Answer:
+    """Opens memories of the kernel, where this process can."""
+    return {"opened": resident.moving.outgoing(token).open(addresses)}, []
+
+
+def take(resident: Resident, buffers: Buffers, *, token: str, boxes: list[Any]) -> Answer:
     """Parts of arrays that are offered."""
-    return {}, list(resident.moving.outgoing(token).take(boxes, at))
+    return {}, [resident.moving.outgoing(token).take(boxes)]
+
+
+def write(
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    token: str,
+    boxes: list[Any],
+    spots: list[tuple[int, int]],
+) -> Answer:
+    """Writes parts of arrays that are offered into memories of the kernel."""
+    resident.moving.outgoing(token).write(boxes, spots)
+    return {}, []
 
 
 def receive(
@@ -126,12 +141,11 @@ def receive(
     *,
     token: str,
     arrays: list[dict[str, Any]],
-    window: dict[str, Any] | None,
     sharding: str | None,
     framework: str,
     number: int | None = None,
 ) -> Answer:
-    """Makes room for what a kernel is about to send; answers which parts of its arrays are wanted here.
+    """Expects what a kernel is about to send; answers which pieces of its arrays are wanted here.
 
     `number` is that of the proof which follows where all processes evaluate `sharding` together.
     """
@@ -140,16 +154,38 @@ def receive(
         value = resident.evaluate(sharding, number=number)
         place = framework_named(framework).placed(value, sharding)
     resident.moving.end()
-    held = Incoming(arrays, place=place, window=_opened(window))
+    held = Incoming(arrays, place=place)
     resident.moving.begin(token, held)
     return held.describe(), []
 
 
-def put(
-    resident: Resident, buffers: Buffers, *, token: str, boxes: list[Any], at: int | None
+def share(
+    resident: Resident, buffers: Buffers, *, token: str, sizes: list[int], spots: list[Any]
 ) -> Answer:
-    """Takes parts of arrays."""
-    resident.moving.incoming(token).put(boxes, at, buffers[0] if buffers else None)
+    """Makes memories for what is to come in messages, for this process and others of its machine."""
+    return {"addresses": resident.moving.incoming(token).share(sizes, spots)}, []
+
+
+def join(
+    resident: Resident,
+    buffers: Buffers,
+    *,
+    token: str,
+    addresses: list[dict[str, Any]],
+    spots: list[Any],
+) -> Answer:
+    """Takes memories of another process, where this one can."""
+    return {"joined": resident.moving.incoming(token).join(addresses, spots)}, []
+
+
+def put(
+    resident: Resident, buffers: Buffers, *, token: str, stretches: list[tuple[int, int, int]]
+) -> Answer:
+    """Takes bytes into memories made here: which one, how many bytes from its start, and how many, one by one."""
+    incoming, data, begin = resident.moving.incoming(token), memoryview(buffers[0]), 0
+    for memory, at, nbytes in stretches:
+        incoming.put(memory, at, data[begin : begin + nbytes])
+        begin += nbytes
     return {}, []
 
 
@@ -178,10 +214,3 @@ def let_go(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
     """Keeps nothing of what was on its way."""
     resident.moving.end(token)
     return {}, []
-
-
-def _opened(window: dict[str, Any] | None) -> Window | None:
-    if window is not None:
-        with contextlib.suppress(OSError, ValueError):
-            return Window(**window)
-    return None

@@ -2,42 +2,47 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
+import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.dtypes import dtype_named
 from nbdist.engine import checkup
-from nbdist.engine.values.arrays import Bounds, shape_of, slices
+from nbdist.engine.values.arrays import shape_of
 from nbdist.engine.values.packing import unpacked
-from nbdist.engine.values.window import Window
+from nbdist.engine.values.sealed import Sealed, mapped
 from nbdist.errors import SessionError
 
 Place = Callable[[Any], tuple[list[list[list[int]]], Callable[[list[Any]], Any]]]
 """Answers, for an array's shape, which parts of it belong here and how to make the whole of them."""
 
+Spot = Sequence[int]
+"""Where a piece lies: the number of a memory, and how many bytes from its start."""
+
+COMMON = 0
+"""The memory of all pieces that have none of their own: they are copied out of it, so that it can go."""
+
 
 class Incoming:
     """Held from the first message of a kernel until the values have their names, or the kernel has given up.
 
+    The bytes come through memories that one process of a machine writes, its owner; the owner is the kernel, or a
+    process that gets them in messages.
+
     Args:
-      arrays: `dtype` and `shape` of each array that is sent in parts.
+      arrays: `dtype` and `shape` of each array that is sent apart from the values that hold it.
       place: How an array is divided over the processes; None: each process gets it whole, as NumPy.
-      window: Memory shared with the kernel; None where there is none.
     """
 
-    def __init__(
-        self,
-        arrays: Sequence[dict[str, Any]],
-        *,
-        place: Place | None,
-        window: Window | None,
-    ) -> None:
-        self._window = window
+    def __init__(self, arrays: Sequence[dict[str, Any]], *, place: Place | None) -> None:
         self._dtypes: list[Any] = []
         self._bounds: list[list[list[list[int]]]] = []
-        self._parts: list[list[Any]] = []
         self._finish: list[Callable[[list[Any]], Any]] = []
+        self._spots: Sequence[Sequence[Spot]] = []
+        self._own: list[Sealed] = []
+        self._memories: list[Any] = []
         self._ready: dict[str, Any] | None = None
         for array in arrays:
             dtype, shape = dtype_named(array["dtype"]), tuple(array["shape"])
@@ -45,56 +50,61 @@ class Incoming:
             self._dtypes.append(dtype)
             self._bounds.append(bounds)
             self._finish.append(finish)
-            self._parts.append([])
 
     def describe(self) -> dict[str, Any]:
-        """Which parts of each array are wanted.
-
-        Also how much memory that takes here, how much is available, and to which group of processes a limit
-        applies.
-        """
-        needed = sum(
-            dtype.itemsize * math.prod(shape_of(one))
-            for dtype, bounds in zip(self._dtypes, self._bounds, strict=True)
-            for one in bounds
-        )
+        """Which pieces of each array are wanted; how much memory is available, and to whom its limit applies."""
         return {
             "wanted": self._bounds,
-            "shared": self._window is not None,
-            "needed": needed,
             "available": checkup.memory()["available"],
             "group": checkup.group(),
         }
 
-    def _room(self, number: int) -> list[Any]:
-        """The parts of an array; made when the kernel has seen that there is room for them."""
-        import numpy
-
-        if not self._parts[number]:
-            self._parts[number] = [
-                numpy.empty(shape_of(one), self._dtypes[number]) for one in self._bounds[number]
-            ]
-        return self._parts[number]
-
-    def put(self, boxes: Sequence[tuple[int, int, Bounds]], at: int | None, data: Any) -> None:
-        """Takes parts of arrays, which lie one behind the other.
+    def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[dict[str, Any]]:
+        """Makes memories, which messages are to fill.
 
         Args:
-          boxes: The number of the array, that of the part of it that is here, and bounds in the whole array.
-          at: Where they are in the shared memory; None: they are in `data`.
-          data: Their bytes.
+          sizes: Of each, in bytes.
+          spots: Where each piece of each array that is wanted here will lie.
+
+        Returns:
+          Their addresses; none where this system has no memory that processes share.
         """
         import numpy
 
-        offset = at or 0
-        for number, part, bounds in boxes:
-            target = self._room(number)[part][slices(bounds, self._bounds[number][part])]
-            if at is not None and self._window is not None:
-                source = self._window.array(offset, target.dtype, target.shape)
-            else:
-                source = numpy.ndarray(target.shape, target.dtype, data, offset=offset)
-            target[...] = source
-            offset += source.nbytes
+        self._spots = spots
+        try:
+            for size in sizes:
+                self._own.append(Sealed(size))
+            addresses = [memory.address for memory in self._own]
+            self._memories = [
+                mapped(**address) if address["nbytes"] else b"" for address in addresses
+            ]
+        except (OSError, ValueError):
+            self._close_own()
+            self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
+            return []
+        return addresses
+
+    def join(self, addresses: Sequence[dict[str, Any]], spots: Sequence[Sequence[Spot]]) -> bool:
+        """Takes the memories of another process; whether it could.
+
+        Args:
+          addresses: Of each.
+          spots: Where each piece of each array that is wanted here will lie.
+        """
+        try:
+            memories = [mapped(**one) if one["nbytes"] else b"" for one in addresses]
+        except (OSError, ValueError):
+            return False
+        self._memories, self._spots = memories, spots
+        return True
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Takes bytes into a memory made here, `at` bytes from its start."""
+        if self._own:
+            self._own[memory].write(at, data)
+        else:
+            self._memories[memory][at : at + len(data)] = memoryview(data)
 
     def make(self, structure: Any) -> None:
         """Makes the values; they do not have their names yet.
@@ -105,8 +115,13 @@ class Incoming:
         Raises:
           Exception: Whatever unpickling raises, such as where a module is not installed here.
         """
-        made = [finish(self._room(number)) for number, finish in enumerate(self._finish)]
-        self._parts = []
+        for memory in self._own:
+            memory.seal()
+        made = [
+            finish([self._piece(number, piece) for piece in range(len(self._bounds[number]))])
+            for number, finish in enumerate(self._finish)
+        ]
+        self._let_go()
         self._ready = unpacked(structure, made.__getitem__)
 
     def values(self) -> dict[str, Any]:
@@ -121,9 +136,31 @@ class Incoming:
 
     def close(self) -> None:
         """Lets go of all it holds."""
-        self._parts, self._ready = [], None
-        if self._window is not None:
-            self._window.close()
+        self._ready = None
+        self._let_go()
+
+    def _piece(self, number: int, piece: int) -> Any:
+        import numpy
+
+        dtype, shape = self._dtypes[number], shape_of(self._bounds[number][piece])
+        if not dtype.itemsize * math.prod(shape):
+            return numpy.empty(shape, dtype)
+        memory, at = self._spots[number][piece]
+        found = numpy.ndarray(shape, dtype, self._memories[memory], offset=at)
+        return found.copy() if memory == COMMON else found
+
+    def _let_go(self) -> None:
+        self._close_own()
+        for memory in self._memories[: COMMON + 1]:
+            if isinstance(memory, mmap.mmap):
+                with contextlib.suppress(BufferError):  # what an error has left in a traceback
+                    memory.close()
+        self._memories, self._spots = [], []
+
+    def _close_own(self) -> None:
+        for memory in self._own:
+            memory.close()
+        self._own = []
 
 
 def _whole(shape: tuple[int, ...]) -> tuple[list[list[list[int]]], Callable[[list[Any]], Any]]:

@@ -8,8 +8,8 @@ from typing import Any
 from nbdist.dtypes import dtype_named
 from nbdist.engine import flax
 from nbdist.engine.values.arrays import Bounds, digest, shape_of, slices
+from nbdist.engine.values.sealed import Opened
 from nbdist.engine.values.tree import OfferArray, Tree
-from nbdist.engine.values.window import Window
 
 Box = tuple[str, int, Bounds]
 """A part of a piece of an array: the array's path, the number of the piece, and bounds in the whole array."""
@@ -28,27 +28,24 @@ class Outgoing:
       value: Any object of the user.
       expression: How it was named.
       offer_array: The framework's.
-      window: Memory shared with the kernel; None where there is none.
 
     Raises:
       ArrayError: It cannot be sent; the text says why and where.
     """
 
-    def __init__(
-        self, value: Any, expression: str, offer_array: OfferArray, window: Window | None
-    ) -> None:
+    def __init__(self, value: Any, expression: str, offer_array: OfferArray) -> None:
         # An NNX Variable by itself comes as its array; within a tree it stays what it is.
         value = flax.unwrapped(value)
         self._tree = Tree(value, expression, offer_array)
         # Made at once: it finds the arrays inside of objects that say nothing of what they hold.
         self._structure = self._tree.packed(value, expression)
-        self._window = window
+        self._memories: list[Opened] = []
         self._read: dict[tuple[str, int], Any] = {}
 
     def describe(self) -> dict[str, Any]:
         """Its arrays by path, and a digest of all else."""
         arrays = {path: array.describe() for path, array in self._tree.arrays.items()}
-        return {"arrays": arrays, "digest": self._tree.digest(), "shared": self._window is not None}
+        return {"arrays": arrays, "digest": self._tree.digest()}
 
     def structure(self) -> bytes:
         """The value pickled, with the paths of arrays in place of them."""
@@ -68,29 +65,40 @@ class Outgoing:
         shown = ", ".join(str(element) for element in piece[:PREVIEWED])
         return f"[{shown}{', …' if piece.size > PREVIEWED else ''}]"
 
-    def take(self, boxes: Sequence[Box], at: int | None) -> list[bytes]:
-        """The bytes of parts of arrays, one behind the other.
+    def open(self, addresses: Sequence[dict[str, Any]]) -> bool:
+        """Opens memories of the kernel; whether this process can."""
+        try:
+            for address in addresses:
+                self._memories.append(Opened(**address))
+        except OSError:
+            self._close_memories()
+            return False
+        return True
+
+    def take(self, boxes: Sequence[Box]) -> bytes:
+        """The bytes of parts of arrays, one behind the other."""
+        return b"".join(self._box(*box).tobytes() for box in boxes)
+
+    def write(self, boxes: Sequence[Box], spots: Sequence[tuple[int, int]]) -> None:
+        """Writes parts of arrays into memories of the kernel.
 
         Args:
           boxes: Which parts.
-          at: Where in the shared memory they are put; None: they are answered.
-
-        Returns:
-          One buffer, or none where they are in the shared memory.
+          spots: For each, in which memory its whole array is to be, and how many bytes from its start.
         """
-        if at is None or self._window is None:
-            return [b"".join(self._box(*box).tobytes() for box in boxes)]
-        for path, number, bounds in boxes:
-            part = self._box(path, number, bounds)
-            self._window.array(at, part.dtype, part.shape)[...] = part
-            at += part.nbytes
-        return []
+        for (path, number, bounds), (memory, at) in zip(boxes, spots, strict=True):
+            shape, part = self._tree.arrays[path].shape, self._box(path, number, bounds)
+            self._memories[memory].write_box(at, shape, bounds, part)
 
     def close(self) -> None:
         """Lets go of all it holds."""
         self._read.clear()
-        if self._window is not None:
-            self._window.close()
+        self._close_memories()
+
+    def _close_memories(self) -> None:
+        for memory in self._memories:
+            memory.close()
+        self._memories = []
 
     def _box(self, path: str, number: int, bounds: Bounds) -> Any:
         origin = self._tree.arrays[path].pieces[number].bounds

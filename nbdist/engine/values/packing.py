@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import importlib
 import io
 import pickle
@@ -27,24 +28,51 @@ def packed(value: object, reference: Reference, *, code_by_value: bool) -> bytes
     Raises:
       Exception: Whatever pickling raises.
     """
+    stream = io.BytesIO()
+    packer = _packer()(stream, protocol=5)
+    packer.reference, packer.code_by_value = reference, code_by_value
+    packer.dump(value)
+    return stream.getvalue()
+
+
+@functools.cache
+def _packer() -> Any:
+    """A class of which each instance has a `reference` and `code_by_value`.
+
+    Made once: a class refers to itself, so that one that is made for a value would keep it until the garbage
+    collector looks.
+    """
     # Imported here: an engine that moves no values needs none of it.
     import cloudpickle
 
     class Packer(cloudpickle.Pickler):
+        reference: Reference
+        code_by_value: bool
+
         def persistent_id(self, obj: Any) -> Any:
-            return reference(obj)
+            return self.reference(obj)
 
         def reducer_override(self, obj: Any) -> Any:
             state = state_of_module(obj)
             if state is not None:
                 return _same, (state,)
-            if not code_by_value and isinstance(obj, type) and obj.__module__ == "__main__":
+            if not self.code_by_value and isinstance(obj, type) and obj.__module__ == "__main__":
                 return found_class, ("__main__", obj.__qualname__)
             return super().reducer_override(obj)
 
-    stream = io.BytesIO()
-    Packer(stream, protocol=5).dump(value)
-    return stream.getvalue()
+    return Packer
+
+
+class _Unpacker(pickle.Unpickler):
+    def __init__(self, data: Any, array: Callable[[Any], Any]) -> None:
+        super().__init__(io.BytesIO(data))
+        self._array = array
+
+    def persistent_load(self, pid: Any) -> Any:
+        return self._array(pid)
+
+    def find_class(self, module: str, name: str) -> Any:
+        return found_class(module, name) if module != "__main__" else _of_main(name)
 
 
 def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
@@ -54,16 +82,8 @@ def unpacked(data: Any, array: Callable[[Any], Any]) -> Any:
       ArrayError: It has an object of a class that is not here.
       Exception: Whatever unpickling raises.
     """
-
-    class Unpacker(pickle.Unpickler):
-        def persistent_load(self, pid: Any) -> Any:
-            return array(pid)
-
-        def find_class(self, module: str, name: str) -> Any:
-            return found_class(module, name) if module != "__main__" else _of_main(name)
-
     # Only ever from a kernel or engines of this session, which hold its key.
-    return Unpacker(io.BytesIO(data)).load()
+    return _Unpacker(data, array).load()
 
 
 def found_class(module: str, name: str) -> Any:

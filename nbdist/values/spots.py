@@ -1,0 +1,84 @@
+"""Where each piece of arrays that are pushed lies in memories that the processes of a machine share."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from nbdist.engine.values.incoming import COMMON
+from nbdist.values.boxes import Bounds, elements
+
+OWN_BYTES = 1 << 20
+"""Pieces from this size on have a memory of their own, which goes when they go."""
+
+MOST_OWN = 64
+"""At most so many, the largest: each takes a file descriptor for as long as the array lives."""
+
+ALIGNED_BYTES = 64
+"""As NumPy and XLA align what they make."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Piece:
+    """A part of one of the arrays that some process wants.
+
+    Attributes:
+      array: The number of the array.
+      bounds: Which part of it.
+      nbytes: Its size.
+    """
+
+    array: int
+    bounds: Bounds
+    nbytes: int
+
+    @property
+    def key(self) -> tuple[int, str]:
+        """Equal where the piece is the same."""
+        return self.array, str(self.bounds)
+
+
+class Spots:
+    """Room for each piece once.
+
+    Args:
+      pieces: Those wanted, in any order and any number of times.
+
+    Attributes:
+      pieces: Each once, the largest first.
+      sizes: Of the memories, in bytes.
+    """
+
+    def __init__(self, pieces: Iterable[Piece]) -> None:
+        distinct = {piece.key: piece for piece in pieces}
+        self.pieces = sorted(distinct.values(), key=lambda piece: -piece.nbytes)
+        self.sizes = [0]
+        self._of: dict[tuple[int, str], tuple[int, int]] = {}
+        for nth, piece in enumerate(self.pieces):
+            if nth < MOST_OWN and piece.nbytes >= OWN_BYTES:
+                self._of[piece.key] = (len(self.sizes), 0)
+                self.sizes.append(piece.nbytes)
+            else:
+                self._of[piece.key] = (COMMON, self.sizes[COMMON])
+                self.sizes[COMMON] += -(-piece.nbytes // ALIGNED_BYTES) * ALIGNED_BYTES
+
+    def of(self, piece: Piece) -> tuple[int, int]:
+        """The number of its memory, and how many bytes from the start of it."""
+        return self._of[piece.key]
+
+    def copied_bytes(self, pieces: Iterable[Piece]) -> int:
+        """How much of these a process copies out of the common memory."""
+        return sum(piece.nbytes for piece in pieces if self.of(piece)[0] == COMMON)
+
+
+def pieces_of(wanted: Iterable[Iterable[Bounds]], itemsizes: Sequence[int]) -> list[list[Piece]]:
+    """What a process wants of each array, in its order.
+
+    Args:
+      wanted: Bounds, by array.
+      itemsizes: By array, in bytes.
+    """
+    return [
+        [Piece(array=n, bounds=b, nbytes=elements(b) * itemsizes[n]) for b in bounds]
+        for n, bounds in enumerate(wanted)
+    ]

@@ -105,7 +105,12 @@ class Day:
         self.lab.command("docmanager:save")
         self.lab.open(self.name, reset=False)
 
-    def shot(self, name: str) -> None:
+    def shot(self, name: str, cell: str | None = None) -> None:
+        """A picture of the page, in which the output of this cell is to be seen."""
+        if cell is not None:
+            output = self.output(cell)
+            output.evaluate("area => area.scrollIntoView({block: 'center'})")
+            expect(output).to_be_in_viewport()
         self.lab.page.screenshot(path=self.shots / f"day-{name}-{self.theme}.png")
 
 
@@ -145,7 +150,7 @@ def test_a_training_in_the_background_is_live_under_its_cell_while_others_run(da
     expect(day.output("LIST")).to_contain_text(re.compile(r"running.*step = 0"))
     expect(training).to_contain_text("step 3", timeout=60_000)
     assert not day.lab.busy()
-    day.shot("background")
+    day.shot("background", "TRAIN")
 
 
 def test_a_reload_in_the_middle_has_all_of_it_and_what_comes(day: Day) -> None:
@@ -154,7 +159,7 @@ def test_a_reload_in_the_middle_has_all_of_it_and_what_comes(day: Day) -> None:
     day.reload()
     expect(training).to_contain_text(f"step {before + 3}", timeout=60_000)
     expect(training).to_contain_text(re.compile(r"step 1\n.*step 2\n", re.S))
-    day.shot("background-reloaded")
+    day.shot("background-reloaded", "TRAIN")
 
 
 def test_a_failure_is_shown_when_it_happens_and_the_next_cell_runs(day: Day) -> None:
@@ -165,7 +170,7 @@ def test_a_failure_is_shown_when_it_happens_and_the_next_cell_runs(day: Day) -> 
     day.lab.wait_for_kernel()
     day.run("NEXT")
     expect(day.output("NEXT")).to_contain_text("processes 0, 1   'next'")
-    day.shot("background-ended")
+    day.shot("background-ended", "NEXT")
 
 
 def test_a_reload_in_the_middle_of_a_cell_that_is_waited_for_has_its_output_again(
@@ -178,7 +183,7 @@ def test_a_reload_in_the_middle_of_a_cell_that_is_waited_for_has_its_output_agai
     day.reload()
     expect(counting).to_contain_text(f"count {before + 3}", timeout=60_000)
     expect(counting).to_contain_text(re.compile(r"count 1\n.*count 2\n", re.S))
-    day.shot("reloaded")
+    day.shot("reloaded", "COUNTS")
     day.told["COUNTS"].touch()
     expect(counting).to_contain_text("counted", timeout=60_000)
     day.lab.wait_for_kernel()
@@ -195,7 +200,7 @@ def test_a_breakpoint_on_one_process_is_answered_by_keyboard(day: Day) -> None:
     day.lab.page.keyboard.press("Enter")
     expect(day.output("STOPS")).to_contain_text(re.compile(r"p me \* 100\s+100"))
     expect(asked).to_be_focused()
-    day.shot("breakpoint")
+    day.shot("breakpoint", "STOPS")
     day.lab.page.keyboard.type("c")
     day.lab.page.keyboard.press("Enter")
     expect(day.output("STOPS")).to_contain_text("processes 0, 1   blocks 6144.0")
@@ -208,14 +213,13 @@ def test_a_bar_of_all_processes_is_one_widget_that_lives(day: Day) -> None:
     expect(bar.locator(".jupyter-widgets .progress-bar")).to_have_count(1, timeout=60_000)
     expect(bar).to_contain_text(re.compile(r"processes 0, 1.*epochs:\s*0%", re.S))
     expect(bar).to_contain_text(re.compile(r"\s\d{3,}/100000"), timeout=60_000)
-    day.shot("bar")
+    day.shot("bar", "BAR")
     # No widget can be asked for while the notebook waits for the cell.
     day.reload()
     expect(bar).to_contain_text(re.compile(r"processes 0, 1.*epochs:\s*0%\|.*\| \d+/100000", re.S))
     (done,) = re.findall(r"(\d+)/100000", bar.text_content() or "")
     expect(bar).to_contain_text(re.compile(rf"\| (?!{done}/)\d+/100000"), timeout=60_000)
-    bar.scroll_into_view_if_needed()
-    day.shot("bar-reloaded")
+    day.shot("bar-reloaded", "BAR")
     day.told["BAR"].touch()
     day.lab.wait_for_kernel()
 
@@ -229,7 +233,7 @@ def test_a_bar_that_was_stopped_says_so(day: Day) -> None:
     day.lab.wait_for_kernel()
     # Before its end, on both at the same step or one later.
     expect(bar.locator(".progress-bar-danger")).not_to_have_count(0)
-    day.shot("bar-ended")
+    day.shot("bar-ended", "BAR")
 
 
 def test_a_widget_is_used_by_keyboard_and_all_processes_follow(day: Day) -> None:
@@ -240,7 +244,7 @@ def test_a_widget_is_used_by_keyboard_and_all_processes_follow(day: Day) -> None
     day.lab.page.keyboard.press("ArrowRight")
     expect(slider).to_have_attribute("aria-valuetext", "4")
     expect(day.output("SLIDER")).to_contain_text(re.compile(r"processes 0, 1.*sum 4\.0", re.S))
-    day.shot("slider")
+    day.shot("slider", "SLIDER")
 
 
 def test_the_tree_and_the_values_of_an_array_with_a_picture(day: Day) -> None:

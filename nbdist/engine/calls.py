@@ -382,7 +382,7 @@ def _repair(resident: Resident) -> Repairs:
 
 def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answer:
     """Which modules of this process come from these files."""
-    from nbdist.engine.sync import imported
+    from nbdist.engine.imported import imported
 
     return {"modules": imported(paths)}, []
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from nbdist.engine.asides import Aside
 from nbdist.engine.events import Events
 from nbdist.engine.last_words import tail
+from nbdist.engine.parent_death import die_with
 
 TERMINATE_SECONDS = 0.5
 """What a process may take to end by itself after SIGTERM before it gets SIGKILL."""
@@ -173,21 +174,3 @@ def _redirect(log: Path) -> None:
     sys.stdin = open(0, closefd=False)  # noqa: SIM115
     sys.stdout = sys.__stdout__ = open(1, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
     sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
-
-
-def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
-    """Asks the operating system to signal this process when its parent ends (Linux only)."""
-    if not hears_of_end(parent, death_signal):
-        os._exit(1)
-
-
-def hears_of_end(parent: int, death_signal: int) -> bool:
-    """Has the operating system signal this process when its parent ends; answers whether it is still there.
-
-    Source: prctl(2), PR_SET_PDEATHSIG = 1.
-    """
-    if sys.platform == "linux":
-        import ctypes
-
-        ctypes.CDLL(None, use_errno=True).prctl(1, int(death_signal))
-    return os.getppid() == parent

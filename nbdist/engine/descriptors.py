@@ -8,26 +8,18 @@ from __future__ import annotations
 
 import logging
 import os
-import re
 import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
 
 from nbdist.engine.gloo import Gloo
+from nbdist.engine.last_words import CHATTER
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.2
-
-CHATTER = re.compile(
-    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
-    rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
-    re.M,
-)
-"""Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
-death, which nbdist has asked for. What gloo says is taken out by `Gloo`."""
 
 LARGEST_READ = 1 << 18
 

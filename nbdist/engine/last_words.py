@@ -6,10 +6,16 @@ import os
 import re
 from pathlib import Path
 
-from nbdist.engine.descriptors import CHATTER
-
 LOG_LINES = 20
 READ_BYTES = 64 * 1024
+
+CHATTER = re.compile(
+    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
+    rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
+    re.M,
+)
+"""Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
+death, which nbdist has asked for. What gloo says is taken out by `Gloo`."""
 
 NOISE = re.compile(
     r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"

@@ -117,7 +117,7 @@ class ForkedNanny:
 
 
 def _be_nanny(wanted: int, ready: int, engine: int) -> None:
-    from nbdist.engine.children import die_with
+    from nbdist.engine.parent_death import die_with
 
     die_with(engine)
     with os.fdopen(wanted, "rb") as pipe:

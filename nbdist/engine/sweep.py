@@ -8,8 +8,8 @@ import signal
 import sys
 import time
 
-from nbdist.engine.children import hears_of_end
 from nbdist.engine.folder import remove
+from nbdist.engine.parent_death import hears_of_end
 
 AGAIN_SECONDS = 0.5
 """What the killed process had started may have been about to write."""

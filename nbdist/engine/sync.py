@@ -16,7 +16,6 @@ import base64
 import contextlib
 import glob
 import hashlib
-import importlib
 import itertools
 import os
 import shutil
@@ -258,16 +257,3 @@ def put_on_path(folders: Sequence[str]) -> None:
     sys.path[:0] = [folder for folder in folders if folder not in sys.path]
     others = os.environ.get("PYTHONPATH")
     os.environ["PYTHONPATH"] = os.pathsep.join([*folders, *([others] if others else [])])
-
-
-def imported(paths: Sequence[str]) -> list[str]:
-    """The modules of this process that come from one of these files."""
-    importlib.invalidate_caches()
-    wanted = {os.path.realpath(path) for path in paths}
-    found = []
-    for name, module in list(sys.modules.items()):
-        # Modules may be anything, also objects that raise for every attribute.
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if name != "__main__" and isinstance(file, str) and os.path.realpath(file) in wanted:
-            found.append(name)
-    return sorted(found)

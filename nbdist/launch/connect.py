@@ -8,7 +8,7 @@ from collections.abc import Collection
 from typing import Any
 
 from nbdist.engine.calls import PROTOCOL
-from nbdist.engine.host import CONTROLLER
+from nbdist.engine.orders import CONTROLLER
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.calling import Asked, ask
 from nbdist.launch.exits import Exit

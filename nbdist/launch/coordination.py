@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from nbdist.engine.host import COORDINATOR, SERVES_SECONDS
+from nbdist.engine.orders import COORDINATOR, SERVES_SECONDS
 from nbdist.errors import LaunchError
 from nbdist.launch.connect import check_hosts
 from nbdist.launch.running import Running

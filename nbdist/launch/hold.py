@@ -17,7 +17,7 @@ import sys
 import time
 from types import FrameType
 
-from nbdist.engine.children import die_with
+from nbdist.engine.parent_death import die_with
 from nbdist.launch.kept_channel import KERNEL, MARKER
 
 LOOK_MS = 1000

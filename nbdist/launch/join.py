@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
-from nbdist.engine.host import COORDINATOR
+from nbdist.engine.orders import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch import coordination
 from nbdist.launch.calling import Asked, ask

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Self
 
 from nbdist.engine.events import Lines
-from nbdist.engine.host import CONTROLLER, Assignment
 from nbdist.engine.last_words import LOG_LINES, tail
+from nbdist.engine.orders import CONTROLLER, Assignment
 from nbdist.engine.pauses import Pauses
 from nbdist.launch.channel import Channel, Pipes
 from nbdist.launch.exits import Exit

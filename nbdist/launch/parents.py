@@ -11,7 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.engine.asides import Aside
-from nbdist.engine.host import CONTROLLER
+from nbdist.engine.orders import CONTROLLER
 from nbdist.engine.pulse import PERIOD_SECONDS
 from nbdist.launch.exits import Exit
 from nbdist.launch.parent import Parent

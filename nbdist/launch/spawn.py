@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine import folder as folders
-from nbdist.engine.host import Assignment
+from nbdist.engine.orders import Assignment
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files import sources
 from nbdist.launch.framework import framework_plan

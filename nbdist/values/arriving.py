@@ -8,10 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from nbdist.engine.values.arrays import slices
+from nbdist.bounds import Bounds, slices
 from nbdist.engine.values.incoming import COMMON
 from nbdist.engine.values.sealed import Sealed, mapped
-from nbdist.values.boxes import Bounds
 from nbdist.values.spots import Piece, Spots
 
 Array = np.ndarray[Any, Any]

@@ -12,14 +12,13 @@ from typing import Any
 
 import numpy as np
 
+from nbdist.bounds import Bounds, boxes, elements, shape_of
 from nbdist.dtypes import dtype_named
-from nbdist.engine.values.arrays import shape_of
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
 from nbdist.launch.calling import Asked
 from nbdist.quantities import bytes_text
 from nbdist.values.arriving import Array, Arriving
-from nbdist.values.boxes import Bounds, boxes, elements
 from nbdist.values.differing import Offers
 from nbdist.values.flow import (
     PART_BYTES,

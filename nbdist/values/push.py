@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
+from nbdist.bounds import Bounds, boxes, elements, slices
 from nbdist.dtypes import dtype_name
 from nbdist.engine.showable import error_text
-from nbdist.engine.values.arrays import is_numpy_array, slices
+from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.packing import packed
 from nbdist.engine.values.sealed import Sealed
 from nbdist.errors import ArrayError
 from nbdist.launch.calling import Asked
-from nbdist.values.boxes import Bounds, boxes, elements
 from nbdist.values.flow import (
     PART_BYTES,
     Answer,

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nbdist.bounds import Bounds, elements
 from nbdist.engine.values.incoming import COMMON
-from nbdist.values.boxes import Bounds, elements
 
 OWN_BYTES = 1 << 20
 """Pieces from this size on have a memory of their own, which goes when they go."""

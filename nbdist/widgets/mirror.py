@@ -9,7 +9,7 @@ from typing import Any
 
 from ipywidgets import Widget
 
-from nbdist.widgets.board import Event, LiveWidget
+from nbdist.widgets.live import Event, LiveWidget
 from nbdist.widgets.models import Path, referring
 
 NAMESPACE = uuid.UUID("c2f6c1f0-6c3c-4d0e-9a0e-6a1f1d1b7f11")

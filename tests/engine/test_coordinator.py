@@ -11,7 +11,7 @@ import psutil
 import pytest
 
 from nbdist.engine import coordinator
-from nbdist.engine.host import COORDINATOR
+from nbdist.engine.orders import COORDINATOR
 from nbdist.engine.jax.repair import service as repairing
 from nbdist.engine.ports import free_ports
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.host import COORDINATOR
+from nbdist.engine.orders import COORDINATOR
 from nbdist.errors import LaunchError
 from nbdist.launch import coordination
 from nbdist.launch.coordination import ask_for_service, end, until_it_serves, wanted

@@ -16,7 +16,7 @@ import pytest
 
 from nbdist.engine import pauses
 from nbdist.engine.asides import Aside
-from nbdist.engine.host import Assignment
+from nbdist.engine.orders import Assignment
 from nbdist.engine.pauses import Pauses
 from nbdist.launch import parent as one_parent
 from nbdist.launch import parents as all_parents

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.host import CONTROLLER
+from nbdist.engine.orders import CONTROLLER
 from nbdist.errors import LaunchError
 from nbdist.launch import connect, start
 from nbdist.launch.exits import Exit

@@ -17,7 +17,8 @@ from typing import Any
 import pytest
 
 from nbdist.crew import Crew
-from nbdist.engine.sync import FOLDER, Copies, Refused, checked, imported
+from nbdist.engine.imported import imported
+from nbdist.engine.sync import FOLDER, Copies, Refused, checked
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch import files as listing
 from nbdist.launch.files import sources

@@ -11,9 +11,9 @@ import pytest
 
 import nbdist.moving as moving
 import nbdist.options as options
+from nbdist.bounds import boxes, elements
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
 from nbdist.values.arriving import Arriving
-from nbdist.values.boxes import boxes, elements
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Flow, Job
 from nbdist.values.push import Packed

@@ -8,8 +8,9 @@ from functools import partial
 from types import ModuleType
 from typing import Any
 
+from nbdist.bounds import slices
 from nbdist.engine.keras.variables import unwrapped
-from nbdist.engine.values.arrays import OfferedArray, Piece, slices
+from nbdist.engine.values.arrays import OfferedArray, Piece
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
 

@@ -5,15 +5,11 @@ from __future__ import annotations
 import functools
 import hashlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
 from nbdist.dtypes import dtype_name, is_named
-
-Bounds = Sequence[Sequence[int]]
-"""Half-open element indices, one pair for each dimension."""
-
 
 BLOCK_BYTES = 1 << 19
 """Larger arrays are compared by checksums of blocks of this size, which stay in a core's cache."""
@@ -77,22 +73,6 @@ def is_numpy_array(value: Any) -> bool:
         return False
     dtype = value.dtype
     return dtype.itemsize <= MOST_ITEM_BYTES and is_named(dtype_name(dtype), dtype)
-
-
-def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
-    """Bounds as an index; with `origin`, into an array that begins there."""
-    starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]
-    found = [
-        slice(start - first, stop - first)
-        for (start, stop), first in zip(bounds, starts, strict=True)
-    ]
-    # With it, an array without dimensions gives itself in place of a number.
-    return (*found, ...)
-
-
-def shape_of(bounds: Bounds) -> tuple[int, ...]:
-    """`[[0, 2], [4, 8]]` → `(2, 4)`."""
-    return tuple(stop - start for start, stop in bounds)
 
 
 def digest(array: Any) -> str:

@@ -8,9 +8,9 @@ import mmap
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from nbdist.bounds import shape_of
 from nbdist.dtypes import dtype_named
 from nbdist.engine import checkup
-from nbdist.engine.values.arrays import shape_of
 from nbdist.engine.values.packing import unpacked
 from nbdist.engine.values.sealed import Sealed, mapped
 from nbdist.errors import SessionError

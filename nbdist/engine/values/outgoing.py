@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from nbdist.bounds import Bounds, shape_of, slices
 from nbdist.dtypes import dtype_named
 from nbdist.engine import flax
-from nbdist.engine.values.arrays import Bounds, digest, shape_of, slices
+from nbdist.engine.values.arrays import digest
 from nbdist.engine.values.sealed import Opened
 from nbdist.engine.values.tree import OfferArray, Tree
 

@@ -9,7 +9,7 @@ import uuid
 from collections.abc import Sequence
 from typing import Any
 
-from nbdist.engine.values.arrays import Bounds, slices
+from nbdist.bounds import Bounds, slices
 
 
 class Sealed:

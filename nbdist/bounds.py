@@ -1,4 +1,4 @@
-"""Parts of arrays that are small enough to be sent in one message.
+"""Parts of arrays, as bounds in the whole array: divided, intersected, and as an index of NumPy.
 
 Source: imports nothing outside the standard library.
 """
@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from typing import Any
 
-Bounds = list[list[int]]
+Bounds = Sequence[Sequence[int]]
 """Half-open element indices, one pair for each dimension."""
 
 
@@ -43,3 +44,19 @@ def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
     return [
         [max(a, c), max(min(b, d), max(a, c))] for (a, b), (c, d) in zip(one, other, strict=True)
     ]
+
+
+def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
+    """Bounds as an index; with `origin`, into an array that begins there."""
+    starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]
+    found = [
+        slice(start - first, stop - first)
+        for (start, stop), first in zip(bounds, starts, strict=True)
+    ]
+    # With it, an array without dimensions gives itself in place of a number.
+    return (*found, ...)
+
+
+def shape_of(bounds: Bounds) -> tuple[int, ...]:
+    """`[[0, 2], [4, 8]]` → `(2, 4)`."""
+    return tuple(stop - start for start, stop in bounds)

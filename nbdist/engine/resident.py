@@ -45,7 +45,7 @@ from nbdist.engine.showable import showable
 from nbdist.engine.stack import place
 from nbdist.engine.stop import AgreedStop
 from nbdist.engine.threads import stacks
-from nbdist.engine.values.calls import Moving
+from nbdist.engine.values.moving import Moving
 from nbdist.engine.warned import name_cells
 from nbdist.engine.where import where
 from nbdist.engine.withdrawal import Withdrawal

@@ -11,8 +11,8 @@ import psutil
 import pytest
 
 from nbdist.engine import coordinator
-from nbdist.engine.orders import COORDINATOR
 from nbdist.engine.jax.repair import service as repairing
+from nbdist.engine.orders import COORDINATOR
 from nbdist.engine.ports import free_ports
 
 WAIT = 100

@@ -28,8 +28,8 @@ from nbdist.dtypes import dtype_name, dtype_named
 from nbdist.engine.calls import save
 from nbdist.engine.jax.arrays import offer_array, placed
 from nbdist.engine.values.arrays import digest, is_numpy_array
-from nbdist.engine.values.calls import Moving
 from nbdist.engine.values.incoming import COMMON, Incoming
+from nbdist.engine.values.moving import Moving
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.packing import packed, unpacked
 from nbdist.engine.values.sealed import Sealed, mapped

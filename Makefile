@@ -37,7 +37,7 @@ help:
 	@echo "make versions         what the tests run with; WRITE=--write puts it into the README"
 	@echo "make bench            timings, each against its floor in the same run"
 	@echo "make check            formatting, types and architecture only"
-	@echo "make types            schema and TypeScript types from nbdist/snapshot.py"
+	@echo "make types            schema and TypeScript types from nbdist/contract/snapshot.py"
 	@echo "make golden           golden snapshots, from real JAX shardings"
 	@echo "make screenshots      the README's pictures, taken by the browser tests"
 

@@ -60,7 +60,7 @@ def checkpoint() -> None:
     Raises:
       KeyboardInterrupt: The cell was stopped.
     """
-    module = sys.modules.get("nbdist.engine.resident")
+    module = sys.modules.get("nbdist.engine.kernel.resident")
     resident = None if module is None else module.Resident.there()
     if resident is not None:
         resident.checkpoint()

@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from nbdist.engine.asides import Aside
+from nbdist.contract.asides import Aside
 
 WITHIN_SECONDS = 1.0
 """A process answers within milliseconds, where its interpreter is not busy in one long call."""
@@ -48,7 +48,7 @@ class Asking:
           what: The question.
           process_ids: Whom to ask.
           within_s: How long is waited for answers.
-          **question: What goes with it; see `nbdist.engine.asides.QUESTION`.
+          **question: What goes with it; see `nbdist.contract.asides.QUESTION`.
         """
         with self._one:
             deadline = time.monotonic() + within_s

@@ -10,24 +10,25 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.asking import Asking
-from nbdist.engine.asides import Aside
+from nbdist.contract.asides import Aside
+from nbdist.contract.snapshot import Snapshot
 from nbdist.engine.frameworks import framework
 from nbdist.errors import GoneError, NbdistError, SessionError
-from nbdist.launch import join, start
-from nbdist.launch.attach.regained import Regained
-from nbdist.launch.calling import Asked, ask
-from nbdist.launch.framework import framework_plan
-from nbdist.launch.running import Running
-from nbdist.launch.spawn import Spawned
-from nbdist.launch.sync import Copied, Files
-from nbdist.launch.tell import Tell
+from nbdist.launch.files.sync import Copied, Files
+from nbdist.launch.model.progress import Tell
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.start import initialize as join
+from nbdist.launch.start import sequence as start
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.spawn import Spawned
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text, where_text
 from nbdist.run.choice import Choice
 from nbdist.run.facts import Facts
 from nbdist.run.standing import Outcome, Standing
-from nbdist.snapshot import Snapshot
 from nbdist.widgets import Widgets
 
 RECOVER = (
@@ -278,7 +279,7 @@ class Crew:
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
-        """Sends a request to one process; see `nbdist.launch.calling.ask`.
+        """Sends a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
           GoneError: The process has ended.
@@ -348,7 +349,7 @@ class Crew:
         return {p: answer["steps"] for p, answer in found.items()}
 
     def reply(self, process_id: int, number: int, reply: Mapping[str, Any]) -> bool:
-        """Sends a process the reply to a question of its debugger; see `nbdist.engine.debugger.lines`.
+        """Sends a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger.lines`.
 
         Returns:
           Whether the process has taken it; it does once, however often it is sent.
@@ -367,7 +368,7 @@ class Crew:
         """The threads of processes, also of busy ones; only of those that answer soon.
 
         Returns:
-          By process `threads`, or with `native` that, as `nbdist.engine.native` answers it.
+          By process `threads`, or with `native` that, as `nbdist.engine.cell.native` answers it.
 
         Raises:
           SessionError: Somebody else has started these processes.

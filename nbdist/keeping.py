@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from nbdist.contract.asides import Aside
 from nbdist.crew import Crew
-from nbdist.engine.asides import Aside
-from nbdist.launch.attach import recorded
-from nbdist.launch.plan import Plan
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
 from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules

@@ -10,8 +10,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.errors import SessionError
-from nbdist.launch import registry
-from nbdist.launch.registry import Record
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.registry import Record
 from nbdist.quantities import count_text, seconds_text
 
 HEADINGS = ("ID", "hosts", "processes", "framework", "age", "kernel", "kept")

@@ -15,12 +15,12 @@ from typing import Any
 
 import zmq
 
-from nbdist.launch.hearing import subscriber, wire
+from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
+from nbdist.contract.wire import decode
+from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.merge import Known, Merger, Planned
 from nbdist.merge.states import at_rest
 from nbdist.message_guard import MessageGuard
-from nbdist.snapshot import Activity, Notice, Report, Snapshot
-from nbdist.wire import decode
 
 logger = logging.getLogger(__name__)
 

@@ -5,7 +5,7 @@ Source: imports nothing outside the standard library.
 
 from __future__ import annotations
 
-from nbdist.snapshot import Array, Mesh, Slices
+from nbdist.contract.snapshot import Array, Mesh, Slices
 
 
 def slices_text(slices: Slices) -> str:

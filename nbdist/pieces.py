@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 
+from nbdist.contract.snapshot import Array, DeviceKey, Indexed, Mesh, NamedSharding, Slices
 from nbdist.errors import SpecError
 from nbdist.notation import mesh_axes_text, shape_text, spec_text
 from nbdist.quantities import bytes_text, count_text, processes_text
-from nbdist.snapshot import Array, DeviceKey, Indexed, Mesh, NamedSharding, Slices
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,14 +13,15 @@ from typing import Any, Self
 
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
+from nbdist.contract.snapshot import Snapshot
 from nbdist.crew import Crew
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
-from nbdist.launch import registry
-from nbdist.launch.attach.regained import Regained
-from nbdist.launch.spawn import Spawned, spawn
-from nbdist.launch.sync import Copied
-from nbdist.launch.tell import Tell, silent
+from nbdist.launch.files.sync import Copied
+from nbdist.launch.model.progress import Tell, silent
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.moving import LARGE_BYTES, Progress
 from nbdist.output.shown import SHOWN
 from nbdist.quantities import processes_text
@@ -44,7 +45,6 @@ from nbdist.run.refuse import refuse_computing
 from nbdist.run.regained import RegainedRun
 from nbdist.run.stacks import native_text, stacks_text
 from nbdist.run.standing import first_cause
-from nbdist.snapshot import Snapshot
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture

@@ -10,14 +10,14 @@ from dataclasses import fields, replace
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
-from nbdist.launch import registry
-from nbdist.launch.choose import make_plan, proxy_warning
-from nbdist.launch.choose_job import JobOptions
-from nbdist.launch.choose_placement import choose_placement
-from nbdist.launch.files import sources
-from nbdist.launch.plan import Plan
-from nbdist.launch.spawn import spawn
-from nbdist.launch.tell import Tell, silent
+from nbdist.launch.files.listing import sources
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.progress import Tell, silent
+from nbdist.launch.planning.choose import make_plan, proxy_warning
+from nbdist.launch.planning.choose_job import JobOptions
+from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.sessions import registry
+from nbdist.launch.start.spawn import spawn
 from nbdist.rules import Rules
 
 if TYPE_CHECKING:
@@ -52,9 +52,9 @@ def start_session(
       recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
       tell: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
-      **options: See `nbdist.launch.choose.make_plan`, and for hosts
-        `nbdist.launch.choose_placement.choose_placement`. `sync` are folders or Python files that all hosts
-        are to have, see `Session.sync_files`.
+      **options: See `nbdist.launch.planning.choose.make_plan`, and for hosts
+        `nbdist.launch.planning.choose_placement.choose_placement`. `sync` are folders or Python files that all
+        hosts are to have, see `Session.sync_files`.
 
     Raises:
       OptionError: Something that cannot be; nothing was started.
@@ -92,27 +92,27 @@ def attach_session(
     """Takes part in a session that runs, or makes one of engines that somebody else has started.
 
     Args:
-      word: What `nbdist.launch.attach.resolve.resolve` knows: an id, `last`, a file, a profile of ipyparallel's.
+      word: What `nbdist.launch.sessions.resolve.resolve` knows: an id, `last`, a file, a profile of ipyparallel's.
       grace_s: As for `start_session`; default: as the session has it.
       give_up_s: The same.
       check: The same.
       recover: The same.
       tell: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
-      **options: Of `nbdist.launch.choose.make_plan`, for engines that somebody else has started.
+      **options: Of `nbdist.launch.planning.choose.make_plan`, for engines that somebody else has started.
 
     Raises:
       SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
       OptionError: An option that a session which runs cannot take.
       LaunchError: Engines cannot be made a session of.
     """
-    from nbdist.launch.attach.recorded import regain
-    from nbdist.launch.attach.resolve import Cluster, option_name, resolve
+    from nbdist.launch.sessions.recorded import regain
+    from nbdist.launch.sessions.resolve import Cluster, option_name, resolve
     from nbdist.session import Session
 
     found = resolve(word)
     if isinstance(found, Cluster):
-        from nbdist.launch.attach.foreign import take_part
+        from nbdist.launch.sessions.foreign import take_part
 
         regained = take_part(found, tell=tell or silent, **options)
     else:

@@ -1,7 +1,7 @@
 """What an array on several processes looks like: its corners and a few numbers, out of what each has of it.
 
-Each process describes the pieces that lie on it (`nbdist.engine.jax.summary`); nothing is computed on a device,
-and no process waits for another. What is missing is said.
+Each process describes the pieces that lie on it (`nbdist.engine.frameworks.jax.summary`); nothing is computed on a
+device, and no process waits for another. What is missing is said.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def text(parts: Sequence[Mapping[str, Any]]) -> str:
     """The summary of an array.
 
     Args:
-      parts: Of each process what `nbdist.engine.jax.summary.summarize` answers; their `FACTS` are equal.
+      parts: Of each process what the engine's `summarize` answers; their `FACTS` are equal.
     """
     first = parts[0]
     pieces = [piece for part in parts for piece in part["pieces"]]

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
-from nbdist.snapshot import Snapshot
+from nbdist.contract.snapshot import Snapshot
 
 TARGET = Path(__file__).parents[1] / "src" / "view" / "snapshot.schema.json"
 # json-schema-to-typescript reads draft 7; pydantic writes 2020-12, which differs here only in
@@ -49,7 +49,7 @@ def _draft_7(schema: Any) -> Any:
         converted["items"] = converted.pop("prefixItems")
     if converted.get("type") == "object" and "properties" in converted:
         converted["additionalProperties"] = False
-        # What `nbdist.wire.encode` writes has every field, those with a default included.
+        # What `nbdist.contract.wire.encode` writes has every field, those with a default included.
         converted["required"] = list(converted["properties"])
     return converted
 

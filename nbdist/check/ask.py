@@ -8,15 +8,15 @@ from typing import Any, Protocol
 
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.snapshot import Activity
 from nbdist.errors import AgreementError
-from nbdist.snapshot import Activity
 
 ANSWER_SECONDS = 5.0
 """How long all processes together may take to answer; an idle one takes milliseconds."""
 
 
 class Asks(Protocol):
-    """Sends a request to one process; see `nbdist.launch.calling.ask`."""
+    """Sends a request to one process; see `nbdist.launch.start.request.ask`."""
 
     def __call__(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Any:
         """Does not wait; `.wait(timeout_s)` and `.get(timeout_s)` of what it returns do."""

@@ -7,10 +7,10 @@ from typing import Any
 
 from nbdist.check.names import names
 from nbdist.check.versions import Difference, difference, grouped, ordered
+from nbdist.contract.snapshot import Mesh
+from nbdist.contract.wire import decode
 from nbdist.merge.disagreements import distinct_texts
 from nbdist.notation import mesh_axes_text
-from nbdist.snapshot import Mesh
-from nbdist.wire import decode
 
 Facts = Mapping[int, Mapping[str, Any]]
 """By process id, then by topic; all processes have the same topics."""

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from nbdist.check.versions import Difference, Versions, difference, ordered
+from nbdist.contract.snapshot import Array, Mesh
+from nbdist.contract.wire import decode
 from nbdist.merge.disagreements import MISSING, version_texts
 from nbdist.quantities import array_type_text
-from nbdist.snapshot import Array, Mesh
-from nbdist.wire import decode
 
 ByProcess = Mapping[int, Mapping[str, Any]]
 """What `nbdist.engine.agreement.names.Names.describe` answers, by process id."""

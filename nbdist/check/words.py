@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from nbdist.check.versions import Difference
+from nbdist.contract.snapshot import Activity
 from nbdist.quantities import count_text, where_text
-from nbdist.snapshot import Activity
 
 MOST_LISTED = 5
 """So many differences are written out; the first is most often the cause of the others."""

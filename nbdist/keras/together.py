@@ -55,7 +55,7 @@ def announce(function: str, **facts: int | str | None) -> None:
     Raises:
       AgreementError: One of them is not.
     """
-    guards = sys.modules.get("nbdist.engine.keras.guards")
+    guards = sys.modules.get("nbdist.engine.frameworks.keras.guards")
     watch = guards.guard() if guards is not None else None
     error = watch.helper(f"nbdist.keras.{function}", **facts) if watch is not None else None
     if error is not None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 
-from nbdist.snapshot import Array, DeviceKey, Mesh, PerProcess, SingleDevice
+from nbdist.contract.snapshot import Array, DeviceKey, Mesh, PerProcess, SingleDevice
 
 Section = tuple[Array, ...]
 """The arrays of one process as it reports them."""

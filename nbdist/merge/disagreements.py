@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection, Hashable, Iterable, Mapping
 
+from nbdist.contract.snapshot import Array, Disagreement, Mesh, Process
+from nbdist.contract.snapshot import Version as Held
 from nbdist.merge.arrays import Version, spans_processes
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
-from nbdist.snapshot import Array, Disagreement, Mesh, Process
-from nbdist.snapshot import Version as Held
 
 MISSING = "missing"
 

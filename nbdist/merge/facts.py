@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nbdist.snapshot import Notice
+from nbdist.contract.snapshot import Notice
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 
+from nbdist.contract.snapshot import Disagreement, Distribution, Mesh, Model, Variable
 from nbdist.merge.disagreements import disagreement, mesh_text
 from nbdist.merge.frameworks import Merged
 from nbdist.notation import axes_text, entries_text
 from nbdist.quantities import array_type_text, count_text
-from nbdist.snapshot import Disagreement, Distribution, Mesh, Model, Variable
 
 
 def distribution_differences(

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+from nbdist.contract.snapshot import Array, Distribution, Model, Notice
 from nbdist.merge.frameworks import Merged
 from nbdist.quantities import bytes_text, count_text
-from nbdist.snapshot import Array, Distribution, Model, Notice
 
 SHOWN = 3
 """Rules named one by one."""

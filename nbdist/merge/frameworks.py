@@ -10,12 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from nbdist.snapshot import (
-    DeviceBytes,
-    DeviceKey,
-    Distribution,
-    Model,
-)
+from nbdist.contract.snapshot import DeviceBytes, DeviceKey, Distribution, Model
 
 T = TypeVar("T", Distribution, Model)
 By = tuple[tuple[T, tuple[int, ...]], ...]

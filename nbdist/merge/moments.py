@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping
 
+from nbdist.contract.snapshot import Activity, Process
 from nbdist.merge.facts import Known
 from nbdist.merge.states import Heard
-from nbdist.snapshot import Activity, Process
 
 OLD_SECONDS = 3.0
 """A report older than this is of another moment; each process reports at least every second."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nbdist.contract.snapshot import Array, Mesh, Notice, Process
 from nbdist.merge.facts import Known
 from nbdist.pieces import split
 from nbdist.quantities import bytes_text, processes_text, seconds_text
-from nbdist.snapshot import Array, Mesh, Notice, Process
 
 LARGE_BYTES = 1 << 20
 """From this size on a whole copy on every device is worth a warning."""

@@ -5,14 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from nbdist.errors import VersionError
-from nbdist.merge import disagreements, framework_differences, framework_notices, notices
-from nbdist.merge.arrays import ArrayIndex, Version, is_placed
-from nbdist.merge.facts import Known, Planned
-from nbdist.merge.frameworks import FrameworkIndex, Merged
-from nbdist.merge.moments import moments
-from nbdist.merge.states import Heard, at_rest, process, session_state
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     VERSION,
     Array,
     Disagreement,
@@ -22,6 +15,13 @@ from nbdist.snapshot import (
     Report,
     Snapshot,
 )
+from nbdist.errors import VersionError
+from nbdist.merge import disagreements, framework_differences, framework_notices, notices
+from nbdist.merge.arrays import ArrayIndex, Version, is_placed
+from nbdist.merge.facts import Known, Planned
+from nbdist.merge.frameworks import FrameworkIndex, Merged
+from nbdist.merge.moments import moments
+from nbdist.merge.states import Heard, at_rest, process, session_state
 
 SHOWN_DISAGREEMENTS = 20
 """More than these are counted in a notice: a process that missed a cell lacks all its arrays."""

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from nbdist.merge.facts import Failure, Known, Planned
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     Activity,
     Device,
     Mesh,
@@ -14,6 +13,7 @@ from nbdist.snapshot import (
     Progress,
     SessionState,
 )
+from nbdist.merge.facts import Failure, Known, Planned
 
 
 @dataclass(slots=True)

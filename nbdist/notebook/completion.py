@@ -14,9 +14,9 @@ from IPython.core.completer import (
 )
 from IPython.utils.tokenutil import token_at_cursor
 
+from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError
 from nbdist.notebook.arguments import Wanted, wanted
-from nbdist.snapshot import Snapshot
 from nbdist.view.branches import steps
 
 ANSWER_SECONDS = 0.25

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.engine.showable import error_text
+from nbdist.engine.cell.showable import error_text
 from nbdist.errors import NbdistError, NotebookError, OptionError
 from nbdist.notebook.mode import LOCAL
 

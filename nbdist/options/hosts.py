@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
-from nbdist.launch.choose_placement import choose_placement
 from nbdist.launch.doctor.finding import Needs
+from nbdist.launch.planning.choose_placement import choose_placement
 from nbdist.options.parser import Parser
 
 
@@ -25,7 +25,7 @@ def host_options(parser: argparse.ArgumentParser) -> None:
 
 
 def job_options(parser: argparse.ArgumentParser) -> None:
-    """Adds the options of jobs; `nbdist.launch.choose_job.JobOptions` has them all."""
+    """Adds the options of jobs; `nbdist.launch.planning.choose_job.JobOptions` has them all."""
     slurm = parser.add_argument_group(
         "a job of Slurm, or a step of the allocation this kernel is in"
     )

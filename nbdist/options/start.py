@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdist.errors import OptionError
-from nbdist.launch.attach.resolve import option_name
+from nbdist.launch.sessions.resolve import option_name
 from nbdist.options.hosts import host_options, job_options
 from nbdist.options.parser import Parser
 

@@ -11,7 +11,7 @@ from typing import TypeVar
 
 from nbdist.crew import Crew
 from nbdist.errors import NbdistError, RecoveryError
-from nbdist.launch.tell import Tell
+from nbdist.launch.model.progress import Tell
 from nbdist.recovery import tensorflow
 from nbdist.recovery.settle import Settled, disproven, mend, settle
 from nbdist.run.cellrun import Ended

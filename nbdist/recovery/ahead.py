@@ -10,8 +10,8 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from nbdist.contract.asides import Aside
 from nbdist.crew import Crew
-from nbdist.engine.asides import Aside
 from nbdist.errors import NbdistError
 from nbdist.quantities import count_text, processes_text
 from nbdist.recovery.compared import since

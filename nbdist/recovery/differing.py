@@ -13,7 +13,7 @@ from nbdist.run.execution import place
 T = TypeVar("T")
 
 OWN = "() "
-"""Marks a function that a cell has defined; see `nbdist.engine.jax.step.dispatched`."""
+"""Marks a function that a cell has defined; see `nbdist.engine.frameworks.jax.step.dispatched`."""
 
 MOST_NAMED = 3
 """Functions that are named where processes have sent different ones."""

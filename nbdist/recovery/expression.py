@@ -10,10 +10,10 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from typing import Any
 
+from nbdist.contract.asides import Aside
 from nbdist.crew import Crew
-from nbdist.engine.asides import Aside
 from nbdist.errors import NbdistError, SessionError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.recovery.after import make_sure
 from nbdist.rules import Rules

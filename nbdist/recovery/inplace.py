@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
+from nbdist.contract.asides import Aside
 from nbdist.crew import Crew
-from nbdist.engine.asides import Aside
 from nbdist.errors import RecoveryError
-from nbdist.launch import coordination
-from nbdist.launch.framework import jax
+from nbdist.launch.planning.frameworks import jax
+from nbdist.launch.start import coordination
 from nbdist.quantities import bytes_text, names_text, seconds_text
 from nbdist.recovery.asking import ask_all
 from nbdist.recovery.under_way import States, until_computed

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from nbdist.contract.asides import Aside
 from nbdist.crew import Crew
-from nbdist.engine.asides import Aside
 from nbdist.recovery.after import join_proof
 from nbdist.recovery.ahead import waits_in_vain
 from nbdist.run.remedies import Remedies

@@ -6,8 +6,8 @@ import time
 
 from nbdist.crew import Crew
 from nbdist.errors import SessionError
-from nbdist.launch.replace import end, meet_again, rebuild_strategy, replace
-from nbdist.launch.tell import Tell
+from nbdist.launch.model.progress import Tell
+from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
 
 BACK_SECONDS = 5.0

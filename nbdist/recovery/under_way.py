@@ -32,7 +32,7 @@ def until_computed(crew: Crew, states: States, *, say: Callable[[str], None]) ->
 
     Args:
       crew: Processes of which none is in a cell.
-      states: What each has said just now; see `nbdist.engine.jax.step.step.Step.trail`.
+      states: What each has said just now; see `nbdist.engine.frameworks.jax.step.step.Step.trail`.
       say: Gets a line when it takes longer. An interrupt ends the wait.
 
     Raises:

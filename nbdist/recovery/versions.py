@@ -48,7 +48,7 @@ def disagreeing(answers: Mapping[int, Mapping[str, Any]], *, common: int | None 
     no path leads to, all processes must have as many of each origin.
 
     Args:
-      answers: By process id, as `nbdist.engine.jax.versions.versions` gives them.
+      answers: By process id, as `nbdist.engine.frameworks.jax.versions.versions` gives them.
       common: What was computed by a later program was computed by programs that did not belong together; None:
         all belong together.
     """

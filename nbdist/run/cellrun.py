@@ -12,7 +12,7 @@ from typing import Any
 
 from IPython import get_ipython
 
-from nbdist.engine.notebook_cell import label
+from nbdist.engine.cell.notebook_cell import label
 from nbdist.errors import ProcessError
 from nbdist.output import (
     Block,
@@ -117,7 +117,7 @@ class CellRun:
       give_up_s: As `Conductor.give_up_s`.
       timeout_s: Limit of the cell, or None.
       out_of_step: Whether the session is so now.
-      in_step: After which program all processes are known to be in step; see `nbdist.engine.notebook_cell.label`.
+      in_step: After which program all processes are known to be in step, as a cell's label has it.
       remarks: Lines to show before any output.
       told: Hears standings while the cell runs.
       began: Hears that the cell has been sent.

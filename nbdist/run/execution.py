@@ -14,7 +14,8 @@ from typing import Any, Protocol
 
 from ipyparallel.error import TaskAborted
 
-from nbdist.launch.exits import Exit
+from nbdist.contract.snapshot import Activity
+from nbdist.launch.model.exits import Exit
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
 from nbdist.quantities import bytes_text, count_text, names_text, where_text
@@ -22,7 +23,6 @@ from nbdist.run.late import LateOutput, put
 from nbdist.run.prompt import Prompt
 from nbdist.run.standing import Outcome, Standing
 from nbdist.run.submission import Message, Submission, submit
-from nbdist.snapshot import Activity
 from nbdist.widgets import Widgets
 
 logger = logging.getLogger(__name__)

@@ -18,7 +18,7 @@ from nbdist.run.standing import (
 )
 
 STOPPED = "stopped before step"
-"""In the error of a process that has left at a step; see `nbdist.engine.stop`."""
+"""In the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
 
 
 def failure(

@@ -12,7 +12,7 @@ from typing import Any
 
 import zmq
 
-from nbdist.launch.hearing import subscriber, wire
+from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.message_guard import MessageGuard
 from nbdist.run.submission import Message
 

@@ -13,7 +13,7 @@ from typing import Any
 from ipyparallel.error import TaskAborted
 
 from nbdist.errors import NbdistError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 from nbdist.quantities import count_text
 from nbdist.run.cellrun import CellHandle
 from nbdist.run.followed import FollowedRun

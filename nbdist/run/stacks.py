@@ -14,7 +14,7 @@ def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: 
     """The threads of each process, outermost call first.
 
     Args:
-      found: The threads of processes, the main thread first, as `nbdist.engine.threads.stacks` gives them.
+      found: The threads of processes, the main thread first, as `nbdist.engine.cell.threads.stacks` gives them.
       missing: Processes that have not answered.
       whole: All threads; else the main thread, and how many others there are.
     """
@@ -29,7 +29,7 @@ def native_text(found: Mapping[int, Mapping[str, str]], missing: Sequence[int]) 
     """What py-spy has read of each process, or why it has not.
 
     Args:
-      found: As `nbdist.engine.native.native_stacks` answers.
+      found: As `nbdist.engine.cell.native.native_stacks` answers.
       missing: Processes that have not answered.
     """
     groups: dict[str, list[int]] = {}

@@ -10,7 +10,7 @@ import numpy as np
 
 from nbdist.bounds import Bounds, slices
 from nbdist.engine.values.incoming import COMMON
-from nbdist.engine.values.sealed import Sealed, mapped
+from nbdist.machine.sealed import Sealed, mapped
 from nbdist.values.spots import Piece, Spots
 
 Array = np.ndarray[Any, Any]

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.errors import ArrayError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.values.flow import Answer, Job, Processes, ask_each
 

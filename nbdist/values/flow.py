@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbdist.errors import GoneError, SessionError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 from nbdist.quantities import processes_text, seconds_text
 
 POLL_SECONDS = 0.005

@@ -16,7 +16,7 @@ from nbdist.bounds import Bounds, boxes, elements, shape_of
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 from nbdist.quantities import bytes_text
 from nbdist.values.arriving import Array, Arriving
 from nbdist.values.differing import Offers

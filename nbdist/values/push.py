@@ -11,12 +11,12 @@ import numpy as np
 
 from nbdist.bounds import Bounds, boxes, elements, slices
 from nbdist.dtypes import dtype_name
-from nbdist.engine.showable import error_text
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.packing import packed
-from nbdist.engine.values.sealed import Sealed
 from nbdist.errors import ArrayError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
+from nbdist.machine.sealed import Sealed
 from nbdist.values.flow import (
     PART_BYTES,
     Answer,

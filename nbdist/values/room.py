@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.checkup import group, memory
 from nbdist.errors import ArrayError
+from nbdist.machine.checkup import group, memory
 from nbdist.quantities import bytes_text, processes_text
 
 Rooms = Mapping[int, Mapping[str, Any]]

@@ -8,8 +8,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from nbdist.contract.snapshot import Array, DeviceKey, Mesh
 from nbdist.pieces import piece_bytes, split
-from nbdist.snapshot import Array, DeviceKey, Mesh
 
 _STEP = re.compile(r"""\.[^.\[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.\[]+""")
 _NUMBER = re.compile(r"\[(\d+)\]")

@@ -21,9 +21,9 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import encode
 from nbdist.message_guard import MessageGuard
-from nbdist.snapshot import Snapshot
-from nbdist.wire import encode
 
 logger = logging.getLogger(__name__)
 

@@ -8,11 +8,11 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 
+from nbdist.contract.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
 from nbdist.errors import ArrayError, OptionError
 from nbdist.notation import mesh_axes_text, slices_text
 from nbdist.pieces import Part, pieces, split
 from nbdist.quantities import bytes_text, count_text
-from nbdist.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
 from nbdist.view.branches import within
 
 

@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Distribution, Mesh, Model, Snapshot
+from nbdist.contract.wire import decode
 from nbdist.quantities import processes_text
-from nbdist.snapshot import Distribution, Mesh, Model, Snapshot
 from nbdist.view.text import layout_text
-from nbdist.wire import decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,8 @@ import uuid
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError
-from nbdist.snapshot import Snapshot
 from nbdist.view.feed import Feed
 from nbdist.view.still import still_html
 from nbdist.view.text import mesh_text

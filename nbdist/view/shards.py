@@ -6,11 +6,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Array, Mesh, Snapshot
+from nbdist.contract.wire import decode
 from nbdist.quantities import count_text
-from nbdist.snapshot import Array, Mesh, Snapshot
 from nbdist.view.branches import within
 from nbdist.view.text import shards_text, tree_text
-from nbdist.wire import decode
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,10 +10,10 @@ from __future__ import annotations
 
 from html import escape
 
+from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, processes_text
-from nbdist.snapshot import Process, Snapshot
 from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
 from nbdist.view.text.status import disagreement_text, state_text, summary_text

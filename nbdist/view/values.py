@@ -15,7 +15,7 @@ def shown_values(path: str, answers: Mapping[int, Mapping[str, Any]]) -> dict[st
 
     Args:
       path: Of the array.
-      answers: What each has, as `nbdist.engine.jax.summary.at_path` answers.
+      answers: What each has, as `nbdist.engine.frameworks.jax.summary.at_path` answers.
 
     Returns:
       `text`, and `picture`, None where there is nothing to draw.

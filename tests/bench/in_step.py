@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nbdist
-from nbdist.engine.jax.step.step import SWITCH
+from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.recovery.asking import ask_all
 from nbdist.recovery.settle import unproven
@@ -33,8 +33,8 @@ float(total(w))
 COMPUTES = "float(total(w));"
 PROVES = """
 import time
-from nbdist.engine.jax.step.dispatched import Count
-from nbdist.engine.jax.step.proof import Proof
+from nbdist.engine.frameworks.jax.step.dispatched import Count
+from nbdist.engine.frameworks.jax.step.proof import Proof
 
 proof, took = Proof(lambda thread, ignored: None), []
 for number in range(rounds + 1):

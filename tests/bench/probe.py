@@ -12,8 +12,8 @@ import jax.numpy as jnp
 import zmq
 from jupyter_client.session import Session
 
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.probe import Probe
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.probe.probe import Probe
 
 ARRAYS = 1000
 STEP_SECONDS = 1e-3

@@ -13,7 +13,7 @@ import sys
 import time
 from pathlib import Path
 
-from nbdist.engine.ports import free_ports
+from nbdist.machine.ports import free_ports
 
 HERE = Path(__file__).parent
 ENVIRONMENT = {**os.environ, "JAX_PLATFORMS": "cpu"}

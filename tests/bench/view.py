@@ -25,7 +25,7 @@ for folder in ("browser", "golden"):
 from large import large  # noqa: E402
 from viewpage import ORIGIN, answer, chromium  # noqa: E402
 
-from nbdist.wire import encode  # noqa: E402
+from nbdist.contract.wire import encode  # noqa: E402
 
 PODS = ((64, 4), (2240, 4))
 ARRAYS = 2000

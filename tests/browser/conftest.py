@@ -18,7 +18,7 @@ from own_network import OwnNetwork
 from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
 from viewpage import ORIGIN, WIDGET, answer, chromium
 
-from nbdist.engine.ports import free_ports
+from nbdist.machine.ports import free_ports
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]

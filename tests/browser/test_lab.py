@@ -19,11 +19,11 @@ import json, threading, time
 from dataclasses import replace
 from pathlib import Path
 from IPython.display import HTML, display
-from nbdist.snapshot import Snapshot
+from nbdist.contract.snapshot import Snapshot
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 from nbdist.view.widget import View
-from nbdist.wire import decode
+from nbdist.contract.wire import decode
 
 golden = json.loads(Path({str(GOLDEN / "tour.json")!r}).read_text())
 snapshot = decode(Snapshot, golden["snapshot"])

@@ -7,8 +7,8 @@ from unittest import mock
 import jax
 import pytest
 
-from nbdist.engine.jax.step.dispatched import hook_programs
-from nbdist.engine.look import Look
+from nbdist.engine.frameworks.jax.step.dispatched import hook_programs
+from nbdist.engine.probe.look import Look
 
 # Keras reads it when it is imported, and takes TensorFlow otherwise.
 os.environ["KERAS_BACKEND"] = "jax"

@@ -4,8 +4,8 @@ import threading
 
 import keras
 
-from nbdist.engine.look import Look, Seen
-from nbdist.engine.walk import Bounds
+from nbdist.engine.probe.look import Look, Seen
+from nbdist.engine.probe.walk import Bounds
 
 
 def model_parallel(rules=None, shape=(4, 2)):

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from nbdist import wire
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.probe import Probe
-from nbdist.snapshot import Activity, Report
+from nbdist.contract import wire
+from nbdist.contract.snapshot import Activity, Report
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.probe.probe import Probe
 
 CELL = "/tmp/ipykernel_17/482.py"
 

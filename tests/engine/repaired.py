@@ -23,10 +23,10 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.jax.repair import repair as module
-from nbdist.engine.jax.repair.repair import Repair
-from nbdist.engine.jax.step.step import Step
-from nbdist.engine.jax.versions import forget, versions
+from nbdist.engine.frameworks.jax.repair import repair as module
+from nbdist.engine.frameworks.jax.repair.repair import Repair
+from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.versions import forget, versions
 
 SITUATIONS = {}
 
@@ -219,7 +219,7 @@ def what_finds_no_room_in_memory_comes_back_from_disk(world):
     repair = Repair(world.names, folder=world.folder, step=world.step)
     with (
         mock.patch.object(module, "free_bytes", return_value=8),
-        mock.patch("nbdist.engine.jax.repair.copies.free_bytes", return_value=8),
+        mock.patch("nbdist.engine.frameworks.jax.repair.copies.free_bytes", return_value=8),
     ):
         answer = repair.save(0)
     # What earlier situations have left behind may be among it.
@@ -365,7 +365,7 @@ def when_the_end_fails_the_next_repair_saves_anew(world):
     with fails, contextlib.suppress(RuntimeError):
         repair.restore([])
         raise AssertionError("it should have failed")
-    # `nbdist.engine.calls.save` asks this: what was saved is used up.
+    # `nbdist.engine.kernel.calls.save` asks this: what was saved is used up.
     assert not repair.begun
     answer = world.repair()
     assert answer["lost"] == answer["stale"] == []

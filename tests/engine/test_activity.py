@@ -5,11 +5,11 @@ import time
 
 import pytest
 
-from nbdist.engine import main_thread as main_thread_module
-from nbdist.engine.activity import Activity
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.main_thread import MainThread, rss_bytes
-from nbdist.engine.stack import Place
+from nbdist.engine.cell import main_thread as main_thread_module
+from nbdist.engine.cell.main_thread import MainThread, rss_bytes
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stack import Place
+from nbdist.engine.probe.activity import Activity
 
 
 def blocked(inside, *, compiling=False, source=None):
@@ -56,7 +56,7 @@ def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
     activity = Activity(cell, MainThread(threading.get_ident()))
     line = [1]
     monkeypatch.setattr(
-        "nbdist.engine.activity.place", lambda stack, cell: Place(line[0], "x", False, "user")
+        "nbdist.engine.probe.activity.place", lambda stack, cell: Place(line[0], "x", False, "user")
     )
     cell.started(4, "x\ny")
     began = cell.running.started

@@ -20,7 +20,7 @@ from nbdist.engine.agreement import environment, keys
 from nbdist.engine.agreement import names as names_module
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.facts import Agreement
-from nbdist.engine.calls import Call
+from nbdist.engine.kernel.calls import Call
 
 
 class Shell:
@@ -324,7 +324,7 @@ def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
 def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
     import json
 
-    from nbdist.engine import resident
+    from nbdist.engine.kernel import resident
 
     described = Agreement(Shell(w=3))
     stand_in = types.SimpleNamespace(agreement=lambda: described)

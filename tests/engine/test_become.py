@@ -12,12 +12,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from nbdist.engine.jax.repair import become as module
-from nbdist.engine.jax.repair.become import become, instance_dict
-from nbdist.engine.jax.repair.hashes import matters
-from nbdist.engine.jax.repair.names import reached_from
-from nbdist.engine.jax.repair.survey import survey
-from nbdist.engine.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair import become as module
+from nbdist.engine.frameworks.jax.repair.become import become, instance_dict
+from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.names import reached_from
+from nbdist.engine.frameworks.jax.repair.survey import survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 
 class Thing:

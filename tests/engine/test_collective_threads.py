@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.jax.step import threads
-from nbdist.engine.jax.step.threads import waiting_threads
-from nbdist.engine.main_thread import FUTEX
+from nbdist.engine.cell.main_thread import FUTEX
+from nbdist.engine.frameworks.jax.step import threads
+from nbdist.engine.frameworks.jax.step.threads import waiting_threads
 
 pytestmark = pytest.mark.skipif(
     sys.platform != "linux" or platform.machine() not in FUTEX,

@@ -10,7 +10,7 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.jax.step.collectives import Collectives, collectives
+from nbdist.engine.frameworks.jax.step.collectives import Collectives, collectives
 
 
 @pytest.fixture

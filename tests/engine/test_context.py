@@ -8,9 +8,9 @@ import warnings
 import jax
 import pytest
 
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.jax import context as context_module
-from nbdist.engine.jax.context import ContextMesh, hook_changes, mesh_in_context
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks.jax import context as context_module
+from nbdist.engine.frameworks.jax.context import ContextMesh, hook_changes, mesh_in_context
 
 WARNS = jax.__version_info__ >= (0, 10, 1)
 """Whether `with mesh:` is deprecated."""
@@ -133,8 +133,8 @@ def test_without_the_private_module_no_mesh_is_in_context(monkeypatch, mesh):
 def test_the_hook_is_placed_once_jax_is_imported():
     code = """
 import sys, threading
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.jax.context import ContextMesh
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks.jax.context import ContextMesh
 context = ContextMesh(threading.get_ident())
 cell = CurrentCell()
 cell.at_edges(context.note)

@@ -10,10 +10,10 @@ import sys
 import psutil
 import pytest
 
-from nbdist.engine import coordinator
-from nbdist.engine.jax.repair import service as repairing
-from nbdist.engine.orders import COORDINATOR
-from nbdist.engine.ports import free_ports
+from nbdist.agent import coordinator
+from nbdist.contract.orders import COORDINATOR
+from nbdist.engine.frameworks.jax.repair import service as repairing
+from nbdist.machine.ports import free_ports
 
 WAIT = 100
 
@@ -41,7 +41,7 @@ def service():
     """A service for two processes: its process and its address."""
     address = f"127.0.0.1:{free_ports(1)[0]}"
     ready, serving = os.pipe()
-    command = [sys.executable, "-m", "nbdist.engine.coordinator", address, "2", str(serving)]
+    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "2", str(serving)]
     process = subprocess.Popen(command, pass_fds=[serving])
     os.close(serving)
     try:
@@ -84,7 +84,7 @@ def test_one_that_waits_for_another_in_vain_ends_with_an_error_of_its_own(servic
 
 REPAIRED = """
 import sys, jax
-from nbdist.engine.jax.repair import service
+from nbdist.engine.frameworks.jax.repair import service
 jax.config.update("jax_platforms", "cpu")
 jax.config.update("jax_enable_recoverability", True)
 both = dict(cluster_detection_method="deactivate", coordinator_bind_address="127.0.0.1:0", process_id=0)
@@ -103,7 +103,7 @@ def test_in_a_repair_one_that_waits_in_vain_lives_on_and_joins_the_next(service)
     _, first = service
     address = f"127.0.0.1:{free_ports(1)[0]}"
     ready, serving = os.pipe()
-    command = [sys.executable, "-m", "nbdist.engine.coordinator", address, "1", str(serving)]
+    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "1", str(serving)]
     with subprocess.Popen(command, pass_fds=[serving]) as second:
         os.close(serving)
         os.read(ready, 10)
@@ -161,7 +161,7 @@ class Parent:
 
     def __init__(self, folder, *, fork):
         self.process = subprocess.Popen(
-            [sys.executable, "-m", "nbdist.engine.host"],
+            [sys.executable, "-m", "nbdist.agent"],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,

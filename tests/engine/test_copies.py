@@ -11,8 +11,15 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.jax.repair import copies
-from nbdist.engine.jax.repair.copies import Saved, array_like, deleted, free_bytes, remade, save
+from nbdist.engine.frameworks.jax.repair import copies
+from nbdist.engine.frameworks.jax.repair.copies import (
+    Saved,
+    array_like,
+    deleted,
+    free_bytes,
+    remade,
+    save,
+)
 from nbdist.errors import RecoveryError
 
 DTYPES = [

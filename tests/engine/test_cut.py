@@ -8,8 +8,8 @@ import threading
 
 import pytest
 
-from nbdist.engine.jax.step.cut import Cut
-from nbdist.engine.jax.step.sockets import listening_ports
+from nbdist.engine.frameworks.jax.step.cut import Cut
+from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from tests.waiting import wait_for
 
 
@@ -148,7 +148,7 @@ def test_what_others_write_meanwhile_does_not_fail_nor_stop(sockets, cut):
 
 
 def test_what_arrived_before_is_still_read_by_whom_it_is_for(sockets, cut, monkeypatch):
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.QUIET_LIMIT_SECONDS", 0.1)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.QUIET_LIMIT_SECONDS", 0.1)
     one = Connection(sockets)
     one.far.sendall(b"message")
     cut([one.port], [])
@@ -226,8 +226,8 @@ def test_connections_between_two_devices_of_one_process_are_ended_before_the_oth
 @pytest.fixture
 def outer_only(monkeypatch):
     """No limit to the wait, and no connections of this process with itself."""
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.QUIET_LIMIT_SECONDS", 60)
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.STILL_SECONDS", 60)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.QUIET_LIMIT_SECONDS", 60)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.STILL_SECONDS", 60)
     cutting = Cut()
     monkeypatch.setattr(cutting, "_both_ends", lambda own: set())
     yield cutting
@@ -243,7 +243,7 @@ def test_nothing_is_ended_while_something_moves(sockets, monkeypatch, outer_only
             one.near.sendall(b"x")
             assert one.far.recv(1) == b"x"
 
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.time.sleep", sleep)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time.sleep", sleep)
     monkeypatch.setattr(outer_only, "_drain", lambda: None)
     outer_only.cut([one.port], [])
     assert moves == [False]
@@ -258,14 +258,14 @@ def test_nothing_is_ended_before_all_that_was_sent_is_read(sockets, monkeypatch,
         if reads and (expected := reads.pop(0)):
             assert one.far.recv(10) == expected
 
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.time.sleep", sleep)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time.sleep", sleep)
     monkeypatch.setattr(outer_only, "_drain", lambda: None)
     outer_only.cut([one.port], [])
     assert reads == []
 
 
 def test_what_waits_for_one_that_reads_no_more_is_not_waited_for(sockets, monkeypatch, outer_only):
-    monkeypatch.setattr("nbdist.engine.jax.step.cut.STILL_SECONDS", 0.1)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.STILL_SECONDS", 0.1)
     one = Connection(sockets)
     one.near.sendall(b"never read")
     assert outer_only.cut([one.port], []) == 2

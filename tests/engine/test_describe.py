@@ -7,13 +7,13 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist import wire
-from nbdist.engine.jax.describe import describe_sharding
-from nbdist.engine.jax.meshes import Meshes
-from nbdist.engine.jax.observe import describe
-from nbdist.snapshot import Array, Axis, Indexed, SingleDevice
-from nbdist.snapshot import Mesh as MeshRecord
-from nbdist.snapshot import NamedSharding as Named
+from nbdist.contract import wire
+from nbdist.contract.snapshot import Array, Axis, Indexed, SingleDevice
+from nbdist.contract.snapshot import Mesh as MeshRecord
+from nbdist.contract.snapshot import NamedSharding as Named
+from nbdist.engine.frameworks.jax.describe import describe_sharding
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.observe import describe
 
 
 def decoded(array):

@@ -16,8 +16,8 @@ import pytest
 from jax.sharding import AxisType, NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.jax.step import dispatched as module
-from nbdist.engine.jax.step.dispatched import (
+from nbdist.engine.frameworks.jax.step import dispatched as module
+from nbdist.engine.frameworks.jax.step.dispatched import (
     UNNAMED,
     Count,
     Dispatched,
@@ -26,7 +26,7 @@ from nbdist.engine.jax.step.dispatched import (
     hook_programs,
     label,
 )
-from nbdist.engine.jax.step.origins import UNKNOWN
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 
 
 @pytest.fixture

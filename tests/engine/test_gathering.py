@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from jax.experimental import multihost_utils
 
-from nbdist.engine.jax import waiting
+from nbdist.engine.frameworks.jax import waiting
 
 
 class Sent:

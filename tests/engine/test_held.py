@@ -6,8 +6,8 @@ import pytest
 from jax.sharding import NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.held import holders, is_whole_everywhere, piece_bytes, totals
-from nbdist.engine.jax.observe import describe
+from nbdist.engine.frameworks.jax.observe import describe
+from nbdist.engine.probe.device_bytes import holders, is_whole_everywhere, piece_bytes, totals
 
 
 def described(array):

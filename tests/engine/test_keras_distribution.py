@@ -12,10 +12,11 @@ import keras
 import pytest
 from keras.src.backend.common import global_state
 
-from nbdist import wire
-from nbdist.engine.jax.meshes import Meshes
-from nbdist.engine.keras import distribution as distribution_module
-from nbdist.engine.keras.distribution import (
+from nbdist.contract import wire
+from nbdist.contract.snapshot import Distribution, LayoutRule, Mesh
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.keras import distribution as distribution_module
+from nbdist.engine.frameworks.keras.distribution import (
     SetDistribution,
     describe_distribution,
     describe_mesh,
@@ -23,7 +24,6 @@ from nbdist.engine.keras.distribution import (
     rules_of,
     sharding_problem,
 )
-from nbdist.snapshot import Distribution, LayoutRule, Mesh
 from tests.engine.keras_models import model_parallel
 from tests.engine.recording import recorded
 

@@ -6,13 +6,13 @@ import numpy as np
 import pytest
 from keras import layers
 
-from nbdist import wire
-from nbdist.engine.keras import models as models_module
-from nbdist.engine.keras.models import LARGE_BYTES, Rules
-from nbdist.engine.layout import layout_of
+from nbdist.contract import wire
+from nbdist.contract.snapshot import Model
+from nbdist.engine.frameworks.keras import models as models_module
+from nbdist.engine.frameworks.keras.models import LARGE_BYTES, Rules
+from nbdist.engine.probe.layout import layout_of
 from nbdist.errors import ArrayError
 from nbdist.merge import notices
-from nbdist.snapshot import Model
 from tests.engine.keras_models import by_path, dense, model_parallel, new_look, seen
 
 

@@ -9,7 +9,7 @@ import keras
 import numpy as np
 import pytest
 
-from nbdist.engine.keras import progress
+from nbdist.engine.frameworks.keras import progress
 from tests.engine.keras_models import dense
 from tests.engine.recording import recorded
 

@@ -8,10 +8,10 @@ import numpy as np
 import pytest
 from keras import layers
 
-from nbdist.engine.jax.arrays import offer_array
-from nbdist.engine.jax.start import explain
-from nbdist.engine.keras import variables as variables_module
-from nbdist.engine.keras.variables import Places, lent_values, raw_value
+from nbdist.engine.frameworks.jax.arrays import offer_array
+from nbdist.engine.frameworks.jax.start import explain
+from nbdist.engine.frameworks.keras import variables as variables_module
+from nbdist.engine.frameworks.keras.variables import Places, lent_values, raw_value
 from nbdist.errors import ArrayError
 from tests.engine.keras_models import dense, new_look, seen
 from tests.engine.walking import Met

@@ -9,7 +9,7 @@ import keras
 import pytest
 from keras.src.utils import python_utils
 
-from nbdist.engine.keras.guards import waiting
+from nbdist.engine.frameworks.keras.guards import waiting
 
 
 class Computed:

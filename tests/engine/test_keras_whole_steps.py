@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 from keras import layers
 
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.jax.paths import array_paths
-from nbdist.engine.keras import guards
-from nbdist.engine.stop import AgreedStop
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stop import AgreedStop
+from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.keras import guards
 
 X, Y = np.ones((32, 4), "float32"), np.ones((32, 1), "float32")
 CALLS: dict[str, Callable[[Any], Any]] = {
@@ -50,7 +50,7 @@ class Puts:
 @pytest.fixture
 def puts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Puts]:
     found = Puts()
-    module = sys.modules["nbdist.engine.keras.guards.install"]
+    module = sys.modules["nbdist.engine.frameworks.keras.guards.install"]
     stop = AgreedStop(lambda: None, CurrentCell(), lambda: 0)
     monkeypatch.setattr(module, "_of_this_engine", lambda: (found, stop))
     guards.install()

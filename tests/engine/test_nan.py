@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
-from nbdist.engine.jax import nan
-from nbdist.engine.jax.nan import count
+from nbdist.engine.frameworks.jax import nan
+from nbdist.engine.frameworks.jax.nan import count
 from nbdist.view.text import nan_text
 
 

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 
-from nbdist.engine.ports import free_ports
+from nbdist.machine.ports import free_ports
 
 BESIDE = """
 import sys, threading, time

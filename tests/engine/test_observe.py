@@ -12,15 +12,15 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist import wire
-from nbdist.engine.jax import backend as backend_module
-from nbdist.engine.jax import heap
-from nbdist.engine.jax import observe as observe_module
-from nbdist.engine.jax.backend import backend, ready
-from nbdist.engine.jax.observe import Observer, describe, devices
-from nbdist.engine.look import Look, Seen
-from nbdist.engine.walk import Bounds
-from nbdist.snapshot import Device
+from nbdist.contract import wire
+from nbdist.contract.snapshot import Device
+from nbdist.engine.frameworks.jax import backend as backend_module
+from nbdist.engine.frameworks.jax import heap
+from nbdist.engine.frameworks.jax import observe as observe_module
+from nbdist.engine.frameworks.jax.backend import backend, ready
+from nbdist.engine.frameworks.jax.observe import Observer, describe, devices
+from nbdist.engine.probe.look import Look, Seen
+from nbdist.engine.probe.walk import Bounds
 
 NOTHING = Seen([], [], [], 0, [], [])
 

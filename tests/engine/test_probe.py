@@ -15,8 +15,8 @@ import pytest
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.pace import Pace
-from nbdist.engine.sections import REPEAT_SECONDS, Sections
+from nbdist.engine.probe.pace import Pace
+from nbdist.engine.probe.sections import REPEAT_SECONDS, Sections
 from tests.engine.recording import recorded
 
 
@@ -190,7 +190,7 @@ def test_a_probe_that_fails_neither_ends_nor_runs_hot_nor_prints(names, capsys, 
         calls.append(report)
         raise OSError("no such socket")
 
-    caplog.set_level(logging.DEBUG, logger="nbdist.engine.probe")
+    caplog.set_level(logging.DEBUG, logger="nbdist.engine.probe.probe")
     with recorded(names, publish=publish) as seen:
         time.sleep(2.5)
         assert 2 <= len(calls) <= 4

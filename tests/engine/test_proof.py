@@ -6,9 +6,9 @@ import jax
 import numpy as np
 import pytest
 
-from nbdist.engine.jax.step.dispatched import Count
-from nbdist.engine.jax.step.proof import Proof, Trial
-from nbdist.engine.jax.step.step import SWITCH, Step
+from nbdist.engine.frameworks.jax.step.dispatched import Count
+from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
+from nbdist.engine.frameworks.jax.step.step import SWITCH, Step
 
 WAIT = 60
 

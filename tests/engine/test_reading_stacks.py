@@ -11,15 +11,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from nbdist.engine import main_thread as main_thread_module
-from nbdist.engine.main_thread import (
+from nbdist.engine.cell import main_thread as main_thread_module
+from nbdist.engine.cell.main_thread import (
     MainThread,
     StackDump,
     dumped_stack,
     stack_of_frames,
     stack_reader,
 )
-from nbdist.engine.stack import Line, is_compiling
+from nbdist.engine.cell.stack import Line, is_compiling
 
 CELL = "/tmp/ipykernel_17/482.py"
 EARLIER = "/tmp/ipykernel_17/993.py"
@@ -177,7 +177,7 @@ def test_frame_objects_are_made_only_where_python_survives_it(monkeypatch):
 
 LOOKS_AMONG_GARBAGE = """
 import gc, random, threading
-from nbdist.engine.main_thread import stack_of_frames
+from nbdist.engine.cell.main_thread import stack_of_frames
 
 # Where in a round a collection starts is to vary.
 chance = random.Random(0)

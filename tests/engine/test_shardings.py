@@ -9,7 +9,7 @@ import pytest
 from jax.sharding import AxisType, Mesh, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.jax.repair.shardings import (
+from nbdist.engine.frameworks.jax.repair.shardings import (
     Devices,
     Old,
     add_twins,
@@ -18,8 +18,8 @@ from nbdist.engine.jax.repair.shardings import (
     live_platforms,
     sharding_like,
 )
-from nbdist.engine.jax.repair.survey import Survey
-from nbdist.engine.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.repair.survey import Survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
 
 
 def turned():

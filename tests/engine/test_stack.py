@@ -8,11 +8,11 @@ import jax
 import jax.numpy as jnp
 import pytest
 
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.keras.guards import agreement, waiting
-from nbdist.engine.keras.guards.call import Call
-from nbdist.engine.main_thread import StackDump, stack_of_frames
-from nbdist.engine.stack import Line, is_cell_file, place, side
+from nbdist.engine.cell.main_thread import StackDump, stack_of_frames
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.stack import Line, is_cell_file, place, side
+from nbdist.engine.frameworks.keras.guards import agreement, waiting
+from nbdist.engine.frameworks.keras.guards.call import Call
 
 CELL = "/tmp/ipykernel_17/482.py"
 EARLIER = "/tmp/ipykernel_17/993.py"

@@ -9,11 +9,11 @@ import weakref
 
 import pytest
 
-from nbdist.engine.jax.step import step as module
-from nbdist.engine.jax.step import stuck as kept
-from nbdist.engine.jax.step.sockets import Connection, connection
-from nbdist.engine.jax.step.step import Step
-from nbdist.engine.jax.step.stuck import carrying, keep, let_go, silence
+from nbdist.engine.frameworks.jax.step import step as module
+from nbdist.engine.frameworks.jax.step import stuck as kept
+from nbdist.engine.frameworks.jax.step.sockets import Connection, connection
+from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.step.stuck import carrying, keep, let_go, silence
 
 
 @pytest.fixture

@@ -11,7 +11,7 @@ import pytest
 from jax.sharding import NamedSharding, PartitionSpec
 
 from nbdist import summary
-from nbdist.engine.jax import summary as engine
+from nbdist.engine.frameworks.jax import summary as engine
 
 
 def spread(values, mesh, *spec):

@@ -7,11 +7,11 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 
-from nbdist.engine.jax import tree
-from nbdist.engine.jax.start import explain
-from nbdist.engine.jax.tree import describe_tree, rooted
+from nbdist.contract.snapshot import Snapshot
+from nbdist.engine.frameworks.jax import tree
+from nbdist.engine.frameworks.jax.start import explain
+from nbdist.engine.frameworks.jax.tree import describe_tree, rooted
 from nbdist.errors import ArrayError
-from nbdist.snapshot import Snapshot
 from nbdist.view.shards import Shards
 
 SNAPSHOT = Snapshot(session="s", sequence=1, time=0.0, state="idle")

@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.jax.step.dispatched import Dispatched
-from nbdist.engine.jax.step.threads import NAMED, computed_seconds
-from nbdist.engine.jax.step.under_way import arrays_under_way, wait_for_arrays
+from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
+from nbdist.engine.frameworks.jax.step.threads import NAMED, computed_seconds
+from nbdist.engine.frameworks.jax.step.under_way import arrays_under_way, wait_for_arrays
 
 
 class Array:

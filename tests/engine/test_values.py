@@ -25,16 +25,16 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.dtypes import dtype_name, dtype_named
-from nbdist.engine.calls import save
-from nbdist.engine.jax.arrays import offer_array, placed
+from nbdist.engine.frameworks.jax.arrays import offer_array, placed
+from nbdist.engine.kernel.calls import save
 from nbdist.engine.values.arrays import digest, is_numpy_array
 from nbdist.engine.values.incoming import COMMON, Incoming
 from nbdist.engine.values.moving import Moving
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.engine.values.packing import packed, unpacked
-from nbdist.engine.values.sealed import Sealed, mapped
 from nbdist.engine.values.tree import Tree
 from nbdist.errors import ArrayError, SessionError, SpecError, StaleError
+from nbdist.machine.sealed import Sealed, mapped
 
 Pair = namedtuple("Pair", "left right")
 

@@ -7,7 +7,7 @@ import sys
 
 import pytest
 
-from nbdist.engine.ports import free_ports
+from nbdist.machine.ports import free_ports
 
 PROCESS = """
 import json, sys, threading, time

@@ -5,7 +5,7 @@ from typing import Any
 import jax
 
 from nbdist.engine import flax
-from nbdist.engine.walk import Bounds, Walk
+from nbdist.engine.probe.walk import Bounds, Walk
 
 
 class Met:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from jax.sharding import PartitionSpec as P
 from world import Held, World
 
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     DeviceBytes,
     Disagreement,
     Distribution,

@@ -9,7 +9,7 @@ import json
 import math
 import sys
 
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     Array,
     Axis,
     Device,
@@ -21,7 +21,7 @@ from nbdist.snapshot import (
     SingleDevice,
     Snapshot,
 )
-from nbdist.wire import encode
+from nbdist.contract.wire import encode
 
 GB = 1 << 30
 LAYER = (

@@ -71,7 +71,7 @@ def main() -> None:
     import sessions
     import trees
 
-    from nbdist.wire import encode
+    from nbdist.contract.wire import encode
 
     for module in (layouts, sessions, trees, frameworks):
         for name in CASES[module.__name__]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax.sharding import PartitionSpec as P
 from world import MB, TIME, World
 
-from nbdist.snapshot import Disagreement, Notice, Snapshot, Version
+from nbdist.contract.snapshot import Disagreement, Notice, Snapshot, Version
 
 RUNNING = {
     "state": "running",

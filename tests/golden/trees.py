@@ -5,7 +5,7 @@ from __future__ import annotations
 from jax.sharding import PartitionSpec as P
 from world import World
 
-from nbdist.snapshot import Array, Mesh
+from nbdist.contract.snapshot import Array, Mesh
 from nbdist.view.branches import Branch, grow, steps
 from nbdist.view.text.tree import whole_why
 

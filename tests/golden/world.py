@@ -15,8 +15,7 @@ import jax
 import numpy as np
 from jax.sharding import PartitionSpec, SingleDeviceSharding
 
-from nbdist.engine.jax.describe import partitions
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     Array,
     Axis,
     Device,
@@ -32,6 +31,7 @@ from nbdist.snapshot import (
     Slices,
     Snapshot,
 )
+from nbdist.engine.frameworks.jax.describe import partitions
 
 TIME = 1_760_000_000.0
 """The Unix time of every golden snapshot, in seconds."""

@@ -16,8 +16,8 @@ import pytest
 import nbdist
 from nbdist import cli
 from nbdist.errors import ProcessError
-from nbdist.launch import registry
-from nbdist.launch.registry import Record
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.registry import Record
 from tests.hosts.left import Left
 from tests.integration.notebook import gone
 from tests.testbed.hosts import TestBed

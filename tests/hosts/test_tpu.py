@@ -30,7 +30,7 @@ LOOK = """
 import json, os
 import jax
 from nbdist.errors import OptionError
-from nbdist.launch.detect import detected
+from nbdist.launch.planning.detect import detected
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import pod_hosts
 

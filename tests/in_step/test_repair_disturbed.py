@@ -23,14 +23,14 @@ FAILS = "if me == 1:\n    raise ValueError('first')\nq = float(total(small))"
 PRESS_SECONDS = 0.02
 
 NO_MEMORY = """
-from nbdist.engine.jax.repair import copies, repair
+from nbdist.engine.frameworks.jax.repair import copies, repair
 really, tight, spare = copies.free_bytes, True, me
 copies.free_bytes = repair.free_bytes = lambda: 8 if tight else really()
 """
 FILE_BYTES = 100
 
 BREAKS_ONCE = """
-from nbdist.engine.jax.repair import repair as module
+from nbdist.engine.frameworks.jax.repair import repair as module
 unbroken = module.{part}
 def broken(*arguments, **options):
     module.{part} = unbroken

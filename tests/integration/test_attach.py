@@ -130,7 +130,7 @@ def cluster(kernels: Kernels) -> Iterator[subprocess.Popen[bytes]]:
 
 def engines_of(notebook: Notebook) -> list[psutil.Process]:
     """The parents of the session and all below them."""
-    hosts = [p for p in notebook.descendants() if "nbdist.engine.host" in p.cmdline()]
+    hosts = [p for p in notebook.descendants() if "nbdist.agent" in p.cmdline()]
     return [*hosts, *(child for host in hosts for child in host.children(recursive=True))]
 
 
@@ -270,7 +270,7 @@ def test_a_kernel_that_is_killed_before_others_can_find_its_session_leaves_nothi
 ) -> None:
     notebook = kernels.start()
     notebook.send(f"{START} --keep")
-    wait_for(lambda: [p for p in engines_of(notebook) if "nbdist.engine.host" in p.cmdline()])
+    wait_for(lambda: [p for p in engines_of(notebook) if "nbdist.agent" in p.cmdline()])
     processes = engines_of(notebook)
     kernels.kill(notebook)
     assert not gone(processes)

@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nbdist import Session
-from nbdist.engine.asides import Aside
+from nbdist.contract.asides import Aside
 from nbdist.errors import NbdistError, ProcessError
 from nbdist.run.cellrun import CellHandle
 from tests.waiting import wait_for

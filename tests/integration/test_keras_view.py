@@ -10,8 +10,8 @@ import pytest
 
 import nbdist
 from nbdist import Session
+from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError
-from nbdist.snapshot import Snapshot
 from tests.integration.notebook import Notebook
 
 SETUP = """

@@ -19,7 +19,7 @@ rank = jax.process_index()
 """
 
 SLOW = """
-from nbdist.engine.values.{module} import {cls}
+from nbdist.{module} import {cls}
 quick_{method} = {cls}.{method}
 calls = 0
 def slow_{method}(*arguments):
@@ -46,12 +46,12 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 
 WAYS = {
     "%dist_push": {
-        "shared": ("", "sealed", "Sealed", "write"),
-        "messages": ("%%dist", "incoming", "Incoming", "put"),
+        "shared": ("", "machine.sealed", "Sealed", "write"),
+        "messages": ("%%dist", "engine.values.incoming", "Incoming", "put"),
     },
     "%dist_pull": {
-        "shared": ("%%dist", "outgoing", "Outgoing", "write"),
-        "messages": ("%%dist", "outgoing", "Outgoing", "take"),
+        "shared": ("%%dist", "engine.values.outgoing", "Outgoing", "write"),
+        "messages": ("%%dist", "engine.values.outgoing", "Outgoing", "take"),
     },
 }
 """Which method, and where, moves a part of an array, through shared memory and without."""
@@ -64,7 +64,7 @@ nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = no_memory
 """
 
 SHARED = """
-import nbdist.engine.values.sealed as sealed
+import nbdist.machine.sealed as sealed
 nbdist.values.arriving.Sealed = nbdist.values.push.Sealed = sealed.Sealed
 """
 
@@ -149,7 +149,7 @@ def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
         "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))"
     )
     notebook.good(
-        "%%dist\nfrom nbdist.engine.resident import Resident\n"
+        "%%dist\nfrom nbdist.engine.kernel.resident import Resident\n"
         "assert 'x' not in globals() and Resident.of().moving._held is None"
     )
 
@@ -180,7 +180,7 @@ def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(
     ]
     notebook.good("assert y == 1")
     notebook.good(
-        "%%dist\nfrom nbdist.engine.resident import Resident\nassert Resident.of().moving._held is None\n"
+        "%%dist\nfrom nbdist.engine.kernel.resident import Resident\nassert Resident.of().moving._held is None\n"
         "fds = [f'/proc/self/fd/{n}' for n in os.listdir('/proc/self/fd')]\n"
         "assert not any('memfd:nbdist-' in os.readlink(fd) for fd in fds if os.path.exists(fd))\ndel y"
     )

@@ -36,7 +36,7 @@ def test_closing_line_names_processes_devices_and_seconds(fresh: Notebook) -> No
     again = fresh.bad("%dist_init -n 2").traceback
     assert "A session is running, and nothing has been changed: 2 processes" in again
     assert "%dist_init --restart" in again
-    assert len([p for p in fresh.descendants() if "nbdist.engine.host" in p.cmdline()]) >= 1
+    assert len([p for p in fresh.descendants() if "nbdist.agent" in p.cmdline()]) >= 1
 
 
 def test_cells_before_a_session_say_what_to_do(renewed: Notebook) -> None:
@@ -275,7 +275,7 @@ def test_an_interrupt_while_a_session_stops_leaves_nothing(fresh: Notebook) -> N
     # The same, in the middle of the end.
     fresh.good(
         "import _thread, threading\n"
-        "from nbdist.launch.parents import Parents\n"
+        "from nbdist.launch.start.agent_pool import Parents\n"
         "stop, begun = Parents.stop, threading.Event()\n"
         "def slow(self): begun.set(); import time; time.sleep(1); stop(self)\n"
         "Parents.stop = slow\n"

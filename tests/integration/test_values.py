@@ -207,7 +207,7 @@ def test_nothing_is_kept_on_the_processes_of_what_was_moved(sets: Session) -> No
     sets.push({"large": np.ones(1 << 20), "parts": [np.ones(1 << 14)] * 3})
     sets.run(
         "del large\n"
-        "from nbdist.engine.resident import Resident\n"
+        "from nbdist.engine.kernel.resident import Resident\n"
         "held = Resident.of().moving._held\n"
         "mapped = sum('nbdist-' in line for line in open('/proc/self/maps'))"
     )

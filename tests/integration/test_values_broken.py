@@ -90,7 +90,7 @@ def test_what_is_larger_than_the_memory_is_refused_before_anything_is_sent(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     session.run(
-        "from nbdist.engine import checkup\nreal = checkup.memory\n"
+        "from nbdist.machine import checkup\nreal = checkup.memory\n"
         "checkup.memory = lambda: {'available': 1700}\nfrom jax.sharding import PartitionSpec as P\n"
         "mesh = jax.make_mesh((2, 2), ('data', 'model'))"
     )

@@ -13,8 +13,8 @@ import keras
 import numpy as np
 import tensorflow as tf
 
-from nbdist.engine.tensorflow import adapt as adaptation
-from nbdist.engine.tensorflow import arrays, context, interrupt, observe
+from nbdist.engine.frameworks.tensorflow import adapt as adaptation
+from nbdist.engine.frameworks.tensorflow import arrays, context, interrupt, observe
 from tests.tensorflow.workers import tf_config
 
 

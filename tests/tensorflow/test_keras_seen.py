@@ -7,11 +7,11 @@ import sys
 SEEN = """
 import threading
 import numpy as np, tensorflow as tf, tf_keras, keras
-from nbdist.engine.keras import progress
-from nbdist.engine.keras.variables import unwrapped
-from nbdist.engine.look import Look
-from nbdist.engine.tensorflow.observe import remember
-from nbdist.engine.walk import Bounds
+from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.probe.look import Look
+from nbdist.engine.frameworks.tensorflow.observe import remember
+from nbdist.engine.probe.walk import Bounds
 
 cpu = tf.config.list_physical_devices("CPU")[0]
 tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * 2)

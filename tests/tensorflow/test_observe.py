@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.snapshot import Array, Device, Distribution, Mesh
-from nbdist.wire import decode
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh
+from nbdist.contract.wire import decode
 from tests.tensorflow.workers import outcome
 
 

@@ -14,8 +14,8 @@ import tensorflow as tf
 from tensorflow.python.data.experimental.ops import distribute
 from tensorflow.python.eager import context as eager
 
-from nbdist.engine.tensorflow import batches, context, strategies
-from nbdist.engine.tensorflow.describe import replica_values
+from nbdist.engine.frameworks.tensorflow import batches, context, strategies
+from nbdist.engine.frameworks.tensorflow.describe import replica_values
 
 
 def test_tensorflow_counts_as_not_started_where_its_context_is_not_found(

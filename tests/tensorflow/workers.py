@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from nbdist.engine.ports import free_ports
+from nbdist.machine.ports import free_ports
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.tensorflow.tasks"])

@@ -44,7 +44,7 @@ def ask_jax(environments: Sequence[Mapping[str, str]], *, on_tpu: bool) -> dict[
     """JAX's names of clusters in its order, and what it takes in each environment.
 
     Private API: `jax._src.clusters.ClusterEnv`, since JAX says what it detects nowhere else. When it is gone,
-    the tests that call this fail, and `nbdist/launch/detect.py` has to be read against the new JAX.
+    the tests that call this fail, and `nbdist/launch/planning/detect.py` has to be read against the new JAX.
 
     Args:
       environments: Variables of a process each.

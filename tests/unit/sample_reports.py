@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from nbdist.merge import Known, Merger, Planned
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     VERSION,
     Activity,
     Array,
@@ -16,6 +15,7 @@ from nbdist.snapshot import (
     Report,
     SingleDevice,
 )
+from nbdist.merge import Known, Merger, Planned
 
 NOW = 1_760_000_000.0
 AXES = (Axis(name="data", size=4, type="auto"), Axis(name="model", size=2, type="auto"))

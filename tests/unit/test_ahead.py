@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.asides import Aside
+from nbdist.contract.asides import Aside
 from nbdist.recovery import ahead
 from nbdist.recovery.ahead import waits_in_vain
 from tests.unit.crews import FakeCrew, gone, sent

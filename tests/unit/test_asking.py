@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.asking import Asking
-from nbdist.engine.asides import Aside
+from nbdist.contract.asides import Aside
 
 
 class Processes:

@@ -9,7 +9,7 @@ import pytest
 from ipyparallel.error import RemoteError
 
 from nbdist.errors import GoneError, SessionError
-from nbdist.launch.calling import Asked
+from nbdist.launch.start.request import Asked
 
 
 def failed(name: str) -> Asked:

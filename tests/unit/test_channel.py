@@ -10,7 +10,7 @@ import pytest
 from comm import get_comm_manager
 from ipykernel.comm.comm import BaseComm
 
-from nbdist.snapshot import Snapshot
+from nbdist.contract.snapshot import Snapshot
 from nbdist.view.channel import COMM_ID, TARGET, Channel
 from nbdist.view.feed import Feed
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel

@@ -9,9 +9,9 @@ import pytest
 from nbdist.check import refuse_disagreement
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.snapshot import Activity
 from nbdist.errors import AgreementError
 from nbdist.quantities import where_text
-from nbdist.snapshot import Activity
 
 HOSTS = {0: "h1", 1: "h2", 2: "h1", 3: "h1"}
 

@@ -10,8 +10,8 @@ import ipyparallel
 import pytest
 from jupyter_client.session import DELIM, Session
 
-from nbdist.launch import client as ours
-from nbdist.launch.client import Client, request_of
+from nbdist.launch.start import client as ours
+from nbdist.launch.start.client import Client, request_of
 
 KEY = b"secret"
 

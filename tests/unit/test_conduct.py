@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.snapshot import Activity
 from nbdist.errors import CellTimeout
 from nbdist.run import conduct
 from nbdist.run.conduct import Conductor, timeout_error
@@ -15,7 +16,6 @@ from nbdist.run.facts import Facts
 from nbdist.run.prompt import Prompt
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import Standing
-from nbdist.snapshot import Activity
 
 
 class Clock:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ipyparallel.controller.heartmonitor import HeartMonitor
 
-from nbdist.engine.controller import take_late_answers
+from nbdist.agent.controller import take_late_answers
 
 
 def test_an_answer_to_a_beat_of_long_ago_is_a_sign_of_life() -> None:

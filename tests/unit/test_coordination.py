@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.orders import COORDINATOR
+from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import LaunchError
-from nbdist.launch import coordination
-from nbdist.launch.coordination import ask_for_service, end, until_it_serves, wanted
+from nbdist.launch.start import coordination
+from nbdist.launch.start.coordination import ask_for_service, end, until_it_serves, wanted
 
 
 @dataclass(frozen=True)

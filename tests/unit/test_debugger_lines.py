@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.debugger.lines import Lines, Where
-from nbdist.engine.interrupts import Interrupt
+from nbdist.engine.cell.debugger.lines import Lines, Where
+from nbdist.engine.cell.interrupts import Interrupt
 from nbdist.errors import SessionError
 
 

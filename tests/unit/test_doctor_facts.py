@@ -15,9 +15,9 @@ from pathlib import Path
 import pytest
 
 import nbdist.launch.doctor.examine as examine
-from nbdist.engine import checkup
 from nbdist.launch.doctor import kernel_facts
 from nbdist.launch.doctor.visit import BOOT
+from nbdist.machine import checkup
 from nbdist.version import __version__
 
 SOURCE = Path(checkup.__file__).read_text(encoding="utf-8")
@@ -93,7 +93,7 @@ def test_what_cannot_be_imported_has_no_version(site: Path) -> None:
 
 def test_asking_for_versions_imports_nothing() -> None:
     code = (
-        "import sys; from nbdist.engine import checkup; checkup.checkup({}); "
+        "import sys; from nbdist.machine import checkup; checkup.checkup({}); "
         "print(sorted(set(checkup.PACKAGES) & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -384,7 +384,7 @@ def test_the_processes_of_a_session_that_runs_are_no_finding() -> None:
 
 
 def test_processes_left_over_from_an_earlier_session_are_named() -> None:
-    process = {"pid": 9, "user": "ada", "command": "python -m nbdist.engine.host"}
+    process = {"pid": 9, "user": "ada", "command": "python -m nbdist.agent"}
     finding = only(found(examined(told=facts(leftovers=[process]))))
     assert finding.severity == "warning"
     assert finding.do == "ssh h1 kill 9"

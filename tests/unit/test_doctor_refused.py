@@ -8,8 +8,8 @@ from nbdist.launch.doctor import refused
 from nbdist.launch.doctor.finding import on_host
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import clock
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions
 
 H1 = AskedHost(name="h1")
 OPTIONS = SshOptions(python="/opt/python")

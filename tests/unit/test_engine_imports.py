@@ -1,12 +1,13 @@
-"""`nbdist.engine` imports with nothing but the standard library."""
+"""What runs on hosts imports with nothing but the standard library."""
 
 import subprocess
 import sys
 from pathlib import Path
 
-import nbdist.engine
+import nbdist
 
-FOLDER = Path(nbdist.engine.__file__).parent
+PACKAGE = Path(nbdist.__file__).parent
+ON_HOSTS = ("agent", "engine", "machine", "contract")
 
 PROOF = """
 import importlib, sys
@@ -26,14 +27,16 @@ print(len(sys.argv[2:]), "imported")
 """
 
 
-def modules_of_engine() -> list[str]:
-    """Every module under `nbdist.engine`, whatever its depth."""
-    parts = [p.relative_to(FOLDER.parents[1]).with_suffix("").parts for p in FOLDER.rglob("*.py")]
-    return sorted(".".join(p).removesuffix(".__init__") for p in parts)
+def modules_on_hosts() -> list[str]:
+    """Every module of these rooms, whatever its depth, but the one that runs the agent when it is imported."""
+    paths = [path for room in ON_HOSTS for path in (PACKAGE / room).rglob("*.py")]
+    parts = [path.relative_to(PACKAGE.parent).with_suffix("").parts for path in paths]
+    names = [".".join(p).removesuffix(".__init__") for p in parts]
+    return sorted(name for name in names if not name.endswith(".__main__"))
 
 
 def prove(modules: list[str], *folders: Path) -> subprocess.CompletedProcess[str]:
-    path = ":".join(str(folder) for folder in (FOLDER.parents[1], *folders))
+    path = ":".join(str(folder) for folder in (PACKAGE.parent, *folders))
     return subprocess.run(
         [sys.executable, "-W", "error", "-c", PROOF, path, *modules],
         capture_output=True,
@@ -43,9 +46,13 @@ def prove(modules: list[str], *folders: Path) -> subprocess.CompletedProcess[str
     )
 
 
-def test_the_engine_imports_nothing_outside_the_standard_library():
-    modules = modules_of_engine()
-    assert {"nbdist.engine.probe", "nbdist.engine.jax.observe"} <= set(modules)
+def test_what_runs_on_hosts_imports_nothing_outside_the_standard_library():
+    modules = modules_on_hosts()
+    assert {
+        "nbdist.engine.probe.probe",
+        "nbdist.engine.frameworks.jax.observe",
+        "nbdist.agent.agent",
+    } <= set(modules)
     done = prove(modules)
     assert done.stdout.strip() == f"{len(modules)} imported", done.stderr
 

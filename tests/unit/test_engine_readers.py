@@ -15,15 +15,16 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine import descriptors, gloo, host
-from nbdist.engine.asides import Aside
-from nbdist.engine.children import Children
-from nbdist.engine.descriptors import Descriptors
-from nbdist.engine.echo import DELIMITER, Echo
-from nbdist.engine.events import Events
-from nbdist.engine.host import Host
-from nbdist.engine.pulse import Pulse
-from nbdist.engine.resident import Resident
+from nbdist.agent import agent as host
+from nbdist.agent.agent import Host
+from nbdist.agent.children import Children
+from nbdist.agent.heartbeat import Pulse
+from nbdist.contract.asides import Aside
+from nbdist.contract.events import Events
+from nbdist.engine.cell import descriptors, gloo
+from nbdist.engine.cell.descriptors import Descriptors
+from nbdist.engine.cell.echo import DELIMITER, Echo
+from nbdist.engine.kernel.resident import Resident
 from tests.unit.test_gloo import MESSAGE
 
 WAIT_SECONDS = 10.0

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 import pytest
 
 from nbdist import options
-from nbdist.engine import anew
-from nbdist.engine.sync import put_on_path
+from nbdist.agent import reexec as anew
+from nbdist.agent.sync import put_on_path
 from nbdist.errors import OptionError
-from nbdist.launch.reach import forwarded
+from nbdist.launch.start.agent_commands import forwarded
 
 
 def test_variables_of_frameworks_are_forwarded_and_secrets_are_not() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.events import LINE_CHARACTERS, Events, Lines, in_lines
+from nbdist.contract.events import LINE_CHARACTERS, Events, Lines, in_lines
 
 LONG = {"event": "host", "text": "ü <tag> " * LINE_CHARACTERS}
 

@@ -10,9 +10,9 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.snapshot import Notice, Snapshot
+from nbdist.contract.snapshot import Notice, Snapshot
+from nbdist.contract.wire import encode
 from nbdist.view.feed import BEAT_SECONDS, PERIOD_SECONDS, Feed, Frame
-from nbdist.wire import encode
 
 FIRST = Snapshot(session="s", sequence=1, time=1.0, state="idle")
 

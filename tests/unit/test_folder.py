@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.folder import keep_ipython_in
+from nbdist.machine.folder import keep_ipython_in
 
 
 @pytest.mark.parametrize("there", [True, False])

@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine import echo as echoes
-from nbdist.engine import stranger
-from nbdist.engine.echo import Echo
+from nbdist.engine.cell import echo as echoes
+from nbdist.engine.cell.echo import Echo
+from nbdist.engine.kernel import foreign_engine as stranger
 from nbdist.errors import LaunchError
-from nbdist.launch.attach.asking import address_of
-from nbdist.launch.attach.foreign import _known, _plan, _refuse
-from nbdist.launch.calling import Asked
+from nbdist.launch.sessions.asking import address_of
+from nbdist.launch.sessions.foreign import _known, _plan, _refuse
+from nbdist.launch.start.request import Asked
 from nbdist.run.regained import Recalled, raised
 
 

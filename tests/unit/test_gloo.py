@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 
-from nbdist.engine.gloo import Gloo
+from nbdist.engine.cell.gloo import Gloo
 
 
 def shown(pieces: Iterable[str]) -> str:

@@ -9,8 +9,8 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nbdist.snapshot import Snapshot
-from nbdist.wire import decode, encode
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode, encode
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden"

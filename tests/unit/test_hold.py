@@ -12,8 +12,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch import hold
-from nbdist.launch.jobparent import JobParent
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.schedulers import job_guard as hold
 
 ROOT = Path(__file__).parents[2]
 WAIT_SECONDS = 15.0
@@ -24,7 +24,7 @@ TIDY = "import sys, time\nprint('there', flush=True)\nsys.stdin.read()\ntime.sle
 
 def held(*command: str) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        (sys.executable, "-m", "nbdist.launch.hold", *command),
+        (sys.executable, "-m", "nbdist.launch.schedulers.job_guard", *command),
         cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,

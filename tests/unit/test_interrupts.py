@@ -14,9 +14,9 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine import interrupts as module
-from nbdist.engine.calls import Call, interruptible
-from nbdist.engine.interrupts import InterruptHandler
+from nbdist.engine.cell import interrupts as module
+from nbdist.engine.cell.interrupts import InterruptHandler
+from nbdist.engine.kernel.calls import Call, interruptible
 
 LONG_SECONDS = 30.0
 

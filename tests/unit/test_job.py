@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from nbdist.errors import HostError
-from nbdist.launch import job
-from nbdist.launch.jobparent import JobParent
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.start import job
 
 LIMIT_SECONDS = 100
 

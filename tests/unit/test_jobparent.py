@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.jobparent import JobParent
+from nbdist.launch.agents.job_agent import JobParent
 
 
 class Job(JobParent):

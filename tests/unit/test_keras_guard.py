@@ -8,14 +8,14 @@ from types import SimpleNamespace
 
 import pytest
 
-from nbdist.engine.cell import CurrentCell
-from nbdist.engine.jax.store import coordinator_client
-from nbdist.engine.keras.guards.agreement import Agreement
-from nbdist.engine.keras.guards.arguments import Feed, feed, written_paths
-from nbdist.engine.keras.guards.board import FOLDER, Board
-from nbdist.engine.keras.guards.call import Call, disagreement
-from nbdist.engine.keras.guards.checks import batch_refusal
-from nbdist.engine.keras.guards.places import Places
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks.jax.store import coordinator_client
+from nbdist.engine.frameworks.keras.guards.agreement import Agreement
+from nbdist.engine.frameworks.keras.guards.arguments import Feed, feed, written_paths
+from nbdist.engine.frameworks.keras.guards.board import FOLDER, Board
+from nbdist.engine.frameworks.keras.guards.call import Call, disagreement
+from nbdist.engine.frameworks.keras.guards.checks import batch_refusal
+from nbdist.engine.frameworks.keras.guards.places import Places
 
 BOTH = (0, 1)
 

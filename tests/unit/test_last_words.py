@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbdist.engine.last_words import tail
-from nbdist.launch.exits import Exit
+from nbdist.launch.model.exits import Exit
+from nbdist.machine.log_tail import tail
 
 CHATTER = "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"
 

@@ -17,9 +17,9 @@ from sample_reports import (
     single,
 )
 
+from nbdist.contract.snapshot import VERSION, PerProcess, Report, SingleDevice
 from nbdist.errors import VersionError
 from nbdist.merge import Known, Merger, Planned
-from nbdist.snapshot import VERSION, PerProcess, Report, SingleDevice
 
 
 def test_processes_not_heard_from_come_from_the_plan():

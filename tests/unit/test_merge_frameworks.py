@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 from sample_reports import KEYS, NOW, RUNNING, Session, named, report
 
-from nbdist.merge import Known, Merger, Planned
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     DeviceBytes,
     Distribution,
     LayoutRule,
@@ -20,6 +19,7 @@ from nbdist.snapshot import (
     Variable,
     Version,
 )
+from nbdist.merge import Known, Merger, Planned
 
 MB = 1 << 20
 PARALLEL = Distribution(

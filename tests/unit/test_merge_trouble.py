@@ -13,9 +13,9 @@ from sample_reports import (
     report,
 )
 
+from nbdist.contract.snapshot import Axis, Mesh, Notice, Version
 from nbdist.merge import Failure, Known
 from nbdist.merge.notices import trouble
-from nbdist.snapshot import Axis, Mesh, Notice, Version
 
 
 def test_a_different_spec_is_two_arrays_and_a_disagreement():

@@ -11,11 +11,11 @@ import pytest
 import zmq
 from sample_reports import report
 
-from nbdist.launch.hearing import wire
+from nbdist.contract.snapshot import VERSION, Notice, Snapshot
+from nbdist.contract.wire import encode
+from nbdist.launch.start.iopub import wire
 from nbdist.merge import Known, Planned
 from nbdist.monitor import MOST_FAULTS, Monitor
-from nbdist.snapshot import VERSION, Notice, Snapshot
-from nbdist.wire import encode
 
 WAIT_SECONDS = 10.0
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine.events import Events, Lines
+from nbdist.contract.events import Events, Lines
 from nbdist.errors import OptionError
-from nbdist.launch.choose_placement import choose_placement
-from nbdist.launch.mpi import MpiWatch, mpi_job
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.planning.choose_placement import choose_placement
+from nbdist.launch.schedulers.mpi import MpiWatch, mpi_job
 
 
 @pytest.fixture

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.engine import native
-from nbdist.engine.native import native_stacks
+from nbdist.engine.cell import native
+from nbdist.engine.cell.native import native_stacks
 from nbdist.run.stacks import native_text
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import zmq
 
-from nbdist.launch.hearing import wire
+from nbdist.launch.start.iopub import wire
 from nbdist.run.overheard import Overheard
 
 CONNECTION = {"key": "secret", "signature_scheme": "hmac-sha256"}

@@ -14,18 +14,18 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine import pauses
-from nbdist.engine.asides import Aside
-from nbdist.engine.orders import Assignment
-from nbdist.engine.pauses import Pauses
-from nbdist.launch import parent as one_parent
-from nbdist.launch import parents as all_parents
-from nbdist.launch.attach.strangers import Strangers
-from nbdist.launch.channel import Pipes
-from nbdist.launch.kept_channel import Kept
-from nbdist.launch.parent import Parent
-from nbdist.launch.parents import Parents
-from nbdist.launch.way import Reach
+from nbdist.contract.asides import Aside
+from nbdist.contract.orders import Assignment
+from nbdist.launch.agents import agent_handle as one_parent
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.channel import Pipes
+from nbdist.launch.agents.fifo_channel import Kept
+from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.start import agent_pool as all_parents
+from nbdist.launch.start.agent_pool import Parents
+from nbdist.machine import pauses
+from nbdist.machine.pauses import Pauses
 
 WAIT_SECONDS = 10.0
 FACTS = {

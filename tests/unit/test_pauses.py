@@ -7,10 +7,10 @@ import time
 
 import pytest
 
-from nbdist.engine import pauses
-from nbdist.engine.events import Events
-from nbdist.engine.pauses import PAUSE_SECONDS, Pauses
-from nbdist.engine.pulse import Pulse
+from nbdist.agent.heartbeat import Pulse
+from nbdist.contract.events import Events
+from nbdist.machine import pauses
+from nbdist.machine.pauses import PAUSE_SECONDS, Pauses
 
 
 class Clock:

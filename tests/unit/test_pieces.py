@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.contract.snapshot import Array, Axis, Indexed, Mesh, NamedSharding, Piece, Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import SpecError
 from nbdist.notation import spec_text
 from nbdist.pieces import Part, piece_bytes, pieces, sentence, slices_by_device, split
-from nbdist.snapshot import Array, Axis, Indexed, Mesh, NamedSharding, Piece, Snapshot
-from nbdist.wire import decode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 

@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch import platform
-from nbdist.launch.choose import make_plan, proxy_warning
-from nbdist.launch.framework.jax import arguments
-from nbdist.launch.meeting import Meeting, checked_coordinator
-from nbdist.launch.plan import Plan, plan_for
+from nbdist.launch.model.plan import Plan, plan_for
+from nbdist.launch.model.rendezvous import Meeting, checked_coordinator
+from nbdist.launch.planning import platform
+from nbdist.launch.planning.choose import make_plan, proxy_warning
+from nbdist.launch.planning.frameworks.jax import arguments
 
 
 def plan_of(**changes: object) -> Plan:

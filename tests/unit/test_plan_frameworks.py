@@ -13,15 +13,16 @@ import pytest
 
 import nbdist
 from nbdist import options
-from nbdist.engine import ports
-from nbdist.engine.ports import free_ports
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch import join, platform
-from nbdist.launch.choose import make_plan
-from nbdist.launch.framework import framework_plan
-from nbdist.launch.framework import tensorflow as tensorflow_plan
-from nbdist.launch.meeting import Meeting, meet
-from nbdist.launch.plan import Plan
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.rendezvous import Meeting, meet
+from nbdist.launch.planning import platform
+from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.planning.frameworks import tensorflow as tensorflow_plan
+from nbdist.launch.start import initialize as join
+from nbdist.machine import ports
+from nbdist.machine.ports import free_ports
 
 
 @pytest.fixture(autouse=True)

@@ -15,19 +15,19 @@ import pytest
 
 from nbdist import cli, listing
 from nbdist.errors import LaunchError, SessionError
-from nbdist.launch import registry
-from nbdist.launch.attach.numbering import number
-from nbdist.launch.attach.recorded import State
-from nbdist.launch.attach.resolve import read_connection, resolve
-from nbdist.launch.choose import make_plan
-from nbdist.launch.handle import Found, beginning, found
-from nbdist.launch.hostlist import parse_hosts
-from nbdist.launch.kept_channel import FoundAgain, Kept
-from nbdist.launch.meeting import Meeting
-from nbdist.launch.placement import Placement
-from nbdist.launch.plain import from_plain, to_plain
-from nbdist.launch.registry import Kernel, ParentMark, Record
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.agents.fifo_channel import FoundAgain, Kept
+from nbdist.launch.agents.process_handle import Found, beginning, found
+from nbdist.launch.model.host_list import parse_hosts
+from nbdist.launch.model.placement import Placement
+from nbdist.launch.model.plain import from_plain, to_plain
+from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.numbering import number
+from nbdist.launch.sessions.recorded import State
+from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
+from nbdist.launch.sessions.resolve import read_connection, resolve
 from nbdist.rules import Rules
 from nbdist.run.history import History, OpenCell, PastCell, read
 

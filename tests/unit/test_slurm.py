@@ -5,14 +5,14 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.choose import make_plan
-from nbdist.launch.choose_job import JobOptions
-from nbdist.launch.placement import Job, Placement
-from nbdist.launch.reach import job_environment, job_reach
-from nbdist.launch.slurm.allocation import Allocation, allocation
-from nbdist.launch.slurm.ask import ask, have_commands
-from nbdist.launch.slurm.options import SlurmOptions, slurm_job
-from nbdist.launch.slurm.queue import SlurmWatch, numbers
+from nbdist.launch.model.placement import Job, Placement
+from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.planning.choose_job import JobOptions
+from nbdist.launch.schedulers.slurm.allocation import Allocation, allocation
+from nbdist.launch.schedulers.slurm.ask import ask, have_commands
+from nbdist.launch.schedulers.slurm.options import SlurmOptions, slurm_job
+from nbdist.launch.schedulers.slurm.queue import SlurmWatch, numbers
+from nbdist.launch.start.agent_commands import job_environment, job_reach
 from nbdist.options import dist_init, start_arguments
 
 INSIDE = Allocation(job="12", nodes=2, node_list="h[1-2]", tasks_per_node=4)
@@ -146,7 +146,7 @@ def test_the_tasks_do_not_take_themselves_for_what_the_kernel_is() -> None:
 def test_all_tasks_run_one_parent_each() -> None:
     reach = job_reach(made(processes=3, nodes=3), "slurm", tasks=3)
     assert reach.command[-8:] == (
-        "-n", "3", "python", "-u", "-m", "nbdist.engine.host", "--task", "SLURM_PROCID",
+        "-n", "3", "python", "-u", "-m", "nbdist.agent", "--task", "SLURM_PROCID",
     )  # fmt: skip
     assert (reach.name, reach.remote) == ("Slurm", True)
 

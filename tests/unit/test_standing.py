@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.snapshot import Activity
 from nbdist.run.execution import without_leading_blank_lines
 from nbdist.run.failure import failure, outcome_text
 from nbdist.run.standing import (
@@ -18,7 +19,6 @@ from nbdist.run.standing import (
     say_failure,
     silence,
 )
-from nbdist.snapshot import Activity
 
 
 def activity(**changes: Any) -> Activity:

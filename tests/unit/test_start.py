@@ -9,10 +9,11 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine.orders import CONTROLLER
+from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError
-from nbdist.launch import connect, start
-from nbdist.launch.exits import Exit
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.start import connect
+from nbdist.launch.start import sequence as start
 
 
 def running(*, ended: dict[int, Exit] | None = None) -> Any:

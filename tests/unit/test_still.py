@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess, Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError
-from nbdist.snapshot import Axis, Device, Mesh, Notice, PerProcess, Snapshot
 from nbdist.view.still import CELLS, PALETTE, still_html
-from nbdist.wire import decode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))

@@ -11,7 +11,7 @@ import pytest
 
 PROGRAM = """
 import os, signal, sys
-from nbdist.engine.sweep import end, sweep_after
+from nbdist.agent.stale_folders import end, sweep_after
 sweeper = sweep_after(sys.argv[1])
 print(sweeper, flush=True)
 order = sys.stdin.readline()

@@ -16,16 +16,16 @@ from typing import Any
 
 import pytest
 
+from nbdist.agent.sync import FOLDER, Copies, Refused, checked
 from nbdist.crew import Crew
-from nbdist.engine.imported import imported
-from nbdist.engine.sync import FOLDER, Copies, Refused, checked
+from nbdist.engine.kernel.imported_files import imported
 from nbdist.errors import OptionError, SessionError, SyncError
-from nbdist.launch import files as listing
-from nbdist.launch.files import sources
-from nbdist.launch.parent import Parent
-from nbdist.launch.sending import HostCopy
-from nbdist.launch.sync import FIRST, Copied, Files, files_again
-from nbdist.launch.way import Reach
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.files import listing
+from nbdist.launch.files.listing import sources
+from nbdist.launch.files.sending import HostCopy
+from nbdist.launch.files.sync import FIRST, Copied, Files, files_again
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 
@@ -387,7 +387,7 @@ def test_a_file_that_goes_while_files_are_sent_is_left_out(
 def test_a_large_file_arrives_in_pieces(
     project: Path, remote: Remote, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nbdist.launch.sending.PIECE_BYTES", 4)
+    monkeypatch.setattr("nbdist.launch.files.sending.PIECE_BYTES", 4)
     (project / "data.txt").write_text("0123456789")
     begin(Files(sources([str(project)])), remote)
     assert remote.sent.count("project/data.txt") == 3

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.contract.snapshot import DeviceBytes, Disagreement, Metric, Progress, Snapshot, Version
+from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError, OptionError
-from nbdist.snapshot import DeviceBytes, Disagreement, Metric, Progress, Snapshot, Version
 from nbdist.view.still import still_html
 from nbdist.view.text import arrays_text, mesh_text, shards_text, status_text
-from nbdist.wire import decode
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))

@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.snapshot import Snapshot
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode, encode
 from nbdist.view.layout import Layout
 from nbdist.view.text import layout_text
 from nbdist.view.text.layout import DIFFERS, MISSED, flag
-from nbdist.wire import decode, encode
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "keras_model.json"
 

@@ -17,8 +17,8 @@ import psutil
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions, ssh_command, ssh_target
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions, ssh_command, ssh_target
 from nbdist.launch.tpu import gcloud, reach
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import Pod, pod_hosts

@@ -11,7 +11,10 @@ from pathlib import Path
 
 import pytest
 
-ENGINE = Path(__file__).parents[2] / "nbdist" / "engine"
+PACKAGE = Path(__file__).parents[2] / "nbdist"
+PATHS = sorted(
+    path for room in ("agent", "engine", "machine") for path in (PACKAGE / room).rglob("*.py")
+)
 
 
 def compared_by_value(source: str) -> list[str]:
@@ -30,7 +33,7 @@ def compared_by_value(source: str) -> list[str]:
     ]
 
 
-@pytest.mark.parametrize("path", sorted(ENGINE.rglob("*.py")), ids=lambda path: path.stem)
+@pytest.mark.parametrize("path", PATHS, ids=lambda path: path.stem)
 def test_no_dataclass_of_the_engines_asks_what_it_refers_to(path):
     assert compared_by_value(path.read_text(encoding="utf-8")) == []
 

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 import nbdist
+from nbdist.contract.snapshot import VERSION, Snapshot
 from nbdist.errors import ArrayError, NbdistError
-from nbdist.snapshot import VERSION, Snapshot
 from nbdist.view import widget
 from nbdist.view.channel import COMM_ID, TARGET
 from nbdist.view.feed import Feed

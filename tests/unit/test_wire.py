@@ -10,8 +10,7 @@ from pathlib import Path
 import jsonschema
 import pytest
 
-from nbdist.errors import WireError
-from nbdist.snapshot import (
+from nbdist.contract.snapshot import (
     VERSION,
     Activity,
     Array,
@@ -26,7 +25,8 @@ from nbdist.snapshot import (
     SingleDevice,
     Snapshot,
 )
-from nbdist.wire import decode, encode
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import WireError
 
 ROOT = Path(__file__).parents[2]
 ARRAY = Array(

@@ -2,7 +2,7 @@
 
 import type { Snapshot } from './snapshot';
 
-/** The snapshot version this view was made for; `VERSION` in `nbdist/snapshot.py`. */
+/** The snapshot version this view was made for; `VERSION` in `nbdist/contract/snapshot.py`. */
 export const VERSION = 2;
 
 /**

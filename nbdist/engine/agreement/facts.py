@@ -10,7 +10,7 @@ from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.names import Names
 from nbdist.engine.agreement.reads import reads
 from nbdist.engine.agreement.spread import context_mesh, keras_distribution
-from nbdist.engine.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.meshes import Meshes
 
 NOT_COMPARED = frozenset({"local", "meshes", "omitted"})
 """Parts of the topic `names` that only say more of what differs."""

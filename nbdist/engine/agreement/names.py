@@ -10,11 +10,11 @@ from typing import Any
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.keys import Keys
 from nbdist.engine.agreement.reads import Reads
-from nbdist.engine.jax.describe import Descriptions
-from nbdist.engine.jax.meshes import Meshes
-from nbdist.engine.jax.observe import Observer
-from nbdist.engine.keras.variables import Lent
-from nbdist.engine.walk import Bounds, Walk
+from nbdist.engine.frameworks.jax.describe import Descriptions
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.observe import Observer
+from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.probe.walk import Bounds, Walk
 
 _MISSING = object()
 
@@ -36,7 +36,7 @@ class Names:
         Returns:
           `names`: by dotted path, `type` (None: there is no such name), `certain` (read whatever happens), `code`
             (see `code_digest`), `holds` (whether arrays are in it). Of a path through modules each step is one.
-          `arrays`: by path, what spans processes, as `nbdist.snapshot.Array`; `meshes`: theirs and others, by id.
+          `arrays`: by path, what spans processes, as `nbdist.contract.snapshot.Array`; `meshes`: by id.
           `local`: by path, `[dtype, shape]` of what lies on this process alone, `[]` of what is deleted.
           `keys`: by path, the values of typed keys.
           `omitted`: how many arrays were too many.

@@ -10,9 +10,9 @@ import importlib
 from types import ModuleType
 
 FRAMEWORKS = {
-    "jax": "nbdist.engine.jax.start",
-    "keras": "nbdist.engine.keras.start",
-    "tensorflow": "nbdist.engine.tensorflow.start",
+    "jax": "nbdist.engine.frameworks.jax.start",
+    "keras": "nbdist.engine.frameworks.keras.start",
+    "tensorflow": "nbdist.engine.frameworks.tensorflow.start",
 }
 
 

@@ -10,10 +10,10 @@ from typing import Any
 
 from nbdist.bounds import shape_of
 from nbdist.dtypes import dtype_named
-from nbdist.engine import checkup
 from nbdist.engine.values.packing import unpacked
-from nbdist.engine.values.sealed import Sealed, mapped
 from nbdist.errors import SessionError
+from nbdist.machine import checkup
+from nbdist.machine.sealed import Sealed, mapped
 
 Place = Callable[[Any], tuple[list[list[list[int]]], Callable[[list[Any]], Any]]]
 """Answers, for an array's shape, which parts of it belong here and how to make the whole of them."""

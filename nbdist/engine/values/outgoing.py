@@ -9,8 +9,8 @@ from nbdist.bounds import Bounds, shape_of, slices
 from nbdist.dtypes import dtype_named
 from nbdist.engine import flax
 from nbdist.engine.values.arrays import digest
-from nbdist.engine.values.sealed import Opened
 from nbdist.engine.values.tree import OfferArray, Tree
+from nbdist.machine.sealed import Opened
 
 Box = tuple[str, int, Bounds]
 """A part of a piece of an array: the array's path, the number of the piece, and bounds in the whole array."""

@@ -12,12 +12,12 @@ from typing import Any
 
 from nbdist.dtypes import dtype_named
 from nbdist.engine.agreement.code import code_digest
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.flax import look_into
-from nbdist.engine.showable import error_text
+from nbdist.engine.probe.walk import registered_pytrees
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
 from nbdist.engine.values.models import model_digest
 from nbdist.engine.values.packing import packed, state_of_module
-from nbdist.engine.walk import registered_pytrees
 from nbdist.errors import ArrayError
 from nbdist.quantities import array_type_text
 

@@ -12,10 +12,10 @@ from nbdist.launch.doctor.finding import Clock, Examined, Finding, Needs
 from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import Report, findings_text
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.placement import Placement
-from nbdist.launch.plan import Plan
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.placement import Placement
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.ssh import SshOptions
 
 __all__ = [
     "Clock",

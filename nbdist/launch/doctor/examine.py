@@ -7,15 +7,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nbdist.engine import checkup
-from nbdist.engine.jax.backend import backend
-from nbdist.engine.tensorflow.context import started
+from nbdist.engine.frameworks.jax.backend import backend
+from nbdist.engine.frameworks.tensorflow.context import started
 from nbdist.launch.doctor.finding import Examined, Facts
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import Visit
 from nbdist.launch.doctor.ways import Ways, try_ways
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions
+from nbdist.machine import checkup
 
 
 def examine_all(

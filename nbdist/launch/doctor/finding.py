@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 Severity = Literal["error", "warning"]
 Facts = Mapping[str, Any]
-"""What `nbdist.engine.checkup.checkup` answers."""
+"""What `nbdist.machine.checkup.checkup` answers."""
 
 THIS_MACHINE = "this machine"
 

@@ -6,8 +6,8 @@ import re
 import shlex
 
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions
 
 NO_ANSWER = "did not answer"
 

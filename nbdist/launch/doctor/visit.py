@@ -14,11 +14,11 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
-from nbdist.engine import checkup
 from nbdist.launch.doctor.finding import Clock, Facts, Finding
 from nbdist.launch.doctor.refused import refused
-from nbdist.launch.hostlist import AskedHost
-from nbdist.launch.ssh import SshOptions, ssh_command
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions, ssh_command
+from nbdist.machine import checkup
 
 ANSWER_SECONDS = 15.0
 """After it has connected, a host may take so long to tell of itself."""

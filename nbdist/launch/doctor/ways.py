@@ -8,10 +8,10 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, field
 from typing import Any
 
-from nbdist.engine import checkup
-from nbdist.engine.ports import own_address
 from nbdist.launch.doctor.finding import THIS_MACHINE, Facts
 from nbdist.launch.doctor.visit import Visit
+from nbdist.machine import checkup
+from nbdist.machine.ports import own_address
 
 OUTSIDE = "192.0.2.1"
 """An address for documentation (RFC 5737): nothing is sent there, but there is a way out of this machine."""

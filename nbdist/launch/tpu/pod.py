@@ -7,7 +7,7 @@ import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from nbdist.launch.hostlist import AskedHost
+from nbdist.launch.model.host_list import AskedHost
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from nbdist.contract.snapshot import Array, Device, Mesh, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import Part, piece_bytes, pieces, sentence, split
 from nbdist.quantities import array_type_text, bytes_text, count_text, processes_text
 from nbdist.shorten import SMALLEST_WIDTH, shorten
-from nbdist.snapshot import Array, Device, Mesh, Snapshot
 from nbdist.view.grid import device_text, part_text
 from nbdist.view.text.table import ROWS, WIDTH, columns
 

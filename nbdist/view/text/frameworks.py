@@ -5,9 +5,9 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from nbdist.contract.snapshot import Distribution, Mesh, Metric, Model, Process, Snapshot
 from nbdist.notation import axes_text, mesh_axes_text
 from nbdist.quantities import bytes_text, count_text, processes_text
-from nbdist.snapshot import Distribution, Mesh, Metric, Model, Process, Snapshot
 
 RULES = 8
 """Layout rules written out; the rest is counted."""

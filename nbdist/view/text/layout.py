@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from nbdist.contract.snapshot import Distribution, Mesh, Model, Variable
 from nbdist.notation import axes_text, entries_text
 from nbdist.quantities import array_type_text, bytes_text, count_text
-from nbdist.snapshot import Distribution, Mesh, Model, Variable
 from nbdist.view.text.frameworks import distribution_text, model_text
 from nbdist.view.text.table import columns
 

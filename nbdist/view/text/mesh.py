@@ -5,10 +5,10 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Sequence
 
+from nbdist.contract.snapshot import Array, Mesh, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
 from nbdist.quantities import array_type_text, count_text, processes_text
-from nbdist.snapshot import Array, Mesh, Snapshot
 from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import framework_lines
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut

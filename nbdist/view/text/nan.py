@@ -9,7 +9,7 @@ from nbdist.quantities import array_type_text, count_text, names_text, not_looke
 from nbdist.view.text.table import columns
 
 Counted = Mapping[str, Any]
-"""What one process has counted; see `nbdist.engine.jax.nan.count`."""
+"""What one process has counted; see `nbdist.engine.frameworks.jax.nan.count`."""
 
 
 def nan_text(expression: str, answers: Mapping[int, Counted]) -> str:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from nbdist.contract.snapshot import Disagreement, Process, Snapshot
 from nbdist.quantities import bytes_text, count_text, processes_text, seconds_text
 from nbdist.shorten import shorten
-from nbdist.snapshot import Disagreement, Process, Snapshot
 from nbdist.view.text.frameworks import distribution_lines, progress_lines
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 

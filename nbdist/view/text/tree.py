@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.contract.snapshot import Array, Mesh
 from nbdist.notation import spec_text
 from nbdist.pieces import split
 from nbdist.quantities import array_type_text, bytes_text, count_text, not_looked_at
-from nbdist.snapshot import Array, Mesh
 from nbdist.view.branches import Branch, grow
 from nbdist.view.text.arrays import array_row
 from nbdist.view.text.table import columns

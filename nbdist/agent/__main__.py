@@ -1,0 +1,5 @@
+"""`python -m nbdist.agent`."""
+
+from nbdist.agent.agent import main
+
+main()

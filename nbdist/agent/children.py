@@ -1,0 +1,176 @@
+"""The processes one host's parent has started, and what became of them."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+import traceback
+from collections.abc import Callable
+from pathlib import Path
+
+from nbdist.contract.asides import Aside
+from nbdist.contract.events import Events
+from nbdist.machine.log_tail import tail
+from nbdist.machine.parent_death import die_with
+
+TERMINATE_SECONDS = 0.5
+"""What a process may take to end by itself after SIGTERM before it gets SIGKILL."""
+
+
+class Children:
+    """Starts, signals, reaps and stops processes; each is a process group of its own.
+
+    Used from one thread: the operating system ties a child's death signal to the *thread*
+    that forked it.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._pids: dict[int, int] = {}
+        self._logs: dict[int, Path] = {}
+        self._asked: dict[int, int] = {}
+        self._oom_kills = oom_kills()
+
+    def __len__(self) -> int:
+        return len(self._pids)
+
+    def start(
+        self,
+        process_id: int,
+        log: Path,
+        main: Callable[[], None],
+        *,
+        death_signal: int,
+        asked: tuple[int, int] | None = None,
+    ) -> None:
+        """Forks a child that runs `main`, its output appended to `log` (made with mode 0600).
+
+        `asked` are the ends of a pipe: the child reads the first, `ask` writes to the second.
+        """
+        parent = os.getpid()
+        pid = os.fork()
+        if pid == 0:
+            for descriptor in (*self._asked.values(), *(asked or ())[1:]):
+                os.close(descriptor)
+            become(main, log, parent, death_signal)
+        self._pids[pid] = process_id
+        self._logs[pid] = log
+        if asked is not None:
+            os.close(asked[0])
+            os.set_blocking(asked[1], False)
+            self._asked[pid] = asked[1]
+        self._events.tell("started", process_id=process_id, pid=pid)
+
+    def reap(self) -> None:
+        """Tells of every child that has ended since; does not wait."""
+        while self._pids:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+            if pid == 0:
+                return
+            process_id = self._pids.pop(pid, None)
+            if process_id is None:
+                continue
+            if pid in self._asked:
+                os.close(self._asked.pop(pid))
+            # The group may still hold what the user started from a cell.
+            self._signal_group(pid, signal.SIGKILL)
+            code = os.waitstatus_to_exitcode(status)
+            oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
+            self._events.tell(
+                "exited",
+                process_id=process_id,
+                pid=pid,
+                code=code,
+                oom=oom,
+                last_lines=tail(self._logs.pop(pid)),
+            )
+
+    def signal(self, number: int, process_ids: list[int]) -> None:
+        """Sends a signal to the children that have one of these process ids."""
+        for pid, process_id in self._pids.items():
+            if process_id in process_ids:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, number)
+
+    def end(self, process_id: int) -> None:
+        """Ends one child at once."""
+        self.signal(signal.SIGKILL, [process_id])
+
+    def ask(self, process_ids: list[int], what: Aside) -> None:
+        """Asks children for one thing; also one in the middle of a cell does it."""
+        for pid, descriptor in self._asked.items():
+            if self._pids[pid] in process_ids:
+                with contextlib.suppress(OSError):  # full: it has been asked often enough
+                    os.write(descriptor, what.encode())
+
+    def stop(self) -> None:
+        """Ends all children: SIGTERM, then SIGKILL to each whole group; returns when they are gone."""
+        for pid in self._pids:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, signal.SIGTERM)
+        deadline = time.monotonic() + TERMINATE_SECONDS
+        while self._pids and time.monotonic() < deadline:
+            self.reap()
+            time.sleep(0.005)
+        for pid in self._pids:
+            self._signal_group(pid, signal.SIGKILL)
+        while self._pids:
+            self.reap()
+            time.sleep(0.005)
+
+    @staticmethod
+    def _signal_group(pid: int, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+
+
+def oom_kills() -> int:
+    """How many processes the kernel's out-of-memory killer has ended since boot.
+
+    Source: `oom_kill` of /proc/vmstat; 0 where there is none.
+    """
+    with contextlib.suppress(OSError, ValueError):
+        for line in Path("/proc/vmstat").read_text().splitlines():
+            if line.startswith("oom_kill "):
+                return int(line.split()[1])
+    return 0
+
+
+def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) -> None:
+    """Turns a fresh fork into the process that `main` is; never returns."""
+    code = 1
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        for number in (signal.SIGTERM, signal.SIGINT, signal.SIGCHLD):
+            signal.signal(number, signal.SIG_DFL)
+        die_with(parent, death_signal)
+        _redirect(log)
+        main()
+        code = 0
+    except SystemExit as stop:
+        code = stop.code if isinstance(stop.code, int) else 1
+    except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is its log
+        traceback.print_exc()
+    finally:
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            sys.stderr.flush()
+            sys.stdout.flush()
+        os._exit(code)
+
+
+def _redirect(log: Path) -> None:
+    """Standard input from nowhere, both outputs to `log`."""
+    null = os.open(os.devnull, os.O_RDONLY)
+    out = os.open(log, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    for descriptor, replaced in ((null, 0), (out, 1), (out, 2)):
+        os.dup2(descriptor, replaced)
+    os.close(null)
+    os.close(out)
+    # These live as long as the process.
+    sys.stdin = open(0, closefd=False)  # noqa: SIM115
+    sys.stdout = sys.__stdout__ = open(1, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115
+    sys.stderr = sys.__stderr__ = open(2, "w", 1, closefd=False)  # type: ignore[misc]  # noqa: SIM115

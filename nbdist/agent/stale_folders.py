@@ -1,0 +1,53 @@
+"""Removing a host's folder when the process that should do so was killed."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import sys
+import time
+
+from nbdist.machine.folder import remove
+from nbdist.machine.parent_death import hears_of_end
+
+AGAIN_SECONDS = 0.5
+"""What the killed process had started may have been about to write."""
+
+
+def sweep_after(folder: str) -> int | None:
+    """Forks a process that removes a folder as soon as this one has ended, however that came (Linux only).
+
+    It imports nothing and holds nothing open, so it costs a fork; call it while there is one thread.
+
+    Returns:
+      Its number, for `end`; None where there is none.
+    """
+    parent = os.getpid()
+    if sys.platform != "linux":
+        return None
+    sweeper = os.fork()
+    if sweeper != 0:
+        return sweeper
+    try:
+        os.setsid()
+        signal.set_wakeup_fd(-1)
+        signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
+        os.closerange(0, os.sysconf("SC_OPEN_MAX"))
+        if hears_of_end(parent, signal.SIGTERM):
+            signal.sigwait({signal.SIGTERM})
+        remove(folder)
+        time.sleep(AGAIN_SECONDS)
+        remove(folder)
+    finally:
+        os._exit(0)
+
+
+def end(sweeper: int | None) -> None:
+    """Ends a sweeper whose folder has been removed."""
+    if sweeper is not None:
+        # Whoever has ended is no longer a child, once that was noticed, and its number may be another's.
+        with contextlib.suppress(ChildProcessError):
+            if os.waitpid(sweeper, os.WNOHANG) == (0, 0):
+                os.kill(sweeper, signal.SIGKILL)
+                os.waitpid(sweeper, 0)

@@ -1,0 +1,1 @@
+"""What crosses the border between processes: reports and snapshots, orders and events, as types."""

@@ -1,0 +1,261 @@
+"""The values of `nbdist.contract.snapshot` to and from plain data that JSON carries unchanged.
+
+The type hints of the dataclasses are the only description of the format: a tuple becomes a list,
+a dataclass a dict of all its fields, and a union of dataclasses is told apart by the literal in
+their `kind`.
+
+Source: imports nothing outside the standard library, since engines import it too.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from collections.abc import Callable
+from dataclasses import MISSING, fields, is_dataclass
+from functools import cache
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
+
+from nbdist.errors import WireError
+
+T = TypeVar("T")
+Plain = Any
+"""None, bool, int, float, str, and lists and dicts with str keys of these."""
+Read = Callable[[Plain], Any]
+
+_SCALARS = frozenset({str, int, float, bool, type(None)})
+
+
+def encode(value: object) -> Plain:
+    """Turns a dataclass of `nbdist.contract.snapshot` into plain data, every field included.
+
+    Raises:
+      WireError: It holds something JSON has no form for, such as a NumPy integer; the text names
+        the path to it.
+    """
+    try:
+        return _write(value)
+    except _Mismatch as mismatch:
+        raise mismatch.error(type(value).__name__) from None
+
+
+def decode(cls: type[T], data: Plain) -> T:
+    """Reads plain data back into the dataclass `cls`, checking every value.
+
+    Fields that have a default may be missing. A float may come as an int, since JSON writers
+    shorten 3.0 to 3.
+
+    Raises:
+      WireError: A value is not what `cls` declares; the text names its path, such as
+        `Report.arrays[3].shape`, the value and what is allowed.
+    """
+    hint: Any = cls
+    try:
+        value: T = _reader(hint)(data)
+    except _Mismatch as mismatch:
+        raise mismatch.error(cls.__name__) from None
+    return value
+
+
+class _Mismatch(Exception):
+    """A value that does not fit, and the path to it, collected from the inside out."""
+
+    def __init__(self, value: object, allowed: str) -> None:
+        super().__init__()
+        self.value = value
+        self.allowed = allowed
+        self.path: list[str] = []
+
+    def inside(self, step: str) -> _Mismatch:
+        self.path.append(step)
+        return self
+
+    def error(self, root: str) -> WireError:
+        shown = repr(self.value)
+        if len(shown) > 80:
+            shown = f"{shown[:77]}…"
+        path = root + "".join(reversed(self.path))
+        return WireError(f"{path} is {shown}; allowed: {self.allowed}.")
+
+
+def _write(value: Any) -> Plain:
+    kind = type(value)
+    if kind in _SCALARS:
+        if kind is float and not math.isfinite(value):
+            raise _Mismatch(value, "a finite number")
+        return value
+    if kind is tuple:
+        return _write_items(value)
+    if not is_dataclass(kind):
+        raise _Mismatch(value, "None, bool, int, float, str, tuples and dataclasses of these")
+    data = {}
+    for name in _field_names(kind):
+        entry = getattr(value, name)
+        try:
+            data[name] = entry if type(entry) is str else _write(entry)
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f".{name}") from None
+    return data
+
+
+def _write_items(items: tuple[Any, ...]) -> list[Plain]:
+    data = []
+    for index, item in enumerate(items):
+        try:
+            data.append(item if type(item) is str else _write(item))
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f"[{index}]") from None
+    return data
+
+
+@cache
+def _field_names(cls: type) -> tuple[str, ...]:
+    return tuple(field.name for field in fields(cls))
+
+
+@cache
+def _reader(hint: Any) -> Read:
+    """The function that checks and reads a value declared as `hint`.
+
+    Raises:
+      TypeError: The contract uses a type this format has no form for.
+    """
+    origin, args = get_origin(hint), get_args(hint)
+    if hint in _SCALARS:
+        return _scalar_reader(hint)
+    if origin is Literal:
+        return _literal_reader(args)
+    if origin in (Union, types.UnionType):
+        return _union_reader(args)
+    if origin is tuple:
+        return _list_reader(args[0]) if args[1:] == (...,) else _fixed_reader(args)
+    if isinstance(hint, type) and is_dataclass(hint):
+        return _record_reader(hint)
+    raise TypeError(f"{hint!r} has no form on the wire")
+
+
+def _scalar_reader(kind: type) -> Read:
+    def read_float(data: Plain) -> float:
+        if type(data) not in (float, int) or not math.isfinite(data):
+            raise _Mismatch(data, "a finite number")
+        return float(data)
+
+    def read(data: Plain) -> Any:
+        # An exact type: True is an int in Python, but no size.
+        if type(data) is not kind:
+            raise _Mismatch(data, names[kind])
+        return data
+
+    names = {str: "a text", int: "a whole number", bool: "true or false", type(None): "null"}
+    return read_float if kind is float else read
+
+
+def _literal_reader(values: tuple[Any, ...]) -> Read:
+    allowed = frozenset(values)
+
+    def read(data: Plain) -> Any:
+        if type(data) is not str or data not in allowed:
+            raise _Mismatch(data, " | ".join(repr(value) for value in values))
+        return data
+
+    return read
+
+
+def _union_reader(members: tuple[Any, ...]) -> Read:
+    """Reads `X | None`, and unions of dataclasses by their `kind`."""
+    optional = type(None) in members
+    others = tuple(member for member in members if member is not type(None))
+    read = _reader(others[0]) if len(others) == 1 else _kind_reader(others)
+    if not optional:
+        return read
+
+    def read_optional(data: Plain) -> Any:
+        if data is None:
+            return None
+        try:
+            return read(data)
+        except _Mismatch as mismatch:
+            if not mismatch.path:
+                mismatch.allowed += " or null"
+            raise
+
+    return read_optional
+
+
+def _kind_reader(members: tuple[Any, ...]) -> Read:
+    reads = {get_args(get_type_hints(cls)["kind"])[0]: _reader(cls) for cls in members}
+    allowed = " | ".join(repr(kind) for kind in reads)
+
+    def read(data: Plain) -> Any:
+        if not isinstance(data, dict):
+            raise _Mismatch(data, f"an object with kind {allowed}")
+        kind = data.get("kind")
+        if not isinstance(kind, str) or kind not in reads:
+            raise _Mismatch(kind, allowed).inside(".kind")
+        return reads[kind](data)
+
+    return read
+
+
+def _list_reader(hint: Any) -> Read:
+    read_item = _reader(hint)
+
+    def read(data: Plain) -> tuple[Any, ...]:
+        if not isinstance(data, list):
+            raise _Mismatch(data, "a list")
+        items = []
+        for index, item in enumerate(data):
+            try:
+                items.append(read_item(item))
+            except _Mismatch as mismatch:
+                raise mismatch.inside(f"[{index}]") from None
+        return tuple(items)
+
+    return read
+
+
+def _fixed_reader(hints: tuple[Any, ...]) -> Read:
+    reads = tuple(_reader(hint) for hint in hints)
+
+    def read(data: Plain) -> tuple[Any, ...]:
+        if not isinstance(data, list) or len(data) != len(reads):
+            raise _Mismatch(data, f"a list of {len(reads)}")
+        items = []
+        for index, (read_item, item) in enumerate(zip(reads, data, strict=True)):
+            try:
+                items.append(read_item(item))
+            except _Mismatch as mismatch:
+                raise mismatch.inside(f"[{index}]") from None
+        return tuple(items)
+
+    return read
+
+
+def _record_reader(cls: type) -> Read:
+    hints = get_type_hints(cls)
+    reads = {field.name: _reader(hints[field.name]) for field in fields(cls)}
+    required = {
+        field.name
+        for field in fields(cls)
+        if field.default is MISSING and field.default_factory is MISSING
+    }
+
+    def read(data: Plain) -> Any:
+        if not isinstance(data, dict):
+            raise _Mismatch(data, f"an object with the fields of {cls.__name__}")
+        missing = required - data.keys()
+        if missing:
+            raise _Mismatch(None, "a value, but the field is missing").inside(f".{min(missing)}")
+        values = {}
+        for name, item in data.items():
+            if name not in reads:
+                raise _Mismatch(
+                    item, f"no such field; {cls.__name__} has {', '.join(reads)}"
+                ).inside(f".{name}")
+            try:
+                values[name] = reads[name](item)
+            except _Mismatch as mismatch:
+                raise mismatch.inside(f".{name}") from None
+        return cls(**values)
+
+    return read

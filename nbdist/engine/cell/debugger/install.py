@@ -1,0 +1,160 @@
+"""Makes `breakpoint()`, `pdb` and `%debug` in a cell ask the notebook."""
+
+from __future__ import annotations
+
+import bdb
+import pdb
+import sys
+import traceback
+from collections.abc import Callable
+from types import FrameType
+from typing import Any
+
+from nbdist.engine.cell.debugger.lines import Lines
+from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
+from nbdist.engine.cell.stack import is_cell_file
+
+NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
+"""Packages in which, and in what they call, no step stops: they run a cell, show output, hear interrupts."""
+
+NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
+"""What is innermost where a process was interrupted while it waited or was at a prompt; nobody looks for that."""
+
+AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
+
+
+CellOf = Callable[[str], int | None]
+"""The notebook's number of the cell with code of this file; None where it is no cell's."""
+
+
+def install(shell: Any, lines: Lines, interrupts: InterruptHandler, cell_of: CellOf) -> None:
+    """Takes effect at once; call once.
+
+    `pdb.set_trace`, `pdb.post_mortem` and Python's own `sys.breakpointhook` make a `pdb.Pdb`, which is public and
+    is replaced, as ipykernel does in a kernel of its own. So are the classes that IPython's commands make.
+    `PYTHONBREAKPOINT` stays what it is.
+    """
+    from IPython.core import debugger
+
+    kind = debugger_class(debugger.Pdb, lines, interrupts, cell_of)
+    # debugpy, which ipykernel imports, has put its own there, which does nothing without a client.
+    sys.breakpointhook = sys.__breakpointhook__
+    for module in (pdb, debugger):
+        vars(module)["Pdb"] = kind
+    vars(debugger)["InterruptiblePdb"] = kind  # what ends with an interrupt by itself
+    shell.InteractiveTB.debugger_cls = kind
+
+
+def debugger_class(
+    base: type[Any], lines: Lines, interrupts: InterruptHandler, cell_of: CellOf
+) -> type[Any]:
+    """`base`, which is IPython's, with the lines of a person at the notebook."""
+
+    class NotebookPdb(base):
+        """Its loop of commands ends with an interrupt, which goes on to the cell."""
+
+        def __init__(self, *args: Any, **options: Any) -> None:
+            # A handler of SIGINT of its own would be in the place of nbdist's from the first `continue` on.
+            options["nosigint"] = True
+            super().__init__(*args, **options)
+            self._interrupt: KeyboardInterrupt | None = None
+            self._what = AT_A_BREAKPOINT
+
+        def interaction(self, frame: Any, *args: Any, **options: Any) -> None:
+            """As `pdb.Pdb.interaction`; without a frame it looks at a traceback."""
+            self._interrupt = None
+            self._what = AT_A_BREAKPOINT if frame is not None else AFTER_A_FAILURE
+            if frame is None and args:
+                args = (_in_the_cell(args[0]), *args[1:])
+            super().interaction(frame, *args, **options)
+            # IPython shows an interrupt and goes on.
+            if self._interrupt is not None or interrupts.leaving:
+                interrupt = self._interrupt or Interrupt()
+                if frame is None:
+                    interrupt.looked_at = getattr(sys, "last_value", None)  # type: ignore[attr-defined]
+                raise interrupt
+
+        def get_stack(self, frame: FrameType | None, *args: Any) -> tuple[list[Any], int]:
+            """As `bdb.Bdb.get_stack`; a post-mortem begins in what has failed, or waited."""
+            stack, at = super().get_stack(frame, *args)
+            if frame is not None:
+                return stack, at
+            while len(stack) > 1 and _package(stack[-1][0]) in NOT_THE_FAILURES:
+                stack.pop()
+            return stack, len(stack) - 1
+
+        def format_stack_entry(self, frame_lineno: tuple[FrameType, int], *args: Any) -> str:
+            """As `pdb.Pdb.format_stack_entry`; `> cell 12(3)` in place of the file a cell was compiled under."""
+            text = str(super().format_stack_entry(frame_lineno, *args))
+            file = frame_lineno[0].f_code.co_filename
+            cell = cell_of(file)
+            return text if cell is None else text.replace(self.canonic(file), f"cell {cell}", 1)
+
+        def stop_here(self, frame: FrameType) -> bool:
+            """As `bdb.Bdb.stop_here`; nothing between and behind the statements of a cell is the user's."""
+            return _is_the_users(frame) and bool(super().stop_here(frame))
+
+        def user_call(self, frame: FrameType, arguments: Any) -> None:
+            """As `pdb.Pdb.user_call`; each statement of a cell is code of its own, and looks like a call."""
+            if not _is_statement(frame):
+                super().user_call(frame, arguments)
+
+        def user_return(self, frame: FrameType, value: Any) -> None:
+            """As `pdb.Pdb.user_return`; a statement of a cell returns to nothing of the user's."""
+            if not _is_statement(frame):
+                super().user_return(frame, value)
+
+        def cmdloop(self, intro: Any = None) -> None:
+            with lines.open(self._what):
+                try:
+                    super().cmdloop(intro)
+                except KeyboardInterrupt as interrupt:
+                    self._interrupt = interrupt
+
+    return NotebookPdb
+
+
+def _is_statement(frame: FrameType) -> bool:
+    return frame.f_code.co_name == "<module>" and is_cell_file(frame.f_code.co_filename)
+
+
+def _is_the_users(frame: FrameType | None) -> bool:
+    """Whether a cell has called it, and not through what shows its output."""
+    while frame is not None:
+        if is_cell_file(frame.f_code.co_filename):
+            return True
+        if _package(frame) in NOT_THE_USERS:
+            return False
+        frame = frame.f_back
+    return False
+
+
+def _in_the_cell(failure: Any) -> Any:
+    """An error, or a traceback; where an interrupt has met an error that had left the cell, that error."""
+    error = failure if isinstance(failure, BaseException) else None
+    while error is not None:
+        frames = traceback.walk_tb(error.__traceback__)
+        if any(is_cell_file(frame.f_code.co_filename) for frame, _ in frames):
+            return error
+        error = error.__context__
+    return failure
+
+
+def _package(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__")).partition(".")[0]
+
+
+def keep_failure(shell: Any, interrupt: BaseException | None) -> None:
+    """Where a post-mortem was interrupted, what it looked at is looked at by the next one, too."""
+    looked_at = getattr(interrupt, "looked_at", None)
+    if looked_at is not None:
+        sys.last_type, sys.last_value = type(looked_at), looked_at
+        sys.last_traceback = looked_at.__traceback__
+        vars(sys)["last_exc"] = looked_at  # since Python 3.12
+        shell.InteractiveTB.tb = looked_at.__traceback__
+
+
+def end_tracing() -> None:
+    """Ends the tracing that a cell has left on, as `next` does at its last line."""
+    if isinstance(getattr(sys.gettrace(), "__self__", None), bdb.Bdb):
+        sys.settrace(None)

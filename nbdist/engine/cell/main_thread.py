@@ -1,0 +1,216 @@
+"""One thread, seen from others: its stack, its processor time, and what it is blocked in."""
+
+from __future__ import annotations
+
+import contextlib
+import faulthandler
+import gc
+import operator
+import os
+import platform
+import re
+import sys
+import tempfile
+import threading
+import time
+import weakref
+from collections.abc import Callable
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+from nbdist.engine.cell.stack import Line, Stack
+
+FUTEX = {"x86_64": 202, "aarch64": 98}
+"""Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""
+
+LOOKS, LOOK_SECONDS = 3, 0.001
+"""So often it is made sure, so long after each other, that a thread is still blocked in the same call, and has not
+run in between."""
+
+FRAME_OBJECTS_SINCE = (3, 11, 5)
+"""Before, a frame object made for a running function may be read after it was freed, which ends the process
+(https://github.com/python/cpython/issues/106092). Python code runs without frame objects until somebody
+asks for them, so looking at another thread is what brings the fault into the user's code."""
+
+COLLECTIONS_WAIT_SINCE = (3, 12)
+"""From then on the garbage collector starts between two instructions only. Before, it starts wherever an object
+is made, and `sys._current_frames` makes frame objects while it holds the lock of the interpreter's threads.
+Garbage with a `threading.local` in it takes that lock once more, and the whole process stands still
+(https://github.com/python/cpython/issues/106883). TensorFlow's graphs have one each."""
+
+DUMPED_LINE = re.compile(r'^  File (?:"(.*)"|\?\?\?), line (\d+|\?\?\?) in (.*)$', re.MULTILINE)
+DUMPED_CHARACTER = re.compile(r"\\(?:x[0-9a-f]{2}|u[0-9a-f]{4}|U[0-9a-f]{8})")
+"""What `faulthandler` writes. Source: `dump_frame` and `_Py_DumpASCII` in CPython's traceback.c."""
+
+
+class MainThread:
+    """One thread of this process, seen from others.
+
+    Args:
+      ident: Its `threading.Thread.ident`. It must outlive this object.
+    """
+
+    def __init__(self, ident: int) -> None:
+        self.ident = ident
+        self._clock = _clock_of(ident)
+        self._system_call = _system_call_file(ident)
+        self._looked = (0.0, 0.0)
+        self._read_stack = stack_reader(sys.version_info[:3])
+
+    def stack(self) -> Stack:
+        """Its Python stack, innermost first; empty where it is not known. From one thread at a time."""
+        return self._read_stack(self.ident)
+
+    def busy_share(self) -> float | None:
+        """Processor time over wall time since the last call; None where the system does not say."""
+        if self._clock is None:
+            return None
+        processor, wall = time.clock_gettime(self._clock), time.monotonic()
+        before, self._looked = self._looked, (processor, wall)
+        return (processor - before[0]) / max(wall - before[1], 1e-6)
+
+    def waits_for_a_thread(self) -> bool | None:
+        """Whether it is blocked until another thread goes on, not in a sleep or on a socket.
+
+        None where the system does not say (not Linux, or forbidden there).
+        """
+        number = FUTEX.get(platform.machine())
+        if number is None or self._system_call is None:
+            return None
+        try:
+            blocked_in = self._system_call.read_text()
+            if blocked_in.split(maxsplit=1)[0] != str(number):
+                return False
+            # It may wait for the lock of the interpreter, which this thread has now and gives away in a sleep.
+            # Afterwards it may be in the very same call again, but has used the processor.
+            used = self._processor_time()
+            for _ in range(LOOKS):
+                time.sleep(LOOK_SECONDS)
+                if self._system_call.read_text() != blocked_in or self._processor_time() != used:
+                    return False
+        except (OSError, IndexError):
+            return None
+        return True
+
+    def waits_in_threading(self) -> bool:
+        """Whether its innermost Python code is that of `threading`, as for an event: a signal ends that wait."""
+        stack = self.stack()
+        return bool(stack) and stack[0].filename == threading.__file__
+
+    def _processor_time(self) -> int | None:
+        """In nanoseconds; None where the system does not say."""
+        return None if self._clock is None else time.clock_gettime_ns(self._clock)
+
+
+def stack_reader(version: tuple[int, ...]) -> Callable[[int], Stack]:
+    """What reads the stack of a thread, by its ident, without harm in this version of Python."""
+    return stack_of_frames if version >= FRAME_OBJECTS_SINCE else StackDump().read
+
+
+def stack_of_frames(ident: int) -> Stack:
+    """The stack of a thread from its frame objects, whole; none is kept. Empty when there is no such thread."""
+    lines = []
+    frame: FrameType | None = current_frames().get(ident)
+    while frame is not None:
+        code = frame.f_code
+        lines.append(Line(code.co_filename, code.co_name, frame.f_lineno))
+        frame = frame.f_back
+    return tuple(lines)
+
+
+def current_frames() -> dict[int, FrameType]:
+    """The innermost frame of each thread, by its ident; no garbage is collected meanwhile."""
+    if sys.version_info >= COLLECTIONS_WAIT_SINCE or not gc.isenabled():
+        return sys._current_frames()
+    # From C to C: no other thread runs in between, and none finds collections switched off.
+    calls = (gc.disable, sys._current_frames, gc.enable)
+    try:
+        answers: tuple[Any, ...] = tuple(map(operator.call, calls))
+    except BaseException:
+        gc.enable()
+        raise
+    frames: dict[int, FrameType] = answers[1]
+    return frames
+
+
+class StackDump:
+    """Stacks as `faulthandler` writes them, which makes no frame objects.
+
+    Its limits: the innermost 100 entries of a stack, 500 characters of a name, and the 100 threads that were
+    started last. A cell that is further out than 100 entries is not found. A name with a backslash before
+    what looks like an escape reads as the character it would stand for.
+    """
+
+    def __init__(self) -> None:
+        self._file = _private_file()
+        # Not at exit: a probe may still look, and the number may be another file's by then.
+        weakref.finalize(self, os.close, self._file).atexit = False
+
+    def read(self, ident: int) -> Stack:
+        """The stack of a thread; empty when there is no such thread, or it is not among those written."""
+        # What a longer dump has left behind the end of this one is not read.
+        os.lseek(self._file, 0, os.SEEK_SET)
+        faulthandler.dump_traceback(self._file, all_threads=True)
+        size = os.lseek(self._file, 0, os.SEEK_CUR)
+        os.lseek(self._file, 0, os.SEEK_SET)
+        return dumped_stack(os.read(self._file, size).decode("ascii"), ident)
+
+
+def dumped_stack(dump: str, ident: int) -> Stack:
+    """The stack of one thread out of what `faulthandler` wrote; empty where it is not in there."""
+    header = rf"^(?:Current thread|Thread) 0x0*{ident:x} .*\n((?:  .*\n)*)"
+    section = re.search(header, dump, re.MULTILINE)
+    if section is None:
+        return ()
+    return tuple(
+        Line(_undumped(filename), _undumped(function), int(line) if line.isdigit() else None)
+        for filename, line, function in DUMPED_LINE.findall(section[1])
+    )
+
+
+def _undumped(name: str) -> str:
+    return DUMPED_CHARACTER.sub(lambda escape: chr(int(escape[0][2:], 16)), name)
+
+
+def _private_file() -> int:
+    # In memory where the system can.
+    create = getattr(os, "memfd_create", None)
+    if create is not None:
+        with contextlib.suppress(OSError):
+            return int(create("nbdist-stack"))
+    with tempfile.TemporaryFile() as file:
+        return os.dup(file.fileno())
+
+
+def _clock_of(ident: int) -> int | None:
+    # Not on macOS.
+    getter = getattr(time, "pthread_getcpuclockid", None)
+    if getter is None:
+        return None
+    with contextlib.suppress(OSError):
+        return int(getter(ident))
+    return None
+
+
+def _system_call_file(ident: int) -> Path | None:
+    if sys.platform != "linux":
+        return None
+    for thread in threading.enumerate():
+        if thread.ident == ident:
+            # Python 3.11 keeps the parent's native id after a fork; a process's main thread has its pid.
+            main = thread is threading.main_thread()
+            task = os.getpid() if main else thread.native_id
+            return Path(f"/proc/{os.getpid()}/task/{task}/syscall")
+    return None
+
+
+def rss_bytes() -> int:
+    """Resident memory of this process, in bytes; its peak where the system tells no more."""
+    with contextlib.suppress(OSError):
+        pages = Path("/proc/self/statm").read_bytes().split()[1]
+        return int(pages) * os.sysconf("SC_PAGE_SIZE")
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak if sys.platform == "darwin" else peak * 1024

@@ -1,0 +1,45 @@
+"""The stacks of all threads of this process, as text, read from any of them."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.engine.cell.main_thread import stack_reader
+from nbdist.engine.cell.stack import Line
+
+MOST_LINES = 200
+"""Of one stack, the innermost."""
+
+CodeName = Callable[[str], "tuple[str, str] | None"]
+"""What IPython calls code of this file name, such as `("Cell", "In[3]")`; None where it is a file."""
+
+
+def stacks(code_name: CodeName) -> list[dict[str, Any]]:
+    """Each thread's `name`, and its `lines`, outermost first; the main thread first.
+
+    The thread that reads is left out.
+    """
+    read = stack_reader(sys.version_info[:3])
+    main, here = threading.main_thread(), threading.get_ident()
+    others = [t for t in threading.enumerate() if t is not main and t.ident != here]
+    return [
+        {
+            "name": thread.name,
+            "lines": [_text(line, code_name) for line in reversed(read(thread.ident)[:MOST_LINES])],
+        }
+        for thread in (main, *others)
+        if thread.ident is not None
+    ]
+
+
+def _text(line: Line, code_name: CodeName) -> str:
+    """`Cell In[3], line 4, in step: y = f(x)`."""
+    name = code_name(line.filename)
+    where = line.filename if name is None else " ".join(name)
+    source = linecache.getline(line.filename, line.line or 0).strip()
+    at = f"{where}, line {line.line}, in {line.function}"
+    return f"{at}: {source}" if source else at

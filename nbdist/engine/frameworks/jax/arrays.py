@@ -1,0 +1,154 @@
+"""JAX arrays on their way to the kernel and from it, in pieces."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from functools import partial
+from types import ModuleType
+from typing import Any
+
+from nbdist.bounds import slices
+from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.values.arrays import OfferedArray, Piece
+from nbdist.engine.values.incoming import Place
+from nbdist.errors import ArrayError, SpecError
+
+
+def offer_array(value: Any, expression: str) -> OfferedArray | None:
+    """This process's pieces of a JAX array, or of a Keras variable that holds one; None for anything else.
+
+    Nothing is computed, and no memory is read before a piece is. A typed PRNG key is offered as its key data
+    (uint32).
+
+    Raises:
+      ArrayError: A tracer, a deleted or donated array, or partial sums.
+    """
+    jax = sys.modules.get("jax")
+    if jax is None:
+        return None
+    value = unwrapped(value)
+    check_array(jax, value, expression)
+    if not isinstance(value, jax.Array):
+        return None
+    if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
+        value = jax.random.key_data(value)
+    whole = bool(value.is_fully_addressable)
+    return OfferedArray(
+        dtype=str(value.dtype),
+        shape=list(value.shape),
+        nbytes=value.nbytes,
+        sharding=None if whole else str(value.sharding),
+        pieces=[_whole(value)] if whole else _unique_pieces(value),
+    )
+
+
+def check_array(
+    jax: ModuleType, value: Any, expression: str, *, partial_sums: bool = False
+) -> None:
+    """Refuses what looks like an array and holds no values; `partial_sums` lets those through.
+
+    Raises:
+      ArrayError: Says which of them it is, and what to do.
+    """
+    if isinstance(value, jax.core.Tracer):
+        raise ArrayError(
+            f"{expression!r} is a tracer: it has no value outside the jitted function it belongs to. "
+            "Return it from that function."
+        )
+    if not isinstance(value, jax.Array):
+        return
+    if value.is_deleted():
+        raise ArrayError(
+            f"{expression!r} was deleted or donated (donate_argnums gives its memory to the result). "
+            "Use the result of that call."
+        )
+    spec = getattr(value.sharding, "spec", None)
+    partial = getattr(spec, "unreduced", None)
+    if partial and not partial_sums:
+        axes = ", ".join(map(repr, sorted(partial)))
+        raise ArrayError(
+            f"{expression!r} holds partial sums over mesh axes {axes}: no device has its values. "
+            "Reduce it first: jax.sharding.reshard(x, P(…)) without unreduced."
+        )
+
+
+def _whole(value: Any) -> Piece:
+    def read() -> Any:
+        import numpy
+
+        pieces = _unique_pieces(value)
+        if len(pieces) == 1:
+            return pieces[0].read()
+        # JAX would keep what it puts together.
+        found = numpy.empty(value.shape, value.dtype)
+        for piece in pieces:
+            found[slices(piece.bounds)] = piece.read()
+        return found
+
+    return Piece(bounds=[[0, size] for size in value.shape], read=read)
+
+
+def _unique_pieces(value: Any) -> list[Piece]:
+    found: dict[str, Piece] = {}
+    for shard in value.addressable_shards:
+        bounds = bounds_of(shard.index, value.shape)
+        found.setdefault(str(bounds), Piece(bounds=bounds, read=partial(_read, shard)))
+    return list(found.values())
+
+
+def _read(shard: Any) -> Any:
+    import numpy
+
+    return numpy.asarray(shard.data)
+
+
+def bounds_of(index: Sequence[slice], shape: Sequence[int]) -> list[list[int]]:
+    """A shard's index as half-open bounds, one pair for each dimension."""
+    return [list(part.indices(size)[:2]) for part, size in zip(index, shape, strict=True)]
+
+
+def placed(sharding: Any, expression: str) -> Place:
+    """How arrays are made of pieces, on this process its own, under a sharding.
+
+    Args:
+      sharding: What the user's expression has given.
+      expression: The expression, for error texts.
+
+    Raises:
+      ArrayError: It is no sharding.
+    """
+    import jax
+
+    if not isinstance(sharding, jax.sharding.Sharding):
+        kind = type(sharding).__name__
+        raise ArrayError(
+            f"{expression!r} is a {kind}, not a sharding such as NamedSharding(mesh, P('x'))."
+        )
+
+    def place(array: tuple[Any, tuple[int, ...]]) -> tuple[list[Any], Any]:
+        dtype, shape = array
+        try:
+            sharding.shard_shape(shape)
+        except (ValueError, IndexError) as error:  # too few dimensions
+            raise SpecError(
+                f"{expression} does not fit an array of shape {shape}: {error}"
+            ) from error
+        if jax.dtypes.canonicalize_dtype(dtype) != dtype:
+            raise ArrayError(
+                f"JAX has no {dtype} here (jax_enable_x64 is off), and would make it smaller. Push it as "
+                f"{jax.dtypes.canonicalize_dtype(dtype)}: x.astype(…)."
+            )
+        devices = sharding.addressable_devices_indices_map(shape)
+        indices = {device: bounds_of(index, shape) for device, index in devices.items()}
+        bounds = list({str(one): one for one in indices.values()}.values())
+
+        def finish(parts: list[Any]) -> Any:
+            arrays = [
+                jax.device_put(parts[bounds.index(one)], device) for device, one in indices.items()
+            ]
+            return jax.make_array_from_single_device_arrays(shape, sharding, arrays)
+
+        return bounds, finish
+
+    return place

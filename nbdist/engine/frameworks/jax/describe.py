@@ -1,0 +1,182 @@
+"""Arrays as plain data, from their metadata alone; no array is kept."""
+
+from __future__ import annotations
+
+import math
+import sys
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.jax.meshes import Meshes, device_key
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    """What is remembered of one path.
+
+    `facts` are shape, dtype and what tells the sharding, or None where only the identity of the array
+    tells that it is unchanged.
+    """
+
+    array: weakref.ref[Any]
+    facts: tuple[Any, ...] | None
+    mesh: dict[str, Any] | None
+    described: dict[str, Any]
+
+
+class Descriptions:
+    """The `arrays` and `meshes` sections of a report, made anew in each walk.
+
+    What has not changed is the same object in the next walk, so that comparing two sections costs one
+    comparison of identity for each array.
+    """
+
+    def __init__(self, meshes: Meshes) -> None:
+        self._meshes = meshes
+        self._before: dict[str, _Entry] = {}
+        self._now: dict[str, _Entry] = {}
+        self._meshes_met: dict[str, dict[str, Any]] = {}
+        self._dtypes: dict[Any, tuple[str, int]] = {}
+
+    def begin(self) -> None:
+        """Starts a walk."""
+        self._before, self._now, self._meshes_met = self._now, {}, {}
+
+    def arrays(self) -> list[dict[str, Any]]:
+        """The arrays of this walk, in the form of `nbdist.contract.snapshot.Array`, in the order met."""
+        return [entry.described for entry in self._now.values()]
+
+    def meshes(self) -> list[dict[str, Any]]:
+        """The meshes of this walk, by id."""
+        return [self._meshes_met[name] for name in sorted(self._meshes_met)]
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Adds a mesh that was met by itself. The empty mesh is none."""
+        if not mesh.empty:
+            described = self._meshes.describe(mesh)
+            self._meshes_met[described["id"]] = described
+
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
+        """Adds an array; False for one that is deleted or was donated, unless it is lent."""
+        if not lent and array.is_deleted():
+            return False
+        entry = self._before.get(path)
+        if entry is None or entry.array() is not array:
+            entry = self._entry(path, array, entry)
+        self._list(path, entry)
+        return True
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the walk before listed under a path with this shape; False for nothing."""
+        entry = self._before.get(path)
+        if entry is None or entry.described["shape"] != list(shape):
+            return False
+        self._list(path, entry)
+        return True
+
+    def _list(self, path: str, entry: _Entry) -> None:
+        if entry.mesh is not None:
+            self._meshes_met[entry.mesh["id"]] = entry.mesh
+        self._now[path] = entry
+
+    def describe(self, array: Any) -> dict[str, Any]:
+        """An array under no path, not listed; its mesh is."""
+        entry = self._entry("", array, None)
+        if entry.mesh is not None:
+            self._meshes_met[entry.mesh["id"]] = entry.mesh
+        return entry.described
+
+    def _entry(self, path: str, array: Any, before: _Entry | None) -> _Entry:
+        shape, dtype, sharding = array.shape, array.dtype, array.sharding
+        mesh, tells = self._tells(sharding)
+        facts = (shape, dtype, tells) if tells is not None else None
+        if before is not None and facts is not None and before.facts == facts:
+            return _Entry(weakref.ref(array), facts, mesh, before.described)
+        name, itemsize = self._dtype(dtype)
+        described = {
+            "path": path,
+            "shape": list(shape),
+            "dtype": name,
+            "nbytes": math.prod(shape) * itemsize,
+            "sharding": describe_sharding(sharding, shape, self._meshes),
+            "processes": [],
+        }
+        return _Entry(weakref.ref(array), facts, mesh, described)
+
+    def _tells(self, sharding: Any) -> tuple[dict[str, Any] | None, tuple[Any, ...] | None]:
+        """The mesh of a sharding, and what tells it from others without keeping it alive."""
+        kinds = sys.modules["jax.sharding"]
+        if type(sharding) is kinds.NamedSharding:
+            mesh = self._meshes.describe(sharding.mesh)
+            return mesh, (mesh["id"], sharding.spec, sharding.memory_kind)
+        if type(sharding) is kinds.SingleDeviceSharding:
+            (device,) = sharding.device_set
+            return None, (device_key(device), sharding.memory_kind)
+        return None, None
+
+    def _dtype(self, dtype: Any) -> tuple[str, int]:
+        # A typed PRNG key's dtype has an itemsize too: the bytes of its bits.
+        if dtype not in self._dtypes:
+            self._dtypes[dtype] = (str(dtype), int(dtype.itemsize))
+        return self._dtypes[dtype]
+
+
+def partitions(spec: Any) -> tuple[Any, ...]:
+    """The entries of a `jax.sharding.PartitionSpec`: an axis, a tuple of axes, or None.
+
+    Since jax 0.10.2 they have a name, and a spec with unreduced axes refuses to be iterated itself.
+    """
+    return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
+
+
+def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> dict[str, Any]:
+    """A sharding in the form of `nbdist.contract.snapshot.Sharding`.
+
+    Args:
+      sharding: Any `jax.sharding.Sharding`.
+      shape: Global shape, one size per dimension.
+      meshes: Where its mesh is described.
+    """
+    kinds = sys.modules["jax.sharding"]
+    memory_kind = sharding.memory_kind
+    if isinstance(sharding, kinds.NamedSharding):
+        spec = [_axes(part) for part in partitions(sharding.spec)]
+        return {
+            "kind": "named",
+            "mesh": meshes.describe(sharding.mesh)["id"],
+            # JAX leaves out what is not split at the end.
+            "spec": spec + [[]] * (len(shape) - len(spec)),
+            "unreduced": sorted(getattr(sharding.spec, "unreduced", ())),
+            "memory_kind": memory_kind,
+        }
+    if len(sharding.device_set) == 1:
+        (device,) = sharding.device_set
+        return {"kind": "single", "device": device_key(device), "memory_kind": memory_kind}
+    return {"kind": "indexed", "pieces": pieces(sharding, shape), "memory_kind": memory_kind}
+
+
+def _axes(part: Any) -> list[str]:
+    """Mesh axes of one entry of a spec: None, a name, a tuple of names, or UNCONSTRAINED."""
+    if isinstance(part, str):
+        return [part]
+    return [str(name) for name in part] if isinstance(part, tuple) else []
+
+
+def pieces(sharding: Any, shape: tuple[int, ...]) -> list[dict[str, Any]]:
+    """The index map of a sharding, grouped by piece; empty where JAX does not give one.
+
+    Source: `Sharding.devices_indices_map`, which refuses some shardings.
+    """
+    try:
+        index_map = sharding.devices_indices_map(shape)
+    except (NotImplementedError, ValueError):
+        return []
+    grouped: dict[tuple[tuple[int, int], ...], list[str]] = {}
+    for device, index in index_map.items():
+        part = tuple(piece.indices(size)[:2] for piece, size in zip(index, shape, strict=True))
+        grouped.setdefault(part, []).append(device_key(device))
+    return [
+        {"slices": [list(pair) for pair in part], "devices": devices}
+        for part, devices in grouped.items()
+    ]

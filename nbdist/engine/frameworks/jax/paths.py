@@ -1,0 +1,28 @@
+"""By which paths of the user's namespace arrays are reached."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.probe.walk import Bounds, Walk
+
+
+def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
+    """The arrays of a namespace by path, within the bounds of every look.
+
+    A variable of Keras whose value a `fit` has taken out counts with the one of the last step, and not at all
+    where that is out of reach.
+    """
+    found: dict[str, Any] = {}
+
+    def note(path: str, value: Any) -> bool:
+        array = value.array if type(value) is Lent else value
+        if isinstance(array, arrays):
+            found[path] = array
+        return True
+
+    Walk(found=note, mesh=lambda mesh: None, arrays=(arrays,), meshes=(), bounds=Bounds()).run(
+        namespace
+    )
+    return found

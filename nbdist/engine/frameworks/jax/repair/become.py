@@ -1,0 +1,329 @@
+"""Every reference of this process is re-pointed from old objects to their twins (Smalltalk's `become:`).
+
+What cannot be changed (tuples, frozen sets, bound methods) gets twins of its own, outwards until nothing is left
+that refers to an old one; then all that refers to any of them is changed in place. Must run while no user code
+does.
+"""
+
+from __future__ import annotations
+
+import collections
+import ctypes
+import functools
+import gc
+import types
+from collections.abc import Callable, Iterable, Mapping, MutableMapping
+from typing import Any
+
+from nbdist.engine.frameworks.jax.repair.hashes import (
+    computes_hash,
+    matters,
+    mro,
+    rehash,
+    table_of,
+    vars_of,
+)
+from nbdist.engine.frameworks.jax.repair.survey import Survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
+
+ROUNDS = 10
+"""Frozen sets in keys of frozen sets so deep are followed outwards."""
+
+
+def become(twins: Twins, survey: Survey) -> int:
+    """Re-points all references; answers how many were changed.
+
+    Args:
+      twins: What is to be replaced; gets the twins of tuples and their like as well.
+      survey: Of all that `matters`, before any of the twins was made.
+    """
+    count = 0
+    twins.survey = survey
+    for _ in range(ROUNDS):
+        changed: dict[int, Any] = {}
+        for holder in _renew(twins):
+            try:
+                found = repoint(holder, twins)
+            except Exception:  # noqa: BLE001 - a `__hash__` or `__eq__` of a user's; found as stale
+                continue
+            count += found
+            if found:
+                changed[id(holder)] = holder
+        if not changed:
+            break
+        every = [*survey.wanted, *(one for one in twins.new if matters(type(one)))]
+        _forget_lookups([one for one in every if issubclass(type(one), type)], changed)
+        if not rehash(changed, [one for one in every if _computes_hash(one)], twins):
+            break
+    return count
+
+
+def _renew(twins: Twins) -> list[Any]:
+    """Gives all that cannot be changed, and leads to what has a twin, a twin of its own, inner ones first.
+
+    Returns:
+      What refers to any that has a twin now: a walk over the heap is not made twice.
+    """
+    waiting, holders = _unchangeable(twins)
+    while waiting:
+        before = len(waiting)
+        for number, holder in list(waiting.items()):
+            if all(id(child) not in waiting for child in gc.get_referents(holder)):
+                del waiting[number]
+                new = _renewal(type(holder))(holder, twins)  # type: ignore[misc]
+                if new is not None:
+                    twins.add(holder, new)
+                    own = instance_dict(new)
+                    if own:
+                        holders.append(own)  # it was not there during the walk
+        if len(waiting) == before:
+            break  # a circle, which only C makes: found as stale
+    return [*holders, *twins.hidden_holders()]
+
+
+def _unchangeable(twins: Twins) -> tuple[dict[int, Any], list[Any]]:
+    """What leads to a twin through tuples and their like only, by id; with all that refers to any."""
+    found: dict[int, Any] = {}
+    every: list[Any] = []
+    holders = twins.holders()
+    while holders:
+        every += holders
+        reached = [
+            holder
+            for holder in holders
+            if id(holder) not in found
+            and holder not in twins
+            and _renewal(type(holder)) is not None
+        ]
+        found.update((id(holder), holder) for holder in reached)
+        holders = twins.referrers(reached, found, every, holders) if reached else []
+    return found, every
+
+
+def _renewal(kind: type) -> Callable[[Any, Twins], Any] | None:
+    """What makes the twin of an object that cannot be changed; None for all others."""
+    return next((renew for base, renew in _RENEWALS if issubclass(kind, base)), None)
+
+
+def _computes_hash(one: Any) -> bool:
+    """Of one that matters; of classes few have such a hash, and all others matter for no other reason."""
+    return not issubclass(type(one), type) or computes_hash(type(one))
+
+
+def _forget_lookups(classes: Iterable[Any], changed: Mapping[int, Any]) -> None:
+    """Has the interpreter look up attributes of classes again, where it keeps what it has found before."""
+    for cls in classes:
+        if not changed.keys().isdisjoint(map(id, gc.get_referents(vars_of(cls)))):
+            ctypes.pythonapi.PyType_Modified(ctypes.c_void_p(id(cls)))
+
+
+def repoint(holder: Any, twins: Twins) -> int:
+    """Re-points what one object refers to; answers how many references were changed."""
+    # Never isinstance: it asks the object for its `__class__`, which may be code of the user's.
+    kind = type(holder)
+    if holder in twins or _renewal(kind) is not None:
+        return 0
+    changed = 0
+    for base, change in _changes():
+        if issubclass(kind, base):
+            changed += change(holder, twins)
+            break
+    return changed + _attributes(holder, twins)
+
+
+def _new_tuple(old: tuple[Any, ...], twins: Twins) -> tuple[Any, ...] | None:
+    try:
+        new = tuple.__new__(type(old), [twins.of(value) for value in tuple.__iter__(old)])
+    except TypeError:  # a tuple of C's, such as os.stat_result: found as stale
+        return None
+    own = instance_dict(old)
+    if own:
+        instance_dict(new).update(own)  # type: ignore[union-attr]
+    return new
+
+
+def _new_frozenset(old: frozenset[Any], twins: Twins) -> frozenset[Any]:
+    new: frozenset[Any] = frozenset.__new__(
+        type(old), [twins.of(value) for value in frozenset.__iter__(old)]
+    )
+    return new
+
+
+def _new_method(old: types.MethodType, twins: Twins) -> types.MethodType:
+    return types.MethodType(twins.of(old.__func__), twins.of(old.__self__))
+
+
+def _mapping(holder: dict[Any, Any], twins: Twins) -> int:
+    changed = 0
+    items = list(dict.items(holder))
+    if twins.any_in(key for key, _ in items):
+        # The order stays, also of those that come after a key that is replaced.
+        renewed = [(twins.of(key), value) for key, value in items]
+        if table_of(holder).refill(holder, renewed):
+            changed += sum(
+                new is not old for (new, _), (old, _) in zip(renewed, items, strict=True)
+            )
+            items = renewed
+    for key, value in items:
+        if value in twins:
+            dict.__setitem__(holder, key, twins.of(value))
+            changed += 1
+    return changed
+
+
+def _list(holder: list[Any], twins: Twins) -> int:
+    changed = 0
+    for index, value in enumerate(list.__iter__(holder)):
+        if value in twins:
+            list.__setitem__(holder, index, twins.of(value))
+            changed += 1
+    return changed
+
+
+def _deque(holder: collections.deque[Any], twins: Twins) -> int:
+    changed = 0
+    for index, value in enumerate(list(collections.deque.__iter__(holder))):
+        if value in twins:
+            collections.deque.__setitem__(holder, index, twins.of(value))
+            changed += 1
+    return changed
+
+
+def _set(holder: set[Any], twins: Twins) -> int:
+    old = list(set.__iter__(holder))
+    renewed = [(twins.of(value), None) for value in old]
+    count = sum(value in twins for value in old)
+    return count if count and table_of(holder).refill(holder, renewed) else 0
+
+
+def _cell(holder: types.CellType, twins: Twins) -> int:
+    try:
+        value = holder.cell_contents
+    except ValueError:
+        return 0
+    if value not in twins:
+        return 0
+    holder.cell_contents = twins.of(value)
+    return 1
+
+
+def _function(holder: types.FunctionType, twins: Twins) -> int:
+    changed = 0
+    for name in ("__defaults__", "__kwdefaults__"):
+        value = getattr(holder, name)
+        if value in twins:
+            setattr(holder, name, twins.of(value))
+            changed += 1
+    return changed
+
+
+def _partial(holder: functools.partial[Any], twins: Twins) -> int:
+    parts = (holder.func, holder.args, holder.keywords)
+    if not twins.any_in(parts) and not twins.any_in(holder.args):
+        return 0
+    arguments = tuple(twins.of(value) for value in holder.args)
+    state = (twins.of(holder.func), arguments, holder.keywords, instance_dict(holder) or None)
+    functools.partial.__setstate__(holder, state)  # type: ignore[attr-defined]
+    return 1
+
+
+def _array(holder: Any, twins: Twins) -> int:
+    changed = 0
+    frozen = not holder.flags.writeable
+    if frozen:
+        try:
+            holder.flags.writeable = True
+        except ValueError:  # a view of one that cannot be written: found as stale
+            return 0
+    for index, value in enumerate(holder.flat):
+        if value in twins:
+            holder.flat[index] = twins.of(value)
+            changed += 1
+    if frozen:
+        holder.flags.writeable = False
+    return changed
+
+
+def _generator(holder: Any, twins: Twins) -> int:
+    """The variables of a generator or coroutine that stands still between two values."""
+    frame = next(
+        (
+            frame
+            for name in ("gi_frame", "cr_frame", "ag_frame")
+            if (frame := getattr(holder, name, None)) is not None
+        ),
+        None,
+    )
+    return 0 if frame is None else repoint_variables(frame, twins)
+
+
+def repoint_variables(frame: types.FrameType, twins: Twins) -> int:
+    """Re-points the variables of a function that does not run now; answers how many were changed."""
+    variables = frame.f_locals
+    stale = [name for name, value in variables.items() if value in twins]
+    for name in stale:
+        variables[name] = twins.of(variables[name])
+    if stale and type(variables) is dict:  # before Python 3.13 this was a copy
+        ctypes.pythonapi.PyFrame_LocalsToFast(ctypes.py_object(frame), ctypes.c_int(0))
+    return len(stale)
+
+
+def instance_dict(holder: Any) -> MutableMapping[str, Any] | None:
+    """The real `__dict__` of an object, whatever its class says of it; None where it has none."""
+    generic = ctypes.pythonapi.PyObject_GenericGetDict
+    generic.argtypes, generic.restype = [ctypes.c_void_p, ctypes.c_void_p], ctypes.py_object
+    try:
+        # By address: ctypes would ask the object for attributes.
+        found = generic(id(holder), None)
+    except (AttributeError, TypeError, SystemError):
+        return None
+    return found if issubclass(type(found), dict) else None
+
+
+def _attributes(holder: Any, twins: Twins) -> int:
+    """What an object has in `__dict__` and in slots, past any `__setattr__` of its class."""
+    changed = 0
+    if not issubclass(type(holder), type):
+        own = instance_dict(holder)
+        if own is not None:
+            changed += _mapping(own, twins)  # type: ignore[arg-type]
+    for cls in mro(type(holder)):
+        for member in list(vars_of(cls).values()):
+            if type(member) is types.MemberDescriptorType:
+                changed += _slot(holder, member, twins)
+    return changed
+
+
+def _slot(holder: Any, member: types.MemberDescriptorType, twins: Twins) -> int:
+    try:
+        value = member.__get__(holder)
+        if value not in twins:
+            return 0
+        member.__set__(holder, twins.of(value))
+    except (AttributeError, TypeError):  # empty, or read-only: a part of C
+        return 0
+    return 1
+
+
+@functools.cache
+def _changes() -> list[tuple[Any, Callable[[Any, Twins], int]]]:
+    import numpy
+
+    return [
+        (dict, _mapping),
+        (list, _list),
+        (collections.deque, _deque),
+        (set, _set),
+        (types.CellType, _cell),
+        (types.FunctionType, _function),
+        (functools.partial, _partial),
+        (numpy.ndarray, _array),
+        ((types.GeneratorType, types.CoroutineType, types.AsyncGeneratorType), _generator),
+    ]
+
+
+_RENEWALS: tuple[tuple[type, Callable[[Any, Twins], Any]], ...] = (
+    (tuple, _new_tuple),
+    (frozenset, _new_frozenset),
+    (types.MethodType, _new_method),
+)

@@ -1,0 +1,294 @@
+"""One repair of this process, in the four parts that all processes take together.
+
+`save` changes nothing but memory; `leave` takes the back end down; `rejoin` finds the others at a new coordination
+service; `restore` makes everything anew on the new devices. None begins before all processes have ended the one
+before: a process that failed would be waited for. All run on the main thread, while no user code does.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+import sys
+import time
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.repair import context, service
+from nbdist.engine.frameworks.jax.repair.become import become
+from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
+from nbdist.engine.frameworks.jax.repair.copies import Saved, deleted, free_bytes, remade, save
+from nbdist.engine.frameworks.jax.repair.frames import LastFrames
+from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.names import reached_from
+from nbdist.engine.frameworks.jax.repair.shardings import (
+    Devices,
+    Old,
+    add_twins,
+    find_old,
+    live_platforms,
+    sharding_like,
+)
+from nbdist.engine.frameworks.jax.repair.survey import survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.frameworks.jax.versions import forget, mixed, versions
+
+_BUFFER = type(gc.get_referents(memoryview(b""))[0])
+"""What stands between a NumPy array and the memory of another object that it reads."""
+
+INTERNAL = ("jax", "jaxlib")
+"""What these keep for themselves is no matter of the user's."""
+
+MOST_NAMED = 20
+"""Stale objects that are looked up by name; each costs a walk back through the heap."""
+
+
+class Repair:
+    """Kept from `save` until `restore` has succeeded.
+
+    Args:
+      namespace: The user's.
+      folder: Private to the session, for copies that find no room in memory.
+      step: Counted and proved on the old back end, and will on the new one.
+    """
+
+    def __init__(self, namespace: dict[str, Any], *, folder: Path, step: Step) -> None:
+        self._namespace = namespace
+        self._folder = folder
+        self._step = step
+        self._saved = Saved()
+        self._old: Old | None = None
+        self._halfway: Twins | None = None
+        self._frames: LastFrames | None = None
+        self._context = context.Context(mesh=None, default_device=None)
+        self.begun = False
+        self.answer: dict[str, Any] = {}
+
+    def save(self, common: int) -> dict[str, Any]:
+        """Copies every live array to host memory, or to disk where that is too small.
+
+        Args:
+          common: The serial of the last program that all processes have sent. What a later one computes does not
+            come, and is not waited for.
+
+        Returns:
+          `arrays` and `nbytes` copied, `on_disk` of these bytes, `free` memory before, and what
+          `nbdist.engine.frameworks.jax.versions.versions` answers.
+        """
+        import jax
+
+        self._frames = LastFrames()
+        gc.unfreeze()  # what was there before the fork may refer to devices by now
+        free = free_bytes()
+        every = [a for name in live_platforms() for a in jax.live_arrays(name)]
+        self._saved = save(
+            every, folder=self._folder, hopeless=lambda array: self._hopeless(array, common)
+        )
+        del every
+        self._context = context.note()
+        self.answer = {
+            "arrays": len(self._saved.arrays),
+            "nbytes": self._saved.nbytes + self._saved.on_disk,
+            "on_disk": self._saved.on_disk,
+            "free": free,
+            **self._versions(),
+        }
+        return self.answer
+
+    def _hopeless(self, array: Any, common: int) -> bool:
+        if self._step.stuck:
+            return True
+        dispatched = self._step.dispatched
+        if not dispatched.hooked or array.is_fully_addressable:
+            return False
+        generation, serial, _ = dispatched.origins.of(array)
+        # One of unknown origin belongs to a proof: all else that spans processes and is computed is known.
+        return serial == 0 or (generation == dispatched.generation and serial > common)
+
+    def _versions(self) -> dict[str, Any]:
+        lost = {id(a): r for a, r in zip(self._saved.lost, self._saved.reasons, strict=True)}
+        return versions(self._namespace, self._step, lost)
+
+    def leave(self) -> None:
+        """Takes the back end down, and leaves the coordination service."""
+        import jax
+        from jax.extend.backend import clear_backends
+
+        if self._old is None or self._halfway is not None:
+            # A second try replaces also what the first has put in the place of some.
+            self._old = find_old(self._old)
+        else:
+            # What there was is still the same; who refers to it need not be.
+            self._old.survey = survey(matters)
+        self.begun = True
+        self._step.listen_anew()
+        service.leave()
+        _forget_effects()
+        clear_backends()
+        jax.clear_caches()
+
+    def rejoin(self, arguments: Mapping[str, Any]) -> None:
+        """Joins the others at a new coordination service, and starts the back end.
+
+        Args:
+          arguments: Those of `jax.distributed.initialize`.
+
+        Raises:
+          RuntimeError: The others did not come in time, or an error of JAX's own.
+        """
+        import jax
+
+        service.join(arguments)
+        jax.devices()
+
+    def restore(
+        self,
+        lost: Collection[str],
+        unnamed: Collection[Sequence[Any]] = (),
+        generation: int | None = None,
+    ) -> dict[str, Any]:
+        """Makes devices, meshes, shardings and arrays anew, and re-points every reference.
+
+        Args:
+          lost: Paths of arrays that must have no values, since those of different processes do not belong
+            together.
+          unnamed: Origins of arrays that no path leads to, and that must have none either.
+          generation: As for `Dispatched.restart`; those of processes differ where a repair has ended on some only.
+
+        Returns:
+          `references` that were re-pointed, `arrays` made anew, paths of those that are `lost`, what is still
+          `stale` by name, and `seconds`.
+        """
+        import jax
+
+        assert self._old is not None and self._frames is not None
+        started = time.monotonic()
+        devices = Devices.now(self._old.platforms)
+        twins = Twins()
+        clients = _clients(self._old.devices)
+        add_twins(self._old, devices, twins)
+        there = array_paths(self._namespace, jax.Array)
+        named = {id(_buffers_of(array)): path for path, array in there.items()}
+        self._without_values(map(_buffers_of, there.values()), twins, devices)
+        alone, _ = mixed(self._namespace, self._step, paths=lost, unnamed=unnamed)
+        taken = {id(_buffers_of(array)) for array in alone.values()}
+        wrong = there.keys() & lost
+        del there, alone
+        gone = self._arrays(twins, devices, taken)
+        count = len(self._saved.arrays)
+        # Should it fail halfway, a second try begins with the copies again.
+        self._halfway = twins
+        references = become(twins, self._old.survey)
+        self._frames.repoint(twins)
+        # What was saved is used up: should the rest fail, the next repair begins with what is there now.
+        self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
+        self._frames = None
+        self._context.restore(twins)
+        jax.clear_caches()
+        stale = self._stale(twins)
+        also = forget(self._namespace, self._step, paths=lost, unnamed=[])
+        del twins
+        self._step.until_freed(clients)
+        prepared = prepare(clients)
+        del clients
+        # A back end refers to itself. It must be gone before the ports of the new one are looked for.
+        collect(prepared)
+        self._step.begin(generation)
+        return {
+            "references": references,
+            "arrays": count,
+            "lost": sorted({*(named[i] for i in gone if i in named), *wrong, *also}),
+            "stale": stale,
+            "seconds": time.monotonic() - started,
+        }
+
+    def _arrays(self, twins: Twins, devices: Devices, taken: set[int]) -> set[int]:
+        """Adds the twins of all arrays; answers the ids of those that have no values any more."""
+        gone = {id(array) for array in self._saved.lost} | taken
+        pairs = zip(self._saved.arrays, self._saved.pieces, strict=True)
+        for old, pieces in pairs:
+            sharding = self._sharding(old, twins)
+            if sharding is None:
+                gone.add(id(old))
+            elif id(old) in taken:
+                twins.add(old, deleted(old, sharding, devices.local))
+            else:
+                new = remade(old, pieces, sharding, devices.local)
+                self._step.dispatched.origins.move(old, new)
+                twins.add(old, new)
+            if self._halfway is not None and old in self._halfway:
+                twins.add(self._halfway.of(old), twins.of(old))
+        self._without_values(self._saved.lost, twins, devices)
+        return gone
+
+    def _without_values(self, arrays: Iterable[Any], twins: Twins, devices: Devices) -> None:
+        """Adds twins that have no values, for arrays that have none, or have lost them.
+
+        Without them JAX would say of such an array that its devices are others than those of the rest.
+        """
+        lost = {id(array) for array in self._saved.lost}
+        for old in arrays:
+            if old in twins or not (id(old) in lost or old.is_deleted()):
+                continue
+            sharding = self._sharding(old, twins)
+            if sharding is not None:
+                # Without memory for a moment it stays as it was.
+                with contextlib.suppress(RuntimeError):
+                    twins.add(old, deleted(old, sharding, devices.local))
+
+    @staticmethod
+    def _sharding(old: Any, twins: Twins) -> Any | None:
+        new = twins.of(old.sharding)
+        return sharding_like(old.sharding, twins) if new is old.sharding else new
+
+    def _stale(self, twins: Twins) -> list[str]:
+        """What is reached by a name and still refers to an old object, each as a few words."""
+        found = []
+        holders = [h for h in twins.holders() if h not in twins and not _only_keeps_alive(h)]
+        for holder in holders[:MOST_NAMED]:
+            name = reached_from(holder, self._namespace)
+            if name is not None:
+                found.append(f"{name} (through a {type(holder).__name__})")
+        return sorted(set(found))
+
+
+def _clients(devices: Iterable[Any]) -> list[Any]:
+    """The back ends of devices, each once.
+
+    Undocumented: `Device.client` (jaxlib 0.10.0 to 0.12.0.1). Where it is gone the devices stand for their back
+    ends, which they keep alive.
+    """
+    found = [getattr(device, "client", device) for device in devices]
+    return list({id(one): one for one in found}.values())
+
+
+def _buffers_of(array: Any) -> Any:
+    """The array that a typed PRNG key holds; any other array itself.
+
+    Private API: `PRNGKeyArray._base_array` (jax 0.10.0 to 0.12.0.1). Where it is gone a key whose pieces do not
+    belong together is named as lost, and not taken.
+    """
+    return getattr(array, "_base_array", array)
+
+
+def _only_keeps_alive(holder: Any) -> bool:
+    """Whether nothing is computed with what an object refers to.
+
+    These are the client that went, and buffers whose values NumPy reads: they stay what they were.
+    """
+    return type(holder) is _BUFFER or type(holder).__module__.partition(".")[0] in INTERNAL
+
+
+def _forget_effects() -> None:
+    """Drops the order that `jax.debug.print` and its like keep: what they wait for does not come.
+
+    Private API: `jax._src.dispatch.runtime_tokens`, which `jax.effects_barrier` waits for. Where it is gone a
+    repair waits for them as well, and says their error.
+    """
+    tokens = getattr(sys.modules.get("jax._src.dispatch"), "runtime_tokens", None)
+    if tokens is not None:
+        with contextlib.suppress(AttributeError):
+            tokens.clear()

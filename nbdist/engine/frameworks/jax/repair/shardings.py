@@ -1,0 +1,143 @@
+"""New devices, meshes and shardings in the place of those of a back end that is gone."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.survey import Survey, survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
+
+Key = tuple[str, int, int]
+"""Platform, process and id: what stays of a device when its back end is made anew."""
+
+
+def device_key(device: Any) -> Key:
+    """What a device has in common with the one that comes after it."""
+    return device.platform, device.process_index, device.id
+
+
+@dataclass
+class Devices:
+    """The devices of the new back end."""
+
+    by_key: dict[Key, Any]
+    local: dict[int, Any]
+
+    @classmethod
+    def now(cls, platforms: list[str]) -> Devices:
+        """Those there are; starts the back ends of these platforms."""
+        import jax
+
+        every = [device for platform in platforms for device in jax.devices(platform)]
+        return cls(
+            by_key={device_key(device): device for device in every},
+            local={d.id: d for d in every if d.process_index == jax.process_index(d.platform)},
+        )
+
+
+@dataclass
+class Old:
+    """What refers to the back end that goes: found before it is taken down, in one walk over the heap.
+
+    `survey` is of all that `matters` where references are re-pointed.
+    """
+
+    devices: list[Any]
+    meshes: list[Any]
+    shardings: list[Any]
+    platforms: list[str]
+    survey: Survey
+
+
+def find_old(earlier: Old | None = None) -> Old:
+    """All devices, meshes and shardings of this process.
+
+    Args:
+      earlier: What was found before a repair that did not come to its end; the devices of that are old as well.
+    """
+    import jax
+
+    kinds = sys.modules["jax.sharding"]
+    platforms = live_platforms()
+    sharding = jax.sharding.Sharding
+    found = survey(lambda kind: kind is kinds.Mesh or issubclass(kind, sharding) or matters(kind))
+    # Never isinstance: it asks the object for its `__class__`, which may be code of the user's.
+    meshes = [one for one in found.wanted if type(one) is kinds.Mesh and not one.empty]
+    shardings = [one for one in found.wanted if issubclass(type(one), sharding)]
+    devices = [device for platform in platforms for device in jax.devices(platform)]
+    if earlier is not None:
+        known = set(map(id, earlier.devices))
+        devices = [*earlier.devices, *(device for device in devices if id(device) not in known)]
+        platforms = earlier.platforms
+    return Old(devices, meshes, shardings, platforms, found)
+
+
+def live_platforms() -> list[str]:
+    """The platforms whose back end is up, the default one first.
+
+    Private API: `jax._src.xla_bridge._backends`; the public ways to ask start them. Without it only the default
+    one is known.
+    """
+    import jax
+
+    default = jax.default_backend()
+    found = getattr(sys.modules.get("jax._src.xla_bridge"), "_backends", None) or {}
+    return [default, *(name for name in found if name != default and name != "interpreter")]
+
+
+def add_twins(old: Old, devices: Devices, twins: Twins) -> None:
+    """Gives every old device, mesh and sharding its twin.
+
+    Raises:
+      KeyError: A device has no successor: the processes are others than before.
+    """
+    for device in old.devices:
+        twins.add(device, devices.by_key[device_key(device)])
+    for mesh in old.meshes:
+        twins.add(mesh, _mesh(mesh, twins))
+    for sharding in old.shardings:
+        new = sharding_like(sharding, twins)
+        if new is not None:
+            twins.add(sharding, new)
+
+
+def _mesh(old: Any, twins: Twins) -> Any:
+    import numpy
+
+    devices = numpy.empty(old.devices.shape, dtype=object)
+    for index, device in numpy.ndenumerate(old.devices):
+        devices[index] = twins.of(device)
+    return type(old)(devices, old.axis_names, axis_types=old.axis_types)
+
+
+def sharding_like(old: Any, twins: Twins) -> Any | None:
+    """The same sharding on the new devices; None for one that names no concrete device."""
+    kinds = sys.modules["jax.sharding"]
+    kind = type(old)
+    if kind is kinds.NamedSharding:
+        mesh = twins.of(old.mesh)
+        if mesh is old.mesh:
+            return None  # abstract
+        return kinds.NamedSharding(mesh, old.spec, memory_kind=old.memory_kind)
+    if kind is kinds.SingleDeviceSharding:
+        (device,) = old.device_set
+        return kinds.SingleDeviceSharding(twins.of(device), memory_kind=old.memory_kind)
+    return _by_hlo(old, twins)
+
+
+def _by_hlo(old: Any, twins: Twins) -> Any | None:
+    """Shardings that XLA or a compiled function has chosen.
+
+    Private API: `jax._src.sharding_impls.GSPMDSharding`, what every sharding can be written as, with
+    `_device_assignment` and `_to_xla_hlo_sharding`. Where it is gone such an array is lost, and named.
+    """
+    kinds = sys.modules.get("jax._src.sharding_impls")
+    make = getattr(kinds, "GSPMDSharding", None)
+    devices = getattr(old, "_device_assignment", None)
+    hlo = getattr(old, "_hlo_sharding", None)
+    if make is None or devices is None or hlo is None:
+        return None
+    return make(tuple(twins.of(d) for d in devices), hlo, memory_kind=old.memory_kind)

@@ -1,0 +1,302 @@
+"""The programs that this process has sent to devices of several processes, in their order.
+
+XLA pairs the collectives of processes by their order alone. Two processes that have sent the same programs in
+the same order since they were last in step are in step; others are not.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import zlib
+from collections import deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbdist.engine.frameworks.jax.step.collectives import Collectives
+from nbdist.engine.frameworks.jax.step.origins import Origins
+
+LABELS = 512
+"""Of so many programs it is remembered what they are called."""
+
+TRAIL = 4096
+"""Of so many programs it is remembered which they were."""
+
+UNNAMED = b"?"
+"""Stands for a program that no function of Python's belongs to, such as one that was compiled ahead of time."""
+
+
+@dataclass(frozen=True, slots=True)
+class Count:
+    """What was sent since the processes were last in step.
+
+    `programs` ran on all devices of the session, and `names` is a checksum over their names in order, `kinds` over
+    the collectives of those that ran for the first time; `parts` ran on devices of several processes, but not on
+    all, so that other processes may have sent none.
+    """
+
+    programs: int = 0
+    names: int = 0
+    parts: int = 0
+    kinds: int = 0
+
+    @property
+    def any(self) -> bool:
+        """Whether devices of another process were used."""
+        return bool(self.programs or self.parts)
+
+
+class Dispatched:
+    """Counts programs on devices of several processes; written by the threads that send them.
+
+    Attributes:
+      count: Since the processes were last in step.
+      serial: How many programs on all devices there were since the back end is up; in step, the same everywhere.
+      trail: The newest programs, each as a checksum over all names and collectives up to it; the last is that of
+        `serial`.
+      generation: Which back end this is, of those there were; the same everywhere.
+      origins: Which program computed each array.
+      ignored: `threading.get_ident()` of threads whose programs are not counted.
+      labels: Which programs were sent since the processes were last in step, the newest of them.
+      kinds: Their collectives, where they ran for the first time, else None.
+      devices: How many the session has.
+    """
+
+    def __init__(self) -> None:
+        self.count = Count()
+        self.serial = 0
+        self.generation = 0
+        self.origins = Origins()
+        self.ignored: set[int] = set()
+        self.labels: deque[bytes] = deque(maxlen=LABELS)
+        self.kinds: deque[str | None] = deque(maxlen=LABELS)
+        self._collectives = Collectives()
+        self.devices = 0
+        self.trail: deque[int] = deque(maxlen=TRAIL)
+        self._unhook: Callable[[], None] | None = None
+
+    @property
+    def hooked(self) -> bool:
+        """Whether every program is seen; where JAX's own places are gone none is."""
+        return self._unhook is not None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """The back end's number, and how many programs on all devices were sent to it."""
+        return self.generation, self.serial
+
+    def hook(self) -> bool:
+        """Has every program seen from now on; False where JAX offers no place for that."""
+        if self._unhook is None:
+            self._unhook = hook_programs(self._fast, self._slow)
+        return self.hooked
+
+    def restart(self, generation: int | None = None) -> None:
+        """A new back end is up: nothing was sent to it yet.
+
+        Args:
+          generation: Its number, the same on all processes and never used before; default: one more than before.
+        """
+        self.serial = 0
+        self.generation = self.generation + 1 if generation is None else generation
+        self.trail.clear()
+        self.in_step()
+
+    def renumber(self) -> None:
+        """Begins to count anew, as all processes do that have found different counts in a proof that has passed.
+
+        Which program computed what since they were in step is no longer the same on all, and is forgotten.
+        """
+        self.origins.forget(self.generation, self.serial - self.count.programs)
+        self.generation += 1
+        self.serial = 0
+        self.trail.clear()
+
+    def in_step(self) -> None:
+        """The processes are in step."""
+        self.count = Count()
+        self.labels.clear()
+        self.kinds.clear()
+
+    def _fast(self, function: Any, arguments: Any, options: Any, output: Any) -> None:
+        """Called by JAX's C++ after each call of a compiled function."""
+        if threading.get_ident() not in self.ignored:
+            leaf = first_array(output)
+            # Without an output there is nothing to tell by; its arguments lie on the same devices.
+            if leaf is None:
+                leaf = first_array(arguments)
+            if leaf is not None and spans(leaf):
+                self._add(label(getattr(function, "__wrapped__", None)), None, leaf, output)
+
+    def _slow(self, program: Any, arguments: Iterable[Any]) -> Callable[[Any], None] | None:
+        """Called before a program runs that JAX's C++ does not know yet; what it returns gets the output."""
+        if threading.get_ident() in self.ignored:
+            return None
+        leaf = first_array(list(arguments))
+        if leaf is not None and not spans(leaf):
+            return None
+        if leaf is not None:
+            self._add(label(compiled_function()), self._kind(program), leaf, None)
+            return self._born
+
+        def late(output: Any) -> None:
+            leaf = first_array(output)
+            if leaf is not None and spans(leaf):
+                self._add(label(compiled_function()), self._kind(program), leaf, output)
+
+        return late  # nothing to tell by before it runs; an output is
+
+    def _kind(self, program: Any) -> str | None:
+        return self._collectives.of(program, lambda: program.xla_executable.hlo_modules())
+
+    def _add(self, name: bytes, kind: str | None, leaf: Any, output: Any) -> None:
+        before = self.count
+        if leaf.sharding.num_devices != self.devices:
+            self.count = replace(before, parts=before.parts + 1)
+        else:
+            names = zlib.crc32(name, before.names)
+            kinds = zlib.crc32(b"" if kind is None else kind.encode() + b";", before.kinds)
+            self.labels.append(name)
+            self.kinds.append(kind)
+            self.serial += 1
+            self.trail.append(zlib.crc32(kinds.to_bytes(4), names))
+            self.count = replace(before, programs=before.programs + 1, names=names, kinds=kinds)
+        if output is not None:
+            self._born(output)
+
+    def _born(self, output: Any) -> None:
+        jax = sys.modules["jax"]
+        self.origins.computed(jax.tree_util.tree_leaves(output), self.generation, self.serial)
+
+
+def first_array(tree: Any) -> Any | None:
+    """Some array of a pytree, None where it has none; all of one program's lie on the same devices."""
+    jax = sys.modules["jax"]
+    first = tree
+    while type(first) in (tuple, list) and first:
+        first = first[0]
+    if isinstance(first, jax.Array) and not isinstance(first, jax.core.Tracer):
+        return first
+    for leaf in jax.tree_util.tree_leaves(tree):
+        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+            return leaf
+    return None
+
+
+def label(function: Any) -> bytes:
+    """What tells a function from others, on every process alike: its name, and where it stands in its cell."""
+    code = getattr(function, "__code__", None)
+    if code is None:
+        return getattr(function, "__name__", "").encode() or UNNAMED
+    # Libraries may send helpers of theirs in another order; what a cell defines is the user's own.
+    own = "ipykernel" in code.co_filename or code.co_filename.startswith("<")
+    where = f"{code.co_firstlineno} {len(code.co_code)} {code.co_names}"
+    return f"{code.co_name}{'()' if own else ''} {where}".encode()
+
+
+def compiled_function() -> Any | None:
+    """The function that JAX is calling for the first time with arguments of their kind, from its own frames.
+
+    Private API: the frame of `jax._src.pjit`'s `cache_miss`, with its variable `fun` (jax 0.10.0 to 0.12.0.1).
+    Without it, two functions that take each other's place are not told apart in their first calls.
+    """
+    frame = sys._getframe(1)
+    while frame is not None:
+        if frame.f_code.co_name == "cache_miss":
+            return frame.f_locals.get("fun")
+        frame = frame.f_back  # type: ignore[assignment]
+    return None
+
+
+def spans(array: Any) -> bool:
+    """Whether an array lies on devices of several processes."""
+    return not array.is_fully_addressable
+
+
+def hook_programs(
+    fast: Callable[[Any, Any, Any, Any], None],
+    slow: Callable[[Any, Any], Callable[[Any], None] | None],
+) -> Callable[[], None] | None:
+    """Has `fast` called after each call of a compiled function, and `slow` before each other program.
+
+    Returns:
+      A function that takes both hooks away; None where they could not be placed, and nothing is changed.
+
+    Private API, since JAX has no event for an execution: `jax._src.api._post_hook_state`, through which JAX
+    itself checks for NaN after each call in C++ (jax 0.10.0 to 0.12.0.1), and
+    `jax._src.interpreters.pxla.ExecuteReplicated.__call__`, which runs everything else, and is passed to `slow`
+    with the arguments. Where one is gone the session compares processes by a collective alone.
+    """
+    api = sys.modules.get("jax._src.api")
+    pxla = sys.modules.get("jax._src.interpreters.pxla")
+    state: Any = getattr(api, "_post_hook_state", None)
+    execute: Any = getattr(pxla, "ExecuteReplicated", None)
+    if not all(hasattr(state, name) for name in _Hooks.NEEDED) or execute is None:
+        return None
+    original = execute.__call__
+
+    @functools.wraps(original)
+    def call(self: Any, *arguments: Any) -> Any:
+        __tracebackhide__ = True
+        then = slow(self, arguments)
+        output = original(self, *arguments)
+        if then is not None:
+            then(output)
+        return output
+
+    both = _Hooks(state, fast)
+    both.place()
+    api._post_hook_state = both  # type: ignore[union-attr]
+    execute.__call__ = call
+
+    def unhook() -> None:
+        execute.__call__ = original
+        api._post_hook_state = state  # type: ignore[union-attr]
+        both.leave()
+
+    return unhook
+
+
+class _Hooks:
+    """Stands for the one hook JAX has, so that `jax_debug_nans` and the count do not displace each other."""
+
+    NEEDED = ("set_global", "set_local", "get_global", "get_local")
+
+    def __init__(self, state: Any, ours: Callable[..., None]) -> None:
+        self._state = state
+        self._ours = ours
+        self._theirs: Callable[..., None] | None = None
+
+    def place(self) -> None:
+        """Takes the place of what is there, globally and on this thread, and calls that as well."""
+        self.set_global(self._state.get_global())
+        local = self._state.get_local()
+        if local is None or callable(local):  # else it is JAX's object for what was never set
+            self.set_local(local)
+
+    def leave(self) -> None:
+        """Puts back what there would be without this."""
+        self._state.set_global(self._theirs)
+        if callable(self._state.get_local()):
+            self._state.set_local(self._theirs)
+
+    def set_global(self, theirs: Callable[..., None] | None) -> None:
+        self._theirs = theirs
+        self._state.set_global(self._both(theirs))
+
+    def set_local(self, theirs: Callable[..., None] | None) -> None:
+        # None on a thread means that there is none, whatever the global one is: JAX sets it whenever
+        # `jax.debug_nans(False)` begins or ends, which it does itself.
+        self._state.set_local(self._both(theirs))
+
+    def _both(self, theirs: Callable[..., None] | None) -> Callable[..., None]:
+        if theirs is None:
+            return self._ours
+
+        def both(*call: Any) -> None:
+            self._ours(*call)
+            theirs(*call)
+
+        return both

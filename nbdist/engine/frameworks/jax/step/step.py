@@ -1,0 +1,323 @@
+"""This process's part in staying in step with the others."""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Collection, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import asdict
+from typing import Any
+
+from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.step.cut import Cut
+from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
+from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
+from nbdist.engine.frameworks.jax.step.sockets import listening_ports
+from nbdist.engine.frameworks.jax.step.stuck import carrying, keep, let_go, silence, waiting
+from nbdist.engine.frameworks.jax.step.threads import computed_seconds
+from nbdist.engine.frameworks.jax.step.under_way import (
+    arrays_under_way,
+    serials_under_way,
+    wait_for_arrays,
+)
+
+SAY_SECONDS = 0.05
+"""A proof that takes longer is reported: another process may have to be asked to take part."""
+
+STUCK_SECONDS = 2.0
+FREED_SECONDS = 0.5
+"""A collective that was cut has ended within milliseconds, on a busy machine as well; what takes longer is stuck.
+Values that are being computed are given up later than a back end."""
+
+LEAST_SECONDS = 0.01
+"""Less processor time than this is no progress."""
+
+SWITCH = "NBDIST_IN_STEP"
+"""Set to 0 in a process's environment, nothing is counted and nothing is proven: for measuring what it costs."""
+
+
+class Step:
+    """Counts what is sent, proves, and cuts.
+
+    Attributes:
+      ports: On which this process takes the connections of collectives.
+      unsettled: Whether a cell has failed here since the processes were last known to be in step.
+      proven: The number of the last proof that has passed here.
+
+    Args:
+      say: Publishes a few facts about the cell that runs, as output of it.
+      before: The ports on which this process listened before its back end was up.
+      interruptible: Where an interrupt may end the wait for others.
+    """
+
+    def __init__(
+        self,
+        say: Callable[[dict[str, Any]], None],
+        *,
+        before: Collection[int],
+        interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
+    ) -> None:
+        self._say = say
+        self._interruptible = interruptible
+        self._before = frozenset(before)
+        self.dispatched = Dispatched()
+        self._proof: Proof | None = None
+        self._trial: Trial | None = None
+        self._others: frozenset[int] = frozenset()
+        self.ports: frozenset[int] = frozenset()
+        self._cut = Cut()
+        self._cut_at: float | None = None
+        self.unsettled = False
+        self.proven: int | None = None
+        self._said: tuple[int, int] | None = None
+
+    def begin(self, generation: int | None = None) -> None:
+        """Called when the back end is up, and after each repair; `generation` as for `Dispatched.restart`."""
+        import jax
+
+        self._cut.release()
+        self.ports = frozenset(listening_ports() - self._before)
+        self.dispatched.devices = jax.device_count()
+        if os.environ.get(SWITCH) != "0":
+            self.dispatched.hook()
+        self.dispatched.restart(generation)
+        self._cut_at = None
+        self.unsettled = False
+        self._proof = Proof(self._ignore)
+
+    def meet(self, others: Collection[int]) -> None:
+        """Learns the ports of the other processes' collectives."""
+        self._others = frozenset(others)
+
+    def listen_anew(self) -> None:
+        """The back end goes: what listens from now on belongs to the next."""
+        self._proof = None
+        self._before = frozenset(listening_ports() - self.ports)
+
+    def _ignore(self, thread: int, ignored: bool) -> None:
+        if ignored:
+            self.dispatched.ignored.add(thread)
+        else:
+            self.dispatched.ignored.discard(thread)
+
+    def state(self) -> dict[str, Any]:
+        """What was sent since the processes were last in step, and altogether.
+
+        `counted` is False where nobody knows. A proof passes on one process a moment before another, so that their
+        counts may begin at different proofs: only `generation` and `serial` are the same on all that are in step.
+        """
+        return {
+            **asdict(self.dispatched.count),
+            "generation": self.dispatched.generation,
+            "serial": self.dispatched.serial,
+            "counted": self.dispatched.hooked,
+            "unsettled": self.unsettled,
+            "proven": self.proven,
+        }
+
+    def trail(self) -> dict[str, Any]:
+        """`state`, and more.
+
+        Returns:
+          As `trail` the newest programs by their checksums, and as `earliest` the serial of the first program that
+          is not computed yet, None where all are.
+        """
+        sent = self.dispatched.count.programs
+        left = serials_under_way(self.dispatched)
+        return {
+            **self.state(),
+            "trail": list(self.dispatched.trail)[-sent:] if sent else [],
+            "earliest": min(left, default=None),
+        }
+
+    def under_way(self, common: int) -> dict[str, Any]:
+        """What is computed of the programs that all processes have sent, and how far that is.
+
+        Args:
+          common: The serial of the last of them.
+
+        Returns:
+          `arrays`, how many have not been computed yet; `progress`, which stays the same while nothing is computed
+          or moved: tens of milliseconds of XLA's threads, and bytes of collectives.
+        """
+        return {
+            "arrays": len(arrays_under_way(self.dispatched, common)),
+            "progress": [
+                int(computed_seconds() / LEAST_SECONDS),
+                self._cut.moved_bytes(self.ports, self._others),
+            ],
+        }
+
+    def begin_cell(
+        self,
+        run: int,
+        targets: Collection[int],
+        namespace: dict[str, Any],
+        *,
+        in_step: Sequence[int] | None = None,
+    ) -> None:
+        """Called on the main thread when a cell begins.
+
+        Arrays that no program has computed are known by the path that leads to them now, if the processes are in
+        step: then it leads to the same on all.
+
+        Args:
+          run: The number of this sending of the cell.
+          targets: The processes that run it.
+          namespace: The user's.
+          in_step: After which program the kernel knows all processes to be in step; see `notebook_cell.label`.
+        """
+        if in_step is not None and tuple(in_step) == self.dispatched.place:
+            self.dispatched.in_step()
+        jax = sys.modules["jax"]
+        everywhere = len(targets) == jax.process_count()
+        if self._proof is None or self.dispatched.count.any or not everywhere:
+            return
+        origins = self.dispatched.origins
+        new = [a for a in jax.live_arrays() if not a.is_fully_addressable and a not in origins]
+        if new:
+            unknown = {id(array) for array in new}
+            for path, array in array_paths(namespace, jax.Array).items():
+                if id(array) in unknown:
+                    origins.note(array, (self.dispatched.generation, 0, f"{run} {path}"))
+            for array in new:
+                origins.note(array, UNKNOWN)
+
+    def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
+        """Sees to it, on the main thread, that a cell which used other processes' devices has left all in step.
+
+        Where the kernel compares what the processes have sent, each waits until it is computed, and says what it
+        was. Elsewhere it is proven. A process that failed does not wait for the others: it answers at once, and is
+        asked later. An interrupt ends the wait as `abandon` does.
+
+        Args:
+          number: Of this sending of the cell, the same on all processes.
+          failed: Whether its code has failed here.
+          compared: Whether the kernel compares the processes before any of them runs another cell.
+        """
+        if self._proof is None or os.environ.get(SWITCH) == "0":
+            return
+        self.unsettled = failed
+        dispatched = self.dispatched
+        count = dispatched.count
+        if (
+            dispatched.hooked
+            and not count.parts
+            and (not count.any or self._said == dispatched.place)
+        ):
+            return
+        if failed:
+            self._say({"number": number, "proving": False, **self.state()})
+            return
+        if compared and dispatched.hooked:
+            self._say_when_computed(number)
+            return
+        trial = self._proof.begin(number, count, counted=dispatched.hooked and not count.parts)
+        self._wait(trial, {"number": number, "proving": True})
+        answer = self._after(trial)
+        self.unsettled = not trial.in_step
+        if not (answer["passed"] and answer["alike"]):
+            self._say({"number": number, "proving": False, **answer, **self.state()})
+
+    def _say_when_computed(self, number: int) -> None:
+        """Says what this process has sent, once it is computed."""
+        since = self._said[1] if self._said and self._said[0] == self.dispatched.generation else 0
+        facts: dict[str, Any] = {"number": number, "compared": True}
+        if arrays := arrays_under_way(self.dispatched, self.dispatched.serial, since=since):
+            trial = Trial(number)
+            wait_for_arrays(arrays, trial.done.set)
+            self._wait(trial, {**facts, "proving": True})
+            if trial.abandoned:
+                self.unsettled = True
+                self._say({**facts, "proving": False, "passed": None, **self.state()})
+                return
+        self._said = self.dispatched.place
+        self._say({**facts, "proving": False, **self.state()})
+
+    def _wait(self, trial: Trial, facts: dict[str, Any]) -> None:
+        """Waits for it, and says `facts` where that takes longer."""
+        self._trial = trial
+        try:
+            with self._interruptible():
+                if not trial.done.wait(SAY_SECONDS):
+                    self._say({**facts, **self.state()})
+                trial.done.wait()
+        except KeyboardInterrupt:
+            trial.abandon()
+
+    def labels(self) -> dict[str, Any]:
+        """The newest programs since all were in step.
+
+        Returns:
+          `labels`, what they are called, and `kinds`, the collectives of those that ran for the first time, None
+          for others.
+        """
+        names = [name.decode(errors="replace") for name in self.dispatched.labels]
+        return {"labels": names, "kinds": list(self.dispatched.kinds)}
+
+    def prove(self, number: int, *, timeout_s: float, compared: bool) -> dict[str, Any]:
+        """Takes part in a proof that a kernel asks for.
+
+        Args:
+          number: Of the proof.
+          timeout_s: How long is waited for the others.
+          compared: Whether the kernel has compared by their names what the processes have sent.
+
+        Returns:
+          `passed` (None: not there in time) and `alike`, as `Trial` has them, and `error`.
+        """
+        if self._proof is None:
+            return {"passed": False, "alike": True, "error": "no back end is up"}
+        trial = self._proof.begin(number, self.dispatched.count, counted=False)
+        trial.done.wait(timeout_s)
+        trial.alike = trial.alike or compared
+        return self._after(trial)
+
+    def _after(self, trial: Trial) -> dict[str, Any]:
+        passed = None if trial.abandoned else trial.passed
+        if trial.in_step:
+            if trial.uneven:
+                self.dispatched.renumber()
+            self.dispatched.in_step()
+            self.unsettled = False
+            self.proven = trial.number
+        return {"passed": passed, "alike": trial.alike, "error": trial.error}
+
+    def abandon(self) -> None:
+        """Ends the wait of the main thread for a proof, from any thread; nothing is proven then."""
+        if self._trial is not None:
+            self._trial.abandon()
+
+    def cut(self) -> int:
+        """Ends all collectives that wait, from any thread; a repair must follow."""
+        if self._cut_at is None:
+            self._cut_at = time.monotonic()
+        return self._cut.cut(self.ports, self._others)
+
+    @property
+    def stuck(self) -> bool:
+        """Whether a collective was cut some time ago, and may wait for half an hour yet."""
+        since = self._cut_at
+        long_ago = since is not None and time.monotonic() - since > STUCK_SECONDS
+        return long_ago and bool(carrying(self.ports) or waiting())
+
+    def until_freed(self, back_end: Any) -> None:
+        """Waits until no collective is left of the back end that goes.
+
+        Where one stays after a moment it is stuck: it costs no computing time any more, and the back end is kept
+        until gloo gives up, since freeing it would wait as long.
+        """
+        let_go()
+        until = time.monotonic() + FREED_SECONDS
+        while (left := carrying(self.ports)) or waiting():
+            if time.monotonic() > until:
+                self._before |= self.ports
+                silenced = [one for one in left if silence(one)]
+                threads = waiting()
+                if silenced or threads:
+                    keep(back_end, threads)
+                return
+            time.sleep(0.01)

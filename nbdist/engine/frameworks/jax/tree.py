@@ -1,0 +1,99 @@
+"""The arrays of a tree, each as a report describes it."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+from nbdist.engine.frameworks.jax.describe import Descriptions
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.probe.walk import Bounds, Walk
+from nbdist.errors import ArrayError
+from nbdist.quantities import not_looked_at
+
+ALL = Bounds(
+    depth=1000,
+    plain_depth=16,
+    containers=1_000_000,
+    containers_in_one=1_000_000,
+    items=10_000_000,
+)
+"""Who asks for one tree wants all of it."""
+
+MOST_LISTED = 20_000
+"""Of more arrays there are no longer descriptions but their number."""
+
+ROOT = "value"
+
+
+def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) -> dict[str, int]:
+    """Calls `found` with each array of a tree and the rest of the expression that reaches it.
+
+    Args:
+      value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
+      found: Called with the rest of the expression, and the array or `Lent`; says whether it counts.
+      most: So many arrays are looked at.
+
+    Returns:
+      What was not looked at: `omitted` arrays, and `closed` containers, which lie too deep or are too many.
+    """
+    import jax
+
+    def note(path: str, met: Any) -> bool:
+        return found(path.removeprefix(ROOT), met)
+
+    walk = Walk(
+        found=note,
+        mesh=lambda _: None,
+        arrays=(jax.Array,),
+        meshes=(),
+        bounds=replace(ALL, arrays=most),
+    )
+    return {"omitted": walk.run({ROOT: value}), "closed": walk.closed}
+
+
+def rooted(expression: str) -> str:
+    """The expression with brackets where something can only stand behind it with them."""
+    try:
+        node = ast.parse(expression.strip(), mode="eval").body
+    except SyntaxError:  # what IPython reads besides Python
+        return f"({expression})"
+    closed = isinstance(
+        node, ast.Name | ast.Attribute | ast.Subscript | ast.Call | ast.List | ast.Dict
+    )
+    return expression if closed else f"({expression})"
+
+
+def describe_tree(value: object, expression: str) -> dict[str, Any]:
+    """The arrays of a tree as `nbdist.engine.frameworks.jax.start.explain` answers them.
+
+    Raises:
+      ArrayError: It holds no arrays.
+    """
+    descriptions, root = Descriptions(Meshes()), rooted(expression)
+    first: dict[int, str] = {}
+    same: dict[str, str] = {}
+
+    def note(rest: str, met: Any) -> bool:
+        array = met.array if type(met) is Lent else met
+        if array is None or not descriptions.add(root + rest, array, lent=met is not array):
+            return False
+        if first.setdefault(id(array), root + rest) != root + rest:
+            same[root + rest] = first[id(array)]
+        return True
+
+    left_out = walk_tree(value, note, most=MOST_LISTED)
+    if not descriptions.arrays():
+        kind, rest = type(value).__name__, not_looked_at(left_out["omitted"], left_out["closed"])
+        holds = f"has no array that can be shown; {rest}" if rest else "holds no JAX arrays"
+        raise ArrayError(f"{expression!r} (of type {kind}) {holds}.")
+    return {
+        "expression": root,
+        "arrays": descriptions.arrays(),
+        "meshes": descriptions.meshes(),
+        "same": same,
+        **left_out,
+    }

@@ -1,0 +1,153 @@
+"""Which arrays on several processes a process has, so that all can see whether theirs belong together."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
+from nbdist.engine.frameworks.jax.step.step import Step
+
+
+def versions(
+    namespace: dict[str, Any], step: Step, lost: Mapping[int, str] | None = None
+) -> dict[str, Any]:
+    """The origin of each array that lies on several processes.
+
+    Args:
+      namespace: The user's.
+      step: Has noted the origins.
+      lost: From the `id` of an array whose values could not be read to the reason.
+
+    Returns:
+      `versions` maps paths to origins, None for an array in `lost`, and `reasons` says why those are; `unnamed`
+      counts, by origin, arrays that no path leads to; `generation` is that of the back end.
+    """
+    import jax
+
+    lost = lost or {}
+    named = array_paths(namespace, jax.Array)
+    found: dict[str, Any] = {}
+    reasons = {}
+    for path, array in named.items():
+        if not isinstance(array, jax.Array) or array.is_fully_addressable:
+            continue
+        if id(array) in lost:
+            found[path], reasons[path] = None, lost[id(array)]
+        elif not array.is_deleted():
+            found[path] = list(step.dispatched.origins.of(array))
+    unnamed = Counter(origin for _, origin in _unnamed(step, named.values()))
+    return {
+        "versions": found,
+        "reasons": reasons,
+        "unnamed": [[list(origin), count] for origin, count in unnamed.items()],
+        "generation": step.dispatched.generation,
+    }
+
+
+def mixed(
+    namespace: dict[str, Any],
+    step: Step,
+    *,
+    paths: Collection[str],
+    unnamed: Collection[Sequence[Any]],
+) -> tuple[dict[int, Any], dict[int, Any]]:
+    """The arrays at these paths, and those of these origins that no path leads to, by `id`.
+
+    Returns:
+      Those that nothing else is known to lead to, and those that another path leads to, which is right.
+    """
+    import jax
+
+    named = array_paths(namespace, jax.Array)
+    origins = {tuple(origin) for origin in unnamed}
+    found = {id(named[path]): named[path] for path in paths if path in named}
+    right = {id(array) for path, array in named.items() if path not in paths}
+    shared = {number: array for number, array in found.items() if number in right}
+    alone = {number: array for number, array in found.items() if number not in right}
+    hidden = {
+        id(array): array for array, origin in _unnamed(step, named.values()) if origin in origins
+    }
+    return alone | hidden, shared
+
+
+def forget(
+    namespace: dict[str, Any],
+    step: Step,
+    *,
+    paths: Collection[str],
+    unnamed: Collection[Sequence[Any]],
+) -> list[str]:
+    """Has what these paths lead to raise an error when it is used.
+
+    An array that a right path leads to as well stays there: the name gets containers of its own, in which an
+    array without values stands for it. Where that cannot be, since an object would have to be another one, the
+    array is deleted all the same.
+
+    Returns:
+      The right paths whose arrays were deleted.
+    """
+    import jax
+
+    alone, shared = mixed(namespace, step, paths=paths, unnamed=unnamed)
+    for name in sorted({_name(path) for path in paths} & namespace.keys()):
+        within = array_paths({name: namespace[name]}, jax.Array)
+        wrong = {id(a) for path, a in within.items() if path in paths and id(a) in shared}
+        if wrong:
+            namespace[name] = _without(namespace[name], wrong)
+    left = array_paths(namespace, jax.Array)
+    still = {id(left[path]) for path in paths if path in left} & shared.keys()
+    for number, array in (alone | shared).items():
+        if (number in alone or number in still) and not array.is_deleted():
+            array.delete()
+    return sorted(path for path, a in left.items() if id(a) in still and path not in paths)
+
+
+def _name(path: str) -> str:
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
+
+
+def _without(value: Any, wrong: Collection[int]) -> Any:
+    """The same containers made anew, with arrays that have no values for those of these ids."""
+    import jax
+
+    def renewed(leaf: Any) -> Any:
+        key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
+        return _emptied(leaf) if id(leaf) in wrong and not key else leaf
+
+    return jax.tree_util.tree_map(renewed, value, is_leaf=_keeps_its_identity)
+
+
+def _keeps_its_identity(value: Any) -> bool:
+    if isinstance(value, dict | list | tuple):
+        return False
+    parameters = getattr(type(value), "__dataclass_params__", None)
+    return not getattr(parameters, "frozen", False)
+
+
+def _emptied(array: Any) -> Any:
+    """An array that says, when it is used, that it has no values any more."""
+    import jax
+    import numpy
+
+    zeros = numpy.zeros(array.sharding.shard_shape(array.shape), array.dtype)
+    found = jax.make_array_from_callback(array.shape, array.sharding, lambda index: zeros)
+    found.delete()
+    return found
+
+
+def _unnamed(step: Step, named: Collection[Any]) -> list[tuple[Any, tuple[int, int, str]]]:
+    known = {id(array) for array in named}
+    # A typed key holds an array, and is deleted with it.
+    known |= {id(getattr(array, "_base_array", None)) for array in named}
+    return [
+        (array, origin)
+        for array, origin in step.dispatched.origins
+        if origin != UNKNOWN
+        and id(array) not in known
+        and not array.is_fully_addressable
+        and not array.is_deleted()
+    ]

@@ -1,0 +1,240 @@
+"""The distribution that Keras has set on the main thread, kept where other threads can read it.
+
+`set_distribution` and `with distribution.scope():` set a value that belongs to the thread, and
+`clear_session()` replaces all of them. A probe thread always sees none, so the main thread notes it: at each
+start and end of a cell, and whenever Keras sets it.
+"""
+
+from __future__ import annotations
+
+import functools
+import sys
+import threading
+import weakref
+from collections.abc import Callable
+from dataclasses import dataclass
+from types import ModuleType
+from typing import Any
+
+from nbdist.engine.frameworks.jax.backend import backend as jax_client
+from nbdist.engine.frameworks.jax.meshes import Meshes, device_key, mesh_of
+from nbdist.engine.frameworks.keras.instance import attribute, items, pairs
+
+NAME = "distribution"
+"""Under which Keras keeps it."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Noted:
+    """A distribution and the state it was set in; keeps neither alive."""
+
+    distribution: weakref.ref[Any]
+    state: weakref.ref[Any]
+
+
+class SetDistribution:
+    """The distribution set on one thread; keeps none alive.
+
+    Args:
+      thread: `threading.Thread.ident` of the thread that counts.
+    """
+
+    def __init__(self, thread: int) -> None:
+        self._thread = thread
+        self._noted: _Noted | None = None
+        self._unhook: Callable[[], None] | None = None
+
+    def get(self) -> Any | None:
+        """The `keras.distribution.Distribution` last noted; None where none is set. For any thread."""
+        noted = self._noted
+        # clear_session() puts a new state in the place of the one it was set in.
+        if noted is None or noted.state() is not state_of(_global_state()):
+            return None
+        return noted.distribution()
+
+    def note(self) -> None:
+        """Notes what is set; does nothing on other threads. Also hooks in when it can."""
+        self.hook()
+        self.read()
+
+    def read(self) -> None:
+        """Notes what is set, without hooking in; does nothing on other threads."""
+        if threading.get_ident() != self._thread:
+            return
+        state = state_of(_global_state())
+        found = getattr(state, NAME, None)
+        self._noted = _Noted(weakref.ref(found), weakref.ref(state)) if found is not None else None
+
+    def hook(self) -> bool:
+        """Has every change noted from now on; False while Keras is not imported or offers no place."""
+        if self._unhook is None:
+            self._unhook = hook_changes(self.note)
+        return self._unhook is not None
+
+    def unhook(self) -> None:
+        """Leaves Keras as it was."""
+        if self._unhook is not None:
+            self._unhook()
+            self._unhook = None
+
+
+def _global_state() -> ModuleType | None:
+    """Keras' module of thread-local state; None while it is not (wholly) imported."""
+    module = sys.modules.get("keras.src.backend.common.global_state")
+    if module is None or getattr(module.__spec__, "_initializing", False):
+        return None
+    return module
+
+
+def state_of(module: ModuleType | None) -> Any | None:
+    """What holds the calling thread's values.
+
+    Private API: `global_state.GLOBAL_STATE_TRACKER`, a `threading.local` that `clear_session()` replaces. The
+    public `keras.distribution.distribution()` answers the same on the main thread, but importing Keras is
+    not done when the hook is first wanted, and only this tells other threads of `clear_session()`. Without it
+    no distribution is shown.
+    """
+    return getattr(module, "GLOBAL_STATE_TRACKER", None)
+
+
+def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
+    """Has `note` called, on the thread concerned, after each change of the distribution.
+
+    Returns:
+      A function that takes the hook away; None where it could not be placed. What is set is then known at cell
+      start and end only.
+
+    Private API: `global_state.set_global_attribute`, the one function through which `set_distribution` and
+    `Distribution.scope()` go, whatever name they were imported by. Keras offers no event for it. The module
+    is loaded seconds before `import keras` returns, so a cell that imports Keras and sets a distribution in
+    its next line is noticed too.
+    """
+    module = _global_state()
+    original = getattr(module, "set_global_attribute", None)
+    if module is None or original is None:
+        return None
+
+    @functools.wraps(original)
+    def set_global_attribute(name: Any, value: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        result = original(name, value)
+        if name == NAME:
+            note()
+        return result
+
+    module.set_global_attribute = set_global_attribute  # type: ignore[attr-defined]
+
+    def unhook() -> None:
+        if module.set_global_attribute is set_global_attribute:
+            module.set_global_attribute = original  # type: ignore[attr-defined]
+
+    return unhook
+
+
+def sharding_problem() -> str | None:
+    """A sentence where `keras.distribution` does nothing with the back end in use; None where it works.
+
+    Private API: `keras.src.backend.<name>.distribution_lib`, which offers `distribute_tensor` and `initialize`
+    where variables and data are really distributed. What the installed Keras offers decides, not its version.
+    """
+    name = backend_name()
+    if name is None:
+        return None
+    library = sys.modules.get(f"keras.src.backend.{name}.distribution_lib")
+    if all(callable(getattr(library, need, None)) for need in ("distribute_tensor", "initialize")):
+        return None
+    return (
+        f"Keras' {name} back end does nothing with it: every variable stays whole and every process trains "
+        "for itself. Set KERAS_BACKEND=jax before Keras is imported to shard."
+    )
+
+
+def backend_name() -> str | None:
+    """The back end of the imported Keras, such as `"jax"`; None while it is not imported."""
+    ask = getattr(sys.modules.get("keras.src.backend.config"), "backend", None)
+    return str(ask()) if callable(ask) else None
+
+
+def rules_of(distribution: Any) -> list[tuple[str, Any]]:
+    """The rules of its layout map, in order: pattern and `TensorLayout`; none where it has no map.
+
+    Private API: `ModelParallel._layout_map` and `LayoutMap._layout_map`. No public way leads from a
+    distribution to its map, and the map's own methods may be a user's. Without them no rules are known.
+    """
+    found = pairs(attribute(attribute(distribution, "_layout_map"), "_layout_map"))
+    return [(pattern, layout) for pattern, layout in found if type(pattern) is str]
+
+
+def axes_of(layout: Any) -> list[str | None] | None:
+    """The axes that a `TensorLayout` asks for, one per dimension; None for anything else.
+
+    Private API: `TensorLayout._axes`, what its property `axes` answers.
+    """
+    axes = attribute(layout, "_axes")
+    if not isinstance(axes, tuple):
+        return None
+    return [str(axis) if axis is not None else None for axis in axes]
+
+
+def describe_distribution(
+    distribution: Any, meshes: Meshes
+) -> tuple[dict[str, Any], dict[str, Any] | None]:
+    """A distribution as `nbdist.contract.snapshot.Distribution`, and its mesh as `nbdist.contract.snapshot.Mesh`.
+
+    The mesh is None where its devices are not known, as on a back end other than JAX.
+
+    Private API: the attributes behind the properties of `keras.distribution.Distribution`, which a user's
+    subclass may override with code of its own. One that is gone reads as None.
+    """
+    mesh = describe_mesh(attribute(distribution, "_device_mesh"), meshes)
+    batch_axis = attribute(distribution, "_batch_dim_name")
+    auto_shard = attribute(distribution, "_auto_shard_dataset")
+    rules = ((pattern, axes_of(layout)) for pattern, layout in rules_of(distribution))
+    described = {
+        "framework": "keras",
+        "kind": type(distribution).__name__,
+        "mesh": mesh["id"] if mesh is not None else None,
+        "batch_axis": batch_axis if isinstance(batch_axis, str) else None,
+        "auto_shard": bool(auto_shard) if auto_shard is not None else None,
+        "rules": [
+            {"pattern": pattern, "axes": axes} for pattern, axes in rules if axes is not None
+        ],
+        "replicas": None,
+        "global_batch": None,
+        "replica_batches": [],
+        "problem": sharding_problem(),
+        "processes": [],
+    }
+    return described, mesh
+
+
+def describe_mesh(device_mesh: Any, meshes: Meshes) -> dict[str, Any] | None:
+    """A `keras.distribution.DeviceMesh` as `nbdist.contract.snapshot.Mesh`; None where a device is unknown.
+
+    Keras names devices `"cpu:2048"`. They are looked up in the back end that is up: Keras' own way, the
+    property `backend_mesh`, would start one.
+    """
+    made = attribute(device_mesh, "_backend_mesh")
+    jax_mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
+    if jax_mesh is not None and type(made) is jax_mesh:
+        return meshes.describe(made)
+    devices, names = attribute(device_mesh, "_devices"), attribute(device_mesh, "_axis_names")
+    client = jax_client()
+    if client is None or devices is None or backend_name() != "jax":
+        return None
+    known = {f"{device.platform}:{device.id}": device_key(device) for device in client.devices()}
+    keys = [_key(device, known) for device in devices.flat]
+    if not all(keys):
+        return None
+    axes = [
+        {"name": str(name), "size": int(size), "type": "auto"}
+        for name, size in zip(items(names), devices.shape, strict=False)
+    ]
+    return mesh_of(axes, [key for key in keys if key])
+
+
+def _key(device: Any, known: dict[str, str]) -> str | None:
+    if hasattr(type(device), "process_index"):
+        return device_key(device)
+    name = str(device)
+    return known.get(name if ":" in name else f"{name}:0")

@@ -1,0 +1,188 @@
+"""Processes agree on a call before any of them begins it.
+
+Each puts on the board what it is about to call, and at the end of each cell that it has ended. One that
+waits here goes on when all others have put the same call, and raises when one has left the cell without it.
+There is no time limit: a process that is still busy may yet come, and the kernel's report names the line of
+the one that waits.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from nbdist.engine.cell.running import CurrentCell, RunningCell
+from nbdist.engine.cell.where import where
+from nbdist.engine.frameworks.keras.guards.board import Board
+from nbdist.engine.frameworks.keras.guards.call import Call, disagreement
+from nbdist.errors import AgreementError, NbdistError
+from nbdist.quantities import processes_text
+
+SHORTEST_SECONDS = 0.0005
+LONGEST_SECONDS = 0.05
+"""Between two looks at the board."""
+
+KEPT = 32
+"""How many own calls stay on the board. Others lag one agreed call behind at most, but calls that were refused
+at once are not waited for."""
+
+State = dict[str, Any]
+
+
+class Agreement:
+    """One process's part in it; used on the main thread.
+
+    Args:
+      board: Where all processes write.
+      cell: The cell that runs.
+      process_id: This process.
+      host: Its host's name.
+    """
+
+    def __init__(self, board: Board, cell: CurrentCell, process_id: int, host: str) -> None:
+        self._board = board
+        self._cell = cell
+        self._me = process_id
+        self._host = host
+        self._seen = cell.running
+        self._counts: dict[tuple[int, ...], int] = {}
+        self._alone: str | None = None
+        self._calls: list[State] = []
+        self._closed = False
+
+    def edge(self) -> None:
+        """To be called at each start and each end of a cell."""
+        running = self._cell.running
+        if running is not self._seen:
+            self._seen = running
+            self._counts.clear()
+            self._alone = None
+        elif running is not None and running.run is not None and not self._closed:
+            try:
+                self._put(running, ended=_first_line(self._cell.error))
+            except RuntimeError:
+                # Process 0 is gone; that ends the session's cells by itself.
+                return
+
+    def close(self) -> None:
+        """Ends this process's part; nothing is told to others any more."""
+        self._closed = True
+
+    def trains_alone(self, method: str) -> None:
+        """Notes a call that no other process has part in, to be told to those that wait for one."""
+        self._alone = method
+
+    def meet(self, call: Call, group: Sequence[int]) -> NbdistError | None:
+        """Waits until all of `group` are about to make the same call.
+
+        Args:
+          call: This process's; with a refusal, it is told and not waited for.
+          group: The processes whose devices the distribution spans, in order; this one among them.
+
+        Returns:
+          The error to raise in place of the call, or None.
+        """
+        running = self._cell.running
+        if running is None or running.run is None:
+            return None
+        away = [process for process in group if process not in running.targets]
+        if away:
+            return AgreementError(
+                f"{call.method} needs {processes_text(group)}, over whose devices the distribution is set, and "
+                f"this cell runs on {processes_text(running.targets)} only. Run it with %%dist on all of them, "
+                "or call keras.distribution.set_distribution(None) and build a model of this process alone."
+            )
+        key = tuple(group)
+        number = self._counts[key] = self._counts.get(key, 0) + 1
+        entry = {"run": running.run, "group": list(key), "number": number, "call": call.plain()}
+        self._calls = [*self._calls[-KEPT:], entry]
+        try:
+            self._put(running)
+            if call.refusal is not None:
+                return None
+            return self._wait(running.run, key, number, call)
+        except RuntimeError as error:
+            return AgreementError(
+                f"{call.method} could not be agreed on: JAX's coordinator does not answer ({error})."
+            )
+        except KeyboardInterrupt:
+            # Who has not yet read that this process comes must not start without it.
+            entry["call"] = {**call.plain(), "refusal": "it was interrupted"}
+            self._put(running)
+            raise
+
+    def _put(self, running: RunningCell, ended: str | None = None) -> None:
+        state = {
+            "run": running.run,
+            "host": self._host,
+            "ended": ended,
+            "alone": self._alone,
+            "calls": self._calls,
+        }
+        self._board.put(json.dumps(state))
+
+    def _wait(
+        self, run: int, group: tuple[int, ...], number: int, mine: Call
+    ) -> NbdistError | None:
+        pause = SHORTEST_SECONDS
+        while True:
+            states = {p: json.loads(text) for p, text in self._board.read().items()}
+            calls = {self._me: mine}
+            for process in group:
+                state = states.get(process)
+                if process == self._me or state is None:
+                    continue
+                found = _find(state, run, group, number)
+                if found is not None:
+                    calls[process] = found
+                elif gone := self._left(process, state, run, group, mine):
+                    return gone
+            if len(calls) == len(group):
+                # All have come this far, so nobody looks for what was put before.
+                self._calls = self._calls[-1:]
+                return disagreement({p: calls[p] for p in group}, self._me)
+            time.sleep(pause)
+            pause = min(2 * pause, LONGEST_SECONDS)
+
+    def _left(
+        self, process: int, state: State, run: int, group: tuple[int, ...], mine: Call
+    ) -> NbdistError | None:
+        """Why a process that has not put the call never will; None when it still may."""
+        at = where([process], state["host"])
+        if state["run"] > run or (state["run"] == run and state["ended"] is not None):
+            ended = state["ended"] if state["run"] == run else ""
+            how = f"raised {ended}" if ended else "finished this cell"
+            alone = state["alone"] if state["run"] == run else None
+            other = f" (its {alone} ran with no distribution set)" if alone else ""
+            return AgreementError(
+                f"{at} {how} without calling {mine.method} as this process does{other}. Every process of "
+                f"the distribution must call {mine.method}; do not put it under a condition that only some "
+                "meet. Nothing was started."
+            )
+        last = next((c for c in reversed(state["calls"]) if c["run"] == run), None)
+        if last is not None and self._misses(last, group):
+            return AgreementError(
+                f"{at} calls {last['call']['method']} with a distribution over "
+                f"{processes_text(last['group'])}, here {mine.method} has one over {processes_text(group)}. "
+                "Set the same distribution on every process. Nothing was started."
+            )
+        return None
+
+    def _misses(self, entry: State, group: tuple[int, ...]) -> bool:
+        """Whether another's call waits for this process, which is about to wait for another."""
+        other = tuple(entry["group"])
+        return other != group and self._me in other and self._counts.get(other, 0) < entry["number"]
+
+
+def _find(state: State, run: int, group: tuple[int, ...], number: int) -> Call | None:
+    wanted = {"run": run, "group": list(group), "number": number}
+    for entry in state["calls"]:
+        if all(entry[key] == value for key, value in wanted.items()):
+            return Call.read(entry["call"])
+    return None
+
+
+def _first_line(error: str | None) -> str:
+    return (error or "").partition("\n")[0][:200]

@@ -1,0 +1,119 @@
+"""Around `keras.Model`'s own methods: each call is looked at, and agreed on, before it begins."""
+
+from __future__ import annotations
+
+import functools
+import inspect
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.engine.cell.interrupts import InterruptHandler
+from nbdist.engine.cell.stop import AgreedStop
+from nbdist.engine.frameworks.jax.store import coordinator_client
+from nbdist.engine.frameworks.keras.guards import waiting
+from nbdist.engine.frameworks.keras.guards.agreement import Agreement
+from nbdist.engine.frameworks.keras.guards.board import Board
+from nbdist.engine.frameworks.keras.guards.watch import Watch
+from nbdist.engine.frameworks.keras.guards.whole import STEPS, made_whole, put_back
+
+METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
+ATTRIBUTE = "nbdist_watch"
+"""Of `keras.Model`, while it is guarded."""
+
+
+def install() -> None:
+    """Guards `keras.Model` on this engine; a second call changes nothing."""
+    import keras
+
+    if guard() is not None:
+        return
+    watch = Watch(_agreement(), *_of_this_engine())
+    setattr(keras.Model, ATTRIBUTE, watch)
+    for name in METHODS:
+        method = _guarded(name, getattr(keras.Model, name), watch)
+        watch.restore.append(_placed(keras.Model, name, method))
+    if keras.config.backend() == "jax":
+        for step in STEPS:
+            name = f"make_{step}"
+            method = made_whole(step, getattr(keras.Model, name), watch.step)
+            watch.restore.append(_placed(keras.Model, name, method))
+    unplace = waiting.place()
+    if unplace is not None:
+        watch.restore.append(unplace)
+
+
+def remove() -> None:
+    """Leaves `keras.Model` as it was; a second call changes nothing."""
+    import keras
+
+    watch = guard()
+    if watch is None:
+        return
+    delattr(keras.Model, ATTRIBUTE)
+    watch.close()
+    for restore in watch.restore:
+        restore()
+
+
+def guard() -> Watch | None:
+    """What guards `keras.Model` now; None where nothing does, as in a plain process."""
+    import keras
+
+    watch: Watch | None = vars(keras.Model).get(ATTRIBUTE)
+    return watch
+
+
+def _agreement() -> Agreement | None:
+    """The way to the other processes; None where JAX's coordinator cannot be used for it."""
+    from nbdist.engine.kernel.resident import Resident
+
+    if coordinator_client() is None:
+        return None
+    resident = Resident.of()
+    board = Board(coordinator_client, resident.process_id)
+    agreement = Agreement(board, resident.cell, resident.process_id, resident.host)
+    resident.cell.at_edges(agreement.edge)
+    return agreement
+
+
+def _of_this_engine() -> tuple[InterruptHandler, AgreedStop]:
+    """What puts interrupts off, and what finds the step before which all processes leave."""
+    from nbdist.engine.kernel.resident import Resident
+
+    resident = Resident.of()
+    return resident.interrupts, resident.stop
+
+
+def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:
+    """Puts a method into a class; the answer takes it away again."""
+    own = vars(owner).get(name)
+    setattr(owner, name, method)
+    return lambda: delattr(owner, name) if own is None else setattr(owner, name, own)
+
+
+def _guarded(name: str, original: Callable[..., Any], watch: Watch) -> Callable[..., Any]:
+    signature = inspect.signature(original)
+
+    @functools.wraps(original)
+    def method(self: Any, *args: Any, **options: Any) -> Any:
+        __tracebackhide__ = True  # from tracebacks that IPython prints
+        if watch.inside or threading.current_thread() is not threading.main_thread():
+            return original(self, *args, **options)
+        try:
+            bound = signature.bind(self, *args, **options)
+        except TypeError:
+            return original(self, *args, **options)  # whose own error is the right one
+        bound.apply_defaults()
+        error = watch.before(name, self, bound.arguments)
+        if error is not None:
+            raise error
+        watch.slow_down(bound.arguments)
+        with watch.within():
+            try:
+                return original(*bound.args, **bound.kwargs)
+            except BaseException:
+                put_back(self)
+                raise
+
+    return method

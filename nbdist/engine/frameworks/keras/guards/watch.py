@@ -1,0 +1,190 @@
+"""One guarded call: what it says of itself, and whether it may begin."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager
+from typing import Any
+
+from nbdist.engine.cell.interrupts import InterruptHandler
+from nbdist.engine.cell.stop import AgreedStop
+from nbdist.engine.frameworks.keras.guards.agreement import Agreement
+from nbdist.engine.frameworks.keras.guards.arguments import (
+    feed,
+    is_tf_dataset,
+    split_rows,
+    written_paths,
+)
+from nbdist.engine.frameworks.keras.guards.call import Call
+from nbdist.engine.frameworks.keras.guards.checks import (
+    batch_refusal,
+    dataset_refusal,
+    input_refusal,
+    output_refusal,
+    save_refusal,
+)
+from nbdist.engine.frameworks.keras.guards.places import Places
+from nbdist.engine.frameworks.keras.guards.steps import run_ahead_too_far, with_waiting
+from nbdist.errors import InputError, NbdistError
+
+Facts = dict[str, int | str | None]
+
+
+class Watch:
+    """Looks at calls of one process's main thread.
+
+    Args:
+      agreement: The way to the other processes; None: each looks at itself alone.
+      interrupts: Of this engine.
+      stop: Finds the step before which all leave.
+    """
+
+    def __init__(
+        self, agreement: Agreement | None, interrupts: InterruptHandler, stop: AgreedStop
+    ) -> None:
+        self.inside = False
+        self._interrupts = interrupts
+        self._stop = stop
+        self._group: tuple[int, ...] = ()
+        self.restore: list[Callable[[], None]] = []
+        self._agreement = agreement
+        self._host = socket.gethostname()
+
+    def close(self) -> None:
+        """Nothing is told to other processes from now on."""
+        if self._agreement is not None:
+            self._agreement.close()
+
+    @contextlib.contextmanager
+    def within(self) -> Iterator[None]:
+        """Calls from within a guarded one are part of it: `fit` evaluates, callbacks save."""
+        found = self._places()
+        self._group = () if found is None else tuple(found[1].processes)
+        self.inside = True
+        try:
+            with self._interrupts.stepping():
+                yield
+        finally:
+            self.inside = False
+
+    def step(self) -> AbstractContextManager[None]:
+        """Around each step: it is done whole, and an interrupt that waits is raised before the same on all."""
+        self._stop.step(self._group if self.inside else ())
+        return self._interrupts.put_off(self._stop.leave)
+
+    def before(self, method: str, model: Any, arguments: Mapping[str, Any]) -> NbdistError | None:
+        """The error to raise in place of a call of `keras.Model`, or None.
+
+        Args:
+          method: Its name.
+          model: Whose method it is.
+          arguments: By name, defaults among them.
+        """
+        found = self._places()
+        if found is None:
+            if self._agreement is not None:
+                self._agreement.trains_alone(method)
+            return None
+        distribution, places = found
+        if method.startswith("save"):
+            facts: Facts = {}
+            refusal = save_refusal(method, model, arguments)
+        else:
+            facts, refusal = examine(method, model, arguments, distribution, places)
+        paths = written_paths(method, arguments)
+        return self._meet(method, facts, paths, refusal, places)
+
+    def slow_down(self, arguments: dict[str, Any]) -> None:
+        """Has steps waited for where they would otherwise block each other; changes `callbacks`."""
+        found = self._places()
+        if found is not None and "callbacks" in arguments and run_ahead_too_far(found[0]):
+            arguments["callbacks"] = with_waiting(arguments["callbacks"])
+
+    def helper(self, method: str, **facts: int | str | None) -> NbdistError | None:
+        """As `before`, for a function of `nbdist.keras`, all of which every process must call alike."""
+        found = self._places()
+        return None if found is None else self._meet(method, facts, (), None, found[1])
+
+    def _places(self) -> tuple[Any, Places] | None:
+        """The distribution set now, when it spans several processes."""
+        jax = sys.modules["jax"]
+        distribution = sys.modules["keras"].distribution.distribution()
+        if distribution is None:
+            return None
+        places = Places.of(distribution, jax.process_index())
+        return (distribution, places) if len(places.processes) > 1 else None
+
+    def _meet(
+        self,
+        method: str,
+        facts: Facts,
+        paths: tuple[str, ...],
+        refusal: str | None,
+        places: Places,
+    ) -> NbdistError | None:
+        facts = {"mesh": f"{places.kind} {places.text}", **facts}
+        call = Call(method=method, host=self._host, facts=facts, paths=paths, refusal=refusal)
+        error = self._agreement.meet(call, places.processes) if self._agreement else None
+        if error is None and refusal is not None:
+            return InputError(refusal)
+        return error
+
+
+def examine(
+    method: str, model: Any, arguments: Mapping[str, Any], distribution: Any, places: Places
+) -> tuple[Facts, str | None]:
+    """What other processes must do likewise, and why this one cannot, if it cannot."""
+    x, batch_size = arguments["x"], arguments.get("batch_size")
+    steps = arguments.get("steps_per_epoch", arguments.get("steps"))
+    epochs = arguments.get("epochs", 1) - arguments.get("initial_epoch", 0)
+    own = feed(_training_part(arguments), batch_size=batch_size, steps=steps, epochs=epochs)
+    data, size, validation_steps = _validation(arguments)
+    check = feed(data, batch_size=size, steps=validation_steps)
+    refusals = (
+        input_refusal(method, arguments, distribution, places),
+        output_refusal(method, model, places),
+        save_refusal(method, model, arguments),
+        batch_refusal(method, "batch_size", own, places),
+        batch_refusal(f"validation in {method}", "validation_batch_size", check, places),
+        dataset_refusal(method, x, places) if distribution.auto_shard_dataset else None,
+    )
+    facts: Facts = {
+        "steps": own.steps,
+        "epochs": arguments.get("epochs"),
+        "step rows": places.rows(own.batch),
+        "last rows": places.rows(own.last),
+        "validation steps": check.steps,
+    }
+    return facts, next((refusal for refusal in refusals if refusal), None)
+
+
+class _Rows:
+    """Stands for an array of so many rows."""
+
+    def __init__(self, rows: int) -> None:
+        self.shape = (rows,)
+
+
+def _training_part(arguments: Mapping[str, Any]) -> Any:
+    x, split = arguments["x"], arguments.get("validation_split")
+    if not split or arguments.get("validation_data") is not None:
+        return x
+    train, _ = split_rows(feed(x, batch_size=None, steps=None).rows, split)
+    return x if train is None else _Rows(train)
+
+
+def _validation(arguments: Mapping[str, Any]) -> tuple[Any, int | None, int | None]:
+    """Validation's input, batch size and steps; None where there is none."""
+    size = arguments.get("validation_batch_size") or arguments.get("batch_size")
+    steps = arguments.get("validation_steps")
+    data, split = arguments.get("validation_data"), arguments.get("validation_split")
+    if data is not None:
+        pair = isinstance(data, (tuple, list)) and not is_tf_dataset(data)
+        return data[0] if pair else data, size, steps
+    if split:
+        _, rows = split_rows(feed(arguments["x"], batch_size=None, steps=None).rows, split)
+        return None if rows is None else _Rows(rows), size, steps
+    return None, None, None

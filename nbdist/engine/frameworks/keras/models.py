@@ -1,0 +1,242 @@
+"""Keras models as plain data: each variable's rule, layout, spec and bytes, from metadata alone."""
+
+from __future__ import annotations
+
+import re
+import weakref
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of
+from nbdist.engine.frameworks.keras.expressions import layer_paths
+from nbdist.engine.frameworks.keras.instance import attribute
+from nbdist.engine.frameworks.keras.variables import (
+    Places,
+    is_trainable,
+    lent_values,
+    path_of,
+    raw_value,
+)
+from nbdist.engine.probe.device_bytes import is_whole_everywhere, piece_bytes, totals
+
+LARGE_BYTES = 1 << 20
+"""From this size on a variable that no rule matched is worth a remark; `nbdist.merge.notices` has the same."""
+
+MOST_MODELS = 8
+MOST_VARIABLES = 1000
+"""Of one model in a report; the rest is counted."""
+
+Describe = Callable[[str | None, Any], dict[str, Any] | None]
+"""Gives an array in the form of `nbdist.contract.snapshot.Array`, from its path among the arrays or its value."""
+
+
+class Rules:
+    """The rules of the distribution that is set.
+
+    Args:
+      distribution: A `keras.distribution.Distribution`; None: no rule matches.
+      before: Those of the look before, which may have matched the same paths.
+    """
+
+    def __init__(self, distribution: Any | None, before: Rules | None = None) -> None:
+        found = rules_of(distribution) if distribution is not None else []
+        self.patterns = tuple(pattern for pattern, _ in found)
+        self.axes = {pattern: axes_of(layout) for pattern, layout in found}
+        self._by_layout = {id(layout): pattern for pattern, layout in found}
+        # What was matched stays true while the patterns are the same.
+        same = before is not None and before.patterns == self.patterns
+        self._by_path: dict[str, str | None] = before._by_path if before and same else {}
+
+    def of(self, path: str, layout: Any) -> str | None:
+        """The rule of a variable; None where none matched.
+
+        A layout map hands out its own layouts, and an optimizer's slot takes that of the variable it belongs to,
+        so the layout itself tells the rule. A variable made before this distribution was set is matched by
+        its path.
+        """
+        pattern = self._by_layout.get(id(layout)) if layout is not None else None
+        return pattern if pattern is not None else self.matching(path)
+
+    def matching(self, path: str) -> str | None:
+        """The first rule that matches a path, as `LayoutMap` does: the whole path, or the very key."""
+        if path not in self._by_path:
+            self._by_path[path] = next(
+                (one for one in self.patterns if one == path or matches(one, path)), None
+            )
+        return self._by_path[path]
+
+
+def matches(pattern: str, path: str) -> bool:
+    """Whether a rule's pattern matches the whole of a path; False where it is no regular expression."""
+    try:
+        return re.fullmatch(pattern, path) is not None
+    except re.error:
+        return False
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Said:
+    """What was last said of a variable, and what it was said from."""
+
+    variable: weakref.ref[Any]
+    facts: tuple[Any, ...]
+    array: dict[str, Any]
+    described: dict[str, Any]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Known:
+    """What was last said of a model, and what it was said from."""
+
+    model: weakref.ref[Any]
+    about: tuple[Any, ...]
+    said: list[_Said]
+    described: dict[str, Any]
+
+
+class Models:
+    """The `models` section of a report, made anew in each look; keeps no model alive.
+
+    What has not changed is the same object in the next look, so that comparing two sections is cheap.
+
+    Args:
+      places: Where the variables of models are found.
+    """
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._known: dict[int, _Known] = {}
+        self._said: dict[int, _Said] = {}
+        self._before: dict[int, _Said] = {}
+        self._rules = Rules(None)
+
+    def describe(
+        self,
+        models: Iterable[tuple[str, Any]],
+        distribution: Any | None,
+        describe: Describe,
+        meshes: Callable[[], Mapping[str, dict[str, Any]]],
+    ) -> list[dict[str, Any]]:
+        """Models in the form of `nbdist.contract.snapshot.Model`; those that have no variables yet are left out.
+
+        Args:
+          models: Each with the expression that reaches it.
+          distribution: The one that is set on the main thread, if any.
+          describe: Describes the array that a variable holds.
+          meshes: Gives the meshes of the arrays described so far, by id.
+        """
+        self._rules = Rules(distribution, self._rules)
+        known, self._known = self._known, {}
+        self._before, self._said = self._said, {}
+        found = []
+        for path, model in models:
+            before = known.get(id(model))
+            said = [one for one in self._variables(path, model, describe) if one is not None]
+            if said:
+                found.append(self._model(path, model, said, before, meshes))
+        return found
+
+    def _model(
+        self,
+        path: str,
+        model: Any,
+        said: list[_Said],
+        known: _Known | None,
+        meshes: Callable[[], Mapping[str, dict[str, Any]]],
+    ) -> dict[str, Any]:
+        about = (path, self._rules.patterns)
+        if (
+            known is None
+            or known.model() is not model
+            or (known.about, known.said) != (about, said)
+        ):
+            now = meshes()
+            for one in said:
+                one.described["device_bytes"] = piece_bytes(one.array, now)
+                one.described["missed"] = self._is_missed(one, now)
+            described = {
+                "path": path,
+                "kind": type(model).__name__,
+                "variables": [one.described for one in said[:MOST_VARIABLES]],
+                "variables_omitted": max(len(said) - MOST_VARIABLES, 0),
+                "unmatched": self._unmatched(model, said),
+                "totals": totals([one.array for one in said], now),
+                "processes": [],
+            }
+            known = _Known(weakref.ref(model), about, said, described)
+        self._known[id(model)] = known
+        return known.described
+
+    def _is_missed(self, said: _Said, meshes: Mapping[str, dict[str, Any]]) -> bool:
+        if not self._rules.patterns or said.described["rule"] is not None:
+            return False
+        large = said.array["nbytes"] >= LARGE_BYTES
+        return large and is_whole_everywhere(said.array, meshes)
+
+    def _unmatched(self, model: Any, said: list[_Said]) -> list[str]:
+        used = {one.described["rule"] for one in said}
+        rest = [pattern for pattern in self._rules.patterns if pattern not in used]
+        if not rest:
+            return []
+        # Rules also place what layers put out, under the path of the layer and "/output".
+        outputs = [f"{path}/output" for path in layer_paths(model)]
+        return [one for one in rest if not any(matches(one, path) for path in outputs)]
+
+    def _variables(self, path: str, model: Any, describe: Describe) -> Iterator[_Said | None]:
+        lent = lent_values(model)
+        trains = attribute(model, "_trainable") is not False
+        for place, variable in self._places.of(model):
+            value = raw_value(variable)
+            if value is None:
+                value = lent.get(id(variable))
+            array = describe(path + place.suffix if place.suffix is not None else None, value)
+            group = "non-trainable"
+            if place.of_optimizer:
+                group = "optimizer"
+            elif trains and is_trainable(variable):
+                group = "trainable"
+            yield self._variable(variable, array, group, place.suffix is not None)
+
+    def _variable(
+        self, variable: Any, array: dict[str, Any] | None, group: str, listed: bool
+    ) -> _Said | None:
+        """One variable as `nbdist.contract.snapshot.Variable`; None while nothing is known of its value.
+
+        Private API: `Variable._layout`, which is not public. Without it rules are known by paths alone.
+        """
+        before = self._before.get(id(variable))
+        if before is not None and before.variable() is not variable:
+            before = None
+        if array is None and before is not None:
+            array = before.array  # a running `fit` has its value; where it lies has not changed
+        if array is None:
+            return None
+        path, layout = path_of(variable), attribute(variable, "_layout")
+        rule = self._rules.of(path, layout)
+        axes = self._rules.axes[rule] if rule is not None else axes_of(layout)
+        if rule is None and axes is not None and not any(axes):
+            axes = None  # what Keras gives those that no rule matched
+        facts = (path, group, listed, rule, axes, bool(self._rules.patterns))
+        if before is None or before.facts != facts or before.array is not array:
+            before = _Said(weakref.ref(variable), facts, array, _described(array, facts))
+        self._said[id(variable)] = before
+        return before
+
+
+def _described(array: dict[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
+    path, group, listed, rule, axes, _ = facts
+    sharding = array["sharding"]
+    return {
+        "path": path,
+        "array": (array["path"] or None) if listed else None,
+        "group": group,
+        "shape": array["shape"],
+        "dtype": array["dtype"],
+        "nbytes": array["nbytes"],
+        "rule": rule,
+        "axes": axes,
+        "spec": sharding["spec"] if sharding["kind"] == "named" else None,
+        "device_bytes": array["nbytes"],
+        "missed": False,
+    }

@@ -1,0 +1,178 @@
+"""Keras' answers to the questions every framework is asked; arrays are those of its back end."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import os
+from collections.abc import Iterator, Mapping
+from types import ModuleType
+from typing import TYPE_CHECKING, Any
+
+from nbdist.engine.frameworks.jax import waiting
+from nbdist.engine.frameworks.jax.start import (
+    INTERRUPT,
+    allow_going_on,
+    explain,
+    keep_gloo_on,
+    offer_array,
+    placed,
+    stay_in_step,
+)
+from nbdist.engine.frameworks.jax.step.sockets import listening_ports
+from nbdist.engine.frameworks.keras.guards import install
+from nbdist.engine.frameworks.once import (
+    after_users_call,
+    explain_late_devices,
+    explain_second_call,
+)
+from nbdist.errors import SessionError
+
+if TYPE_CHECKING:
+    from nbdist.engine.kernel.resident import Resident
+
+__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
+
+
+def initialize(
+    resident: Resident,
+    *,
+    backend: str,
+    devices: int | None,
+    arguments: Mapping[str, Any] | None,
+    jax: Mapping[str, Any],
+    gloo: str | None,
+) -> dict[str, Any]:
+    """Joins the cluster by `keras.distribution.initialize`.
+
+    Args:
+      resident: This engine.
+      backend: What Keras must compute with.
+      devices: Virtual CPU devices of this process; None: what the platform gives.
+      arguments: Those of `keras.distribution.initialize`; None: leave it to the user, and start nothing.
+      jax: What `jax.distributed.initialize` gets beyond what Keras gives it.
+      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+
+    Returns:
+      As `nbdist.engine.frameworks.jax.start.initialize`.
+
+    Raises:
+      SessionError: Keras has another back end already, or none that joins processes.
+      RuntimeError: The framework's own, as when a back end is already up.
+    """
+    keras = imported(backend, resident.process_id, resident.host)
+    if backend == "jax":
+        _prepare_jax(devices, gloo)
+    answer: dict[str, Any] = {"version": version_text(keras)}
+    if arguments is None:
+        if backend == "jax":
+            after_users_call(keras.distribution, install)
+        return answer
+    if arguments["num_processes"] == 1 and not joins(backend):
+        return {**answer, "process_id": 0, "said": nothing_sharded(keras)}
+    if not joins(backend):
+        raise SessionError(
+            f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
+            f"{arguments['num_processes']} processes would each train alone. Use --backend jax, "
+            "--framework tensorflow for tf.distribute, or --no-initialize for processes that are not joined."
+        )
+    before = listening_ports()
+    with added_to_jax(jax if backend == "jax" else {}):
+        keras.distribution.initialize(**arguments)
+    explain_second_call(keras.distribution)
+    if arguments["num_processes"] > 1 and backend == "jax":
+        install()
+    names = keras.distribution.list_devices()
+    return {
+        **answer,
+        "process_id": arguments["process_id"],
+        "global": len(names),
+        "platform": names[0].partition(":")[0],
+        **stay_in_step(resident, before, processes=arguments["num_processes"]),
+    }
+
+
+def imported(backend: str, process_id: int, host: str) -> ModuleType:
+    """Keras, with the back end that was asked for.
+
+    Raises:
+      SessionError: It has been imported with another one, or is not installed.
+    """
+    try:
+        keras = importlib.import_module("keras")
+    except ImportError as error:
+        raise SessionError(
+            f"process {process_id} (host {host}) cannot import keras on the {backend} back end: {error}. "
+            f"On {host} run: pip install 'nbdist[keras]'"
+        ) from error
+    found = keras.backend.backend()
+    if found != backend:
+        raise SessionError(
+            f"On process {process_id} (host {host}) Keras was imported with the {found} back end, "
+            f"and {backend} is asked for (KERAS_BACKEND={os.environ.get('KERAS_BACKEND', '')}). Something "
+            "imports Keras while Python starts, such as a sitecustomize module or an IPython startup file: "
+            f"take that away, or use --backend {found}."
+        )
+    return keras
+
+
+def joins(backend: str) -> bool:
+    """Whether the installed Keras can join processes on a back end.
+
+    Private API: each back end's `distribution_lib`, in which `keras.distribution.initialize` looks for its
+    `initialize`; there is no public way to ask. Where it has moved the answer is that of Keras 3.15: JAX only.
+    """
+    try:
+        library = importlib.import_module(f"keras.src.backend.{backend}.distribution_lib")
+    except ImportError:
+        return backend == "jax"
+    return hasattr(library, "initialize")
+
+
+def nothing_sharded(keras: ModuleType) -> str:
+    """What must be said of a back end on which a distribution may be set and does nothing."""
+    return (
+        f"keras.distribution of Keras {keras.__version__} shards nothing on the "
+        f"{keras.backend.backend()} back end: "
+        "with DataParallel or ModelParallel set, every variable stays whole. Use --backend jax, or "
+        "--framework tensorflow for tf.distribute."
+    )
+
+
+def version_text(keras: ModuleType) -> str:
+    """`3.15.1 on jax 0.10.2`."""
+    backend = keras.backend.backend()
+    return f"{keras.__version__} on {backend} {importlib.import_module(backend).__version__}"
+
+
+def _prepare_jax(devices: int | None, gloo: str | None) -> None:
+    import jax
+
+    waiting.place()
+    if gloo is not None:
+        keep_gloo_on(gloo)
+    if devices is not None:
+        jax.config.update("jax_num_cpu_devices", devices)
+    explain_late_devices(jax.config)
+    allow_going_on()
+
+
+@contextlib.contextmanager
+def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
+    """Within it, `jax.distributed.initialize` gets these arguments beside those of its caller.
+
+    Keras passes on three arguments only; without the others JAX would look for a Slurm or MPI cluster in
+    stray variables, and heartbeat and timeout could not be chosen.
+    """
+    import jax
+
+    original = jax.distributed.initialize
+
+    def initialize(*args: Any, **given: Any) -> None:
+        original(*args, **{**given, **arguments})
+
+    jax.distributed.initialize = initialize
+    try:
+        yield
+    finally:
+        jax.distributed.initialize = original

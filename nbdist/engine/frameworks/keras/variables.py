@@ -1,0 +1,241 @@
+"""The variables of Keras models, layers and optimizers, and the values they hold."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer, is_variable
+from nbdist.engine.frameworks.keras.expressions import answers_as_keras, suffixes
+from nbdist.engine.frameworks.keras.instance import (
+    attribute,
+    bases_of,
+    class_dict,
+    defining,
+    items,
+    live,
+    package,
+    pairs,
+)
+from nbdist.engine.frameworks.keras.structure import (
+    DEEPEST,
+    MOST_VARIABLES,
+    inner_layers,
+    own_variables,
+    seed_generators,
+)
+
+Look = Callable[[Any], Iterable[tuple[str, Any]]]
+"""Lists what an object holds: (the rest of the expression that reaches it, the value)."""
+
+
+class Lent:
+    """The value of a variable while a running `fit` has it; its memory may be given away already.
+
+    Args:
+      array: The value as the last step gave it; None where it is out of reach.
+      shape: Of the variable.
+    """
+
+    __slots__ = ("array", "shape")
+
+    def __init__(self, array: Any | None, shape: tuple[int, ...]) -> None:
+        self.array = array
+        self.shape = shape
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Place:
+    """A variable of a layer or model, and the rest of the expression that reaches it, if one does."""
+
+    suffix: str | None
+    variable: weakref.ref[Any]
+    of_optimizer: bool
+
+
+class Places:
+    """Where the variables of layers and models are, found anew only when their number changes.
+
+    Keeps no model alive.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[weakref.ref[Any], tuple[int, ...], list[Place]]] = {}
+
+    def look_into(self, bases: tuple[type, ...]) -> Look | None:
+        """How to list what objects of a class hold, where the class is Keras' or derived from it.
+
+        Args:
+          bases: The class and its bases, in order of resolution.
+        """
+        if is_variable(bases):
+            return _look_into_variable
+        if is_layer(bases):
+            return self._look_into_layer
+        return _look_into_optimizer if is_optimizer(bases) else None
+
+    def of(self, layer: Any) -> list[tuple[Place, Any]]:
+        """All variables of a layer, and of the optimizer of a model, each with its place."""
+        counts = _counts(layer)
+        known = self._known.get(id(layer))
+        if known is not None and known[0]() is layer and known[1] == counts:
+            found = [(place, place.variable()) for place in known[2]]
+            if all(variable is not None for _, variable in found):
+                return found
+        places = _places(layer)
+        self._known = {i: one for i, one in self._known.items() if one[0]() is not None}
+        self._known[id(layer)] = (weakref.ref(layer), counts, [place for place, _ in places])
+        return places
+
+    def _look_into_layer(self, layer: Any) -> Iterable[tuple[str, Any]]:
+        lent = lent_values(layer)
+        for place, variable in self.of(layer):
+            if place.suffix is not None:
+                value = raw_value(variable)
+                # None while a running `fit` has it, and before it is made.
+                if value is None:
+                    value = Lent(lent.get(id(variable)), _shape(variable))
+                yield place.suffix, value
+
+
+def raw_value(variable: Any) -> Any | None:
+    """What a variable of a layer holds: an array of its back end; None before it is made, and while `fit` has it.
+
+    Private API: `Variable._value`. The public `value` casts to another dtype inside an autocast scope and makes
+    a value where there is none. Without it no variable is shown.
+    """
+    value = attribute(variable, "_value")
+    if value is not None:
+        return value
+    if not is_variable(bases_of(type(variable))):
+        return variable  # of `tf_keras`, whose variables are TensorFlow's own
+    in_nnx_mode = "_value" in class_dict(type(variable))
+    return attribute(variable, "_raw_value") if in_nnx_mode else None
+
+
+def path_of(variable: Any) -> str:
+    """A variable's path in Keras, such as `"sequential/dense/kernel"`; empty where it has none.
+
+    Private API: `Variable._path`, behind its property `path`; for `tf_keras`, the names of TensorFlow's variables.
+    Without them variables have no path, and no rule matches them.
+    """
+    has = live(variable).get
+    path = has("_path") or has("_handle_name") or has("_common_name")
+    return path.removesuffix(":0") if isinstance(path, str) else ""
+
+
+def is_trainable(variable: Any) -> bool:
+    """Whether a variable is trained, as far as itself says.
+
+    Private API: `_trainable` of Keras' and TensorFlow's variables, behind their property; a mirrored one has it
+    in its copies. Without it all count as not trainable.
+    """
+    copies = items(attribute(variable, "_values"))
+    return bool(attribute(copies[0] if copies else variable, "_trainable"))
+
+
+def unwrapped(value: Any) -> Any:
+    """What a `keras.Variable` holds, and anything else, as one without a value, as it is."""
+    held = raw_value(value) if is_variable(bases_of(type(value))) else None
+    return held if held is not None else value
+
+
+def _shape(variable: Any) -> tuple[int, ...]:
+    shape = attribute(variable, "_shape")
+    return shape if type(shape) is tuple else ()
+
+
+def _look_into_variable(variable: Any) -> Iterable[tuple[str, Any]]:
+    return [("", raw_value(variable))]
+
+
+def _look_into_optimizer(optimizer: Any) -> Iterable[tuple[str, Any]]:
+    if not answers_as_keras(optimizer, "variables"):
+        return []
+    found = enumerate(optimizer_variables(optimizer))
+    return [(f".variables[{number}]", raw_value(variable)) for number, variable in found]
+
+
+def _places(layer: Any) -> list[tuple[Place, Any]]:
+    names = suffixes(layer)
+    # `tf_keras` orders its list otherwise.
+    owner = defining(type(layer), "variables")
+    numbered = owner is not None and package(owner) == "keras"
+    found = []
+    for number, variable in enumerate(layer_variables(layer)):
+        suffix = names.get(id(variable)) or (f".variables[{number}]" if numbered else None)
+        found.append((Place(suffix, weakref.ref(variable), of_optimizer=False), variable))
+    optimizer = attribute(layer, "optimizer")
+    if is_optimizer(bases_of(type(optimizer))):
+        reached = answers_as_keras(optimizer, "variables")
+        for number, variable in enumerate(optimizer_variables(optimizer)):
+            suffix = f".optimizer.variables[{number}]" if reached else None
+            found.append((Place(suffix, weakref.ref(variable), of_optimizer=True), variable))
+    return found
+
+
+def _counts(layer: Any) -> tuple[int, ...]:
+    """What changes when variables come or go: the layers, and how many variables each has."""
+    found: list[int] = []
+    queue = [(layer, 0)]
+    while queue:
+        one, level = queue.pop()
+        found += (id(one), len(own_variables(one)), len(seed_generators(one)))
+        if level < DEEPEST:
+            queue += [(inner, level + 1) for inner in inner_layers(one)]
+    optimizer = attribute(layer, "optimizer")
+    return (*found, id(optimizer), len(optimizer_variables(optimizer)))
+
+
+def layer_variables(layer: Any, *, level: int = 0) -> list[Any]:
+    """All variables of a layer, in the order of its property `variables`."""
+    found = list({id(variable): variable for variable in own_variables(layer)}.values())
+    seen = set(map(id, found))
+    states = [attribute(one, "state") for one in seed_generators(layer)]
+    found += [state for state in states if is_variable(bases_of(type(state)))]
+    if level < DEEPEST:
+        for inner in inner_layers(layer):
+            for variable in layer_variables(inner, level=level + 1):
+                if id(variable) not in seen:
+                    seen.add(id(variable))
+                    found.append(variable)
+    return found[:MOST_VARIABLES]
+
+
+def optimizer_variables(optimizer: Any) -> list[Any]:
+    """All variables of an optimizer, in the order of its property `variables`; none of anything else.
+
+    Private API: `Optimizer._variables`, behind that property, which a user's class may override. An optimizer
+    that scales the loss adds those of the one inside it.
+    """
+    found = items(attribute(optimizer, "_variables"))
+    inner = attribute(optimizer, "inner_optimizer")
+    return found + (items(attribute(inner, "_variables")) if inner is not None else [])
+
+
+def lent_values(model: Any) -> dict[int, Any]:
+    """The values that a running `fit` has taken out of a model's variables, by `id(variable)`.
+
+    Private API: `_jax_state` of Keras' trainer for JAX, which holds them between two steps while the variables
+    hold None. Without it what was listed before `fit` began stays as it is until the epoch ends.
+    """
+    state = dict(pairs(attribute(model, "_jax_state")))
+    if not state:
+        return {}
+    every = layer_variables(model)
+    trains = attribute(model, "_trainable") is not False
+    trainable = [variable for variable in every if trains and attribute(variable, "_trainable")]
+    among = set(map(id, trainable))
+    groups = {
+        "trainable_variables": trainable,
+        "non_trainable_variables": [v for v in every if id(v) not in among],
+        "optimizer_variables": optimizer_variables(attribute(model, "optimizer")),
+    }
+    found: dict[int, Any] = {}
+    for name, variables in groups.items():
+        values = items(state.get(name))
+        if len(values) == len(variables):
+            found |= {id(v): value for v, value in zip(variables, values, strict=True)}
+    return found

@@ -1,0 +1,85 @@
+"""TensorFlow's variables and tensors: where their copies lie, and their bytes on their way to the kernel."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.frameworks.tensorflow.describe import describe, replica_values
+from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED, replicas_of
+from nbdist.engine.values.arrays import OfferedArray, whole
+from nbdist.engine.values.incoming import Place
+from nbdist.errors import ArrayError
+
+
+def explain(value: Any, expression: str) -> dict[str, Any]:
+    """Where the copies of one variable lie.
+
+    Returns:
+      What `nbdist.engine.frameworks.jax.start.explain` answers, of this one alone.
+
+    Raises:
+      ArrayError: No variable, or none of the strategy in force.
+    """
+    import tensorflow as tf
+
+    from nbdist.engine.kernel.resident import Resident
+
+    process_id = Resident.of().process_id
+    value, strategy = unwrapped(value), REMEMBERED.get()
+    replicas = None if strategy is None else replicas_of(strategy, process_id)
+    if not isinstance(value, tf.Variable):
+        kind = type(value).__name__
+        raise ArrayError(f"{expression!r} is a {kind}, not a tf.Variable; it has no copies.")
+    if replicas is None:
+        raise ArrayError(f"No strategy is in force that {expression!r} could belong to.")
+    described = describe(value, expression, replicas, process_id)
+    if described is None:
+        raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
+    return {
+        "expression": expression,
+        "arrays": [described],
+        "meshes": [replicas.mesh],
+        "same": {},
+        "omitted": 0,
+        "closed": 0,
+    }
+
+
+def offer_array(value: Any, expression: str) -> OfferedArray | None:
+    """A variable or tensor of this process, whole; None for anything else.
+
+    Of a mirrored variable the copy of this process's first replica is read. One that is put together when it is
+    read is, which all workers must do together.
+
+    Raises:
+      ArrayError: It holds no numbers, as a symbolic tensor or one of strings.
+    """
+    import numpy
+    import tensorflow as tf
+
+    value = unwrapped(value)
+    if not isinstance(value, tf.Variable | tf.Tensor):
+        return None
+    values = replica_values(value)
+    if values is not None and value.synchronization.name != "ON_READ":
+        value = values[0]
+    try:
+        array = numpy.ascontiguousarray(value.numpy())
+    except (AttributeError, NotImplementedError) as error:
+        raise ArrayError(f"{expression!r} is symbolic: it has no value here.") from error
+    if array.dtype == object:
+        raise ArrayError(f"{expression!r} holds strings or objects; pull plain data out of it.")
+    return whole(array.reshape(value.shape))
+
+
+def placed(sharding: Any, expression: str) -> Place:
+    """TensorFlow has no arrays that are made of pieces on several processes.
+
+    Raises:
+      ArrayError: Always.
+    """
+    raise ArrayError(
+        f"--sharding {expression} makes JAX arrays, and this session computes with TensorFlow. Push the array "
+        "whole, without --sharding."
+    )

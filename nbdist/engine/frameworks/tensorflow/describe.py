@@ -1,0 +1,131 @@
+"""Variables and tensors as plain data, from their metadata alone; none is kept."""
+
+from __future__ import annotations
+
+import math
+import weakref
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.tensorflow.strategies import AXIS, Replicas, key_of
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _Entry:
+    array: weakref.ref[Any]
+    mesh: str
+    described: dict[str, Any]
+
+
+class Descriptions:
+    """The arrays of a look; what has not changed is the same object in the next one.
+
+    Args:
+      process_id: Of this process.
+    """
+
+    def __init__(self, process_id: int) -> None:
+        self._process_id = process_id
+        self._replicas: Replicas | None = None
+        self._before: dict[str, _Entry] = {}
+        self._now: dict[str, _Entry] = {}
+        self._unlisted: dict[int, _Entry] = {}
+
+    def begin(self, replicas: Replicas) -> None:
+        """Starts a look at a process with this strategy."""
+        self._replicas = replicas
+        self._before, self._now = self._now, {}
+        self._unlisted = {i: one for i, one in self._unlisted.items() if one.array() is not None}
+
+    def add(self, path: str, array: Any) -> bool:
+        """Lists an array; False for one that cannot be described."""
+        entry = self._entry(self._before.get(path), array, path)
+        if entry is None:
+            return False
+        self._now[path] = entry
+        return True
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the look before listed under a path with this shape."""
+        entry = self._before.get(path)
+        if entry is None or entry.described["shape"] != list(shape):
+            return False
+        self._now[path] = entry
+        return True
+
+    def describe(self, array: Any) -> dict[str, Any] | None:
+        """One array with an empty path, without listing it."""
+        entry = self._entry(self._unlisted.get(id(array)), array, "")
+        if entry is None:
+            return None
+        self._unlisted[id(array)] = entry
+        return entry.described
+
+    def arrays(self) -> list[dict[str, Any]]:
+        """The arrays of this look, in the order met."""
+        return [entry.described for entry in self._now.values()]
+
+    def _entry(self, before: _Entry | None, array: Any, path: str) -> _Entry | None:
+        if self._replicas is None:
+            return None
+        mesh = self._replicas.mesh["id"]
+        if before is not None and before.array() is array and before.mesh == mesh:
+            return before
+        described = describe(array, path, self._replicas, self._process_id)
+        return _Entry(weakref.ref(array), mesh, described) if described is not None else None
+
+
+def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> dict[str, Any] | None:
+    """A variable or tensor in the form of `nbdist.contract.snapshot.Array`.
+
+    None where its shape is not known, its elements have no size (strings, handles), or it lies on a device
+    that is not among those shown.
+    """
+    shape = array.shape
+    if shape is None or not shape.is_fully_defined():
+        return None
+    itemsize = array.dtype.size
+    if array.dtype.name in ("string", "resource", "variant") or not itemsize:
+        return None
+    sizes = [int(size) for size in shape]
+    sharding = _sharding(array, len(sizes), replicas, process_id)
+    if sharding is None:
+        return None
+    return {
+        "path": path,
+        "shape": sizes,
+        "dtype": array.dtype.name,
+        "nbytes": math.prod(sizes) * itemsize,
+        "sharding": sharding,
+        "processes": [],
+    }
+
+
+def _sharding(
+    array: Any, dimensions: int, replicas: Replicas, process_id: int
+) -> dict[str, Any] | None:
+    values = replica_values(array)
+    if values is None:
+        key = key_of(array.device, replicas.platform, process_id)
+        return None if key is None else {"kind": "single", "device": key, "memory_kind": None}
+    if len(values) * replicas.workers != replicas.count:
+        return None  # of an earlier strategy
+    return {
+        "kind": "named",
+        "mesh": replicas.mesh["id"],
+        "spec": [[] for _ in range(dimensions)],
+        # Each replica has its own until it is read, as the counts of a metric.
+        "unreduced": [AXIS] if array.synchronization.name == "ON_READ" else [],
+        "memory_kind": None,
+    }
+
+
+def replica_values(array: Any) -> tuple[Any, ...] | None:
+    """This process's replicas of a distributed variable, one for each of its devices; None for a plain one.
+
+    Private API: `_values` of `tensorflow.python.distribute.values.DistributedVariable` (TensorFlow 2.21); the
+    public `strategy.experimental_local_results` needs the strategy it was made under. Gone: it is described
+    as a plain variable on its first device.
+    """
+    values = getattr(array, "_values", None)
+    return values if isinstance(values, tuple) and values else None

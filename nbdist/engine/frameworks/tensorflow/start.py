@@ -1,0 +1,153 @@
+"""TensorFlow's answers to the questions every framework is asked."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nbdist.engine.frameworks.tensorflow import adapt, batches, interrupt, observe
+from nbdist.engine.frameworks.tensorflow.arrays import explain, offer_array, placed
+from nbdist.engine.frameworks.tensorflow.context import reset_context
+from nbdist.engine.frameworks.tensorflow.outdated import refuse_outdated
+from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
+from nbdist.engine.frameworks.tensorflow.warnings import Chatter, follow_standard_error
+from nbdist.errors import SessionError
+
+if TYPE_CHECKING:
+    from nbdist.engine.kernel.resident import Resident
+
+__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
+
+INTERRUPT = signal.SIGINT
+"""A worker that is blocked in a collective ignores it; `.interrupt` in this package frees it."""
+
+
+def initialize(resident: Resident, *, stage: str, **options: Any) -> dict[str, Any]:
+    """One of the two steps of a start: `devices`, then `strategy`.
+
+    Raises:
+      SessionError: TensorFlow is missing, or has already run something.
+    """
+    if stage == "devices":
+        return settle_devices(resident, **options)
+    return make_strategy(resident, **options)
+
+
+def settle_devices(
+    resident: Resident,
+    *,
+    platform: str,
+    devices: int | None,
+    local_device_ids: Sequence[int] | None,
+) -> dict[str, Any]:
+    """Says which devices this process has; after this TensorFlow may start.
+
+    Args:
+      resident: This engine.
+      platform: `"cpu"` hides GPUs.
+      devices: Logical CPU devices to make.
+      local_device_ids: The GPUs this process may use; None: all.
+
+    Returns:
+      `version`, the `local` number of devices and their `platform`.
+    """
+    tf = _tensorflow(resident)
+    resident.descriptors.leave_out(Chatter(chief=resident.process_id == 0))
+    follow_standard_error()
+    gpus = tf.config.list_physical_devices("GPU")
+    if platform != "cpu" and not gpus and local_device_ids != []:
+        raise SessionError(
+            f"TensorFlow {tf.__version__} on process {resident.process_id} (host {resident.host}) sees no GPU, "
+            "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use --platform cpu."
+        )
+    wanted = [] if platform == "cpu" else gpus
+    if platform != "cpu" and local_device_ids is not None:
+        missing = [i for i in local_device_ids if i >= len(gpus)]
+        if missing:
+            raise SessionError(
+                f"process {resident.process_id} (host {resident.host}) has no GPU {missing[0]}: "
+                f"TensorFlow sees {len(gpus)}."
+            )
+        wanted = [gpus[i] for i in local_device_ids]
+    if gpus:
+        tf.config.set_visible_devices(wanted, "GPU")
+    if devices is not None and devices > 1:
+        (cpu,) = tf.config.list_physical_devices("CPU")
+        one = tf.config.LogicalDeviceConfiguration()
+        tf.config.set_logical_device_configuration(cpu, [one] * devices)
+    return {
+        "version": tf.__version__,
+        "process_id": resident.process_id,
+        "local": len(wanted) or devices or 1,
+        "platform": "gpu" if wanted else "cpu",
+    }
+
+
+def make_strategy(
+    resident: Resident,
+    *,
+    tf_config: str | None,
+    role: str,
+    process_id: int,
+    workers: Sequence[int],
+    again: bool = False,
+) -> dict[str, Any]:
+    """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew.
+
+    Args:
+      resident: This engine.
+      tf_config: `TF_CONFIG`, JSON; None for a process alone.
+      role: `"worker"` or `"evaluator"`.
+      process_id: Of this process.
+      workers: The process ids of all workers, in the order of their tasks.
+      again: There was one before, whose cluster is broken; TensorFlow forgets it first.
+
+    Returns:
+      `replicas` that compute in step, the `strategy`'s class, and a sentence that must be `said`, if any.
+    """
+    tf = _tensorflow(resident)
+    if tf_config is not None:
+        os.environ["TF_CONFIG"] = tf_config
+    if again:
+        REMEMBERED.retire()
+        reset_context()
+        refuse_outdated()
+    interrupt.install(threading.main_thread().ident or 0)
+    batches.install()
+    several = role == "worker" and len(workers) > 1
+    strategy = (
+        tf.distribute.MultiWorkerMirroredStrategy()
+        if several
+        else tf.distribute.MirroredStrategy(local_devices(tf))
+    )
+    said = adapt.adapt() if strategy.num_replicas_in_sync > 1 else None
+    observe.remember(strategy)
+    resident.shell.user_ns["strategy"] = strategy
+    return {
+        "process_id": process_id,
+        "replicas": strategy.num_replicas_in_sync,
+        # Its class has another name than the one it is made by.
+        "strategy": "MultiWorkerMirroredStrategy" if several else "MirroredStrategy",
+        "role": role,
+        "said": said,
+    }
+
+
+def local_devices(tf: Any) -> list[str]:
+    """Names of the logical devices a strategy of this process alone spreads over."""
+    gpus = tf.config.list_logical_devices("GPU")
+    return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
+
+
+def _tensorflow(resident: Resident) -> Any:
+    try:
+        import tensorflow
+    except ImportError as error:
+        raise SessionError(
+            f"process {resident.process_id} (host {resident.host}) cannot import tensorflow: {error}. "
+            f"On {resident.host} run: pip install 'nbdist[tensorflow]'"
+        ) from error
+    return tensorflow

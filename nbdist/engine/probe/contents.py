@@ -1,0 +1,251 @@
+"""What one object of the user's namespace holds, and the expression that reaches it.
+
+No user code is run: no property, `__getattr__`, `__iter__` or `__len__` of a user's class is called.
+Instances are read through the descriptors of their classes, and classes through `type`'s own.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import keyword
+import math
+import sys
+import types
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from enum import Enum
+from typing import Any
+
+from nbdist.engine import flax
+from nbdist.engine.frameworks.keras.classes import is_model
+from nbdist.engine.frameworks.keras.variables import Lent, Places
+
+NOT_LOOKED_INTO = sys.stdlib_module_names | {
+    *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jax", "jaxlib"),
+    *("jupyter_client", "keras", "matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow"),
+    *("scipy", "sklearn", "tensorflow", "tf_keras", "torch", "tornado", "tqdm", "traitlets", "zmq"),
+}
+"""Packages whose plain objects hold no named arrays and can be large."""
+
+FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "tf_keras"}
+"""Packages whose classes are arrays and meshes; a user's class derived from one may run anything."""
+
+OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox", "flax"}
+"""Packages whose `__getattribute__` gives the arrays that lie in the instance."""
+
+_bases: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
+_class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+
+
+class Leaf(Enum):
+    """What is not looked into."""
+
+    ARRAY = "array"
+    MESH = "mesh"
+    NOTHING = "nothing"
+
+
+@dataclass(frozen=True, slots=True)
+class Container:
+    """How to look into the objects of one class.
+
+    `look` lists so many pairs of a key and a value at most; `step` makes the expression that reaches a value, or
+    None where there is none. `plain` marks objects of which nothing says that they hold arrays, `model` those
+    whose variables are shown together.
+    """
+
+    look: Callable[[Any, int], Iterable[tuple[Any, Any]]]
+    step: Callable[[str, Any], str | None]
+    plain: bool = False
+    model: bool = False
+
+
+Kind = Leaf | Container
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What tells what is what, of the frameworks that have been imported."""
+
+    arrays: tuple[type, ...]
+    meshes: tuple[type, ...]
+    is_pytree: Callable[[type], bool]
+    keras: Places
+
+
+def kind_of(cls: type, known: Known) -> Kind:
+    """How objects of exactly this class are treated."""
+    bases = _bases(cls)
+    package = _package(cls)
+    if package in FRAMEWORKS:
+        if _has_any(bases, known.arrays):
+            return Leaf.ARRAY
+        if _has_any(bases, known.meshes):
+            return Leaf.MESH
+    if cls is Lent:
+        return Leaf.ARRAY
+    for base, container in _BUILT_IN.items():
+        if any(b is base for b in bases):
+            return container(cls)
+    look = known.keras.look_into(bases)
+    if look is not None:
+        gives = _gives_what_it_keeps(bases)
+        return Container(_all(look), _suffix, model=is_model(bases)) if gives else Leaf.NOTHING
+    look = flax.look_into(bases)
+    if look is not None:
+        return Container(_all(look), _suffix)
+    return _object(cls, bases, package, known)
+
+
+def _all(
+    look: Callable[[Any], Iterable[tuple[Any, Any]]],
+) -> Callable[[Any, int], Iterable[tuple[Any, Any]]]:
+    """What a framework keeps in one of its own containers is few."""
+    return lambda value, _: look(value)
+
+
+def _has_any(bases: tuple[type, ...], wanted: tuple[type, ...]) -> bool:
+    return any(base is one for one in wanted for base in bases)
+
+
+def _package(cls: type) -> str:
+    module = _class_dict(cls).get("__module__")
+    return module.partition(".")[0] if isinstance(module, str) else ""
+
+
+def _lookup(cls: type, name: str) -> Any:
+    """What a class has under a name, without calling descriptors; None where it has nothing."""
+    for base in _bases(cls):
+        found = _class_dict(base).get(name)
+        if found is not None:
+            return found
+    return None
+
+
+def _suffix(path: str, rest: Any) -> str | None:
+    return f"{path}{rest}"
+
+
+def _item(path: str, key: Any) -> str | None:
+    return f"{path}[{key!r}]" if _is_plain(key) else None
+
+
+def _is_plain(key: Any) -> bool:
+    """Whether the `repr` of a key is an expression for it and runs nobody's code."""
+    if type(key) is tuple:
+        return all(map(_is_plain, key))
+    if type(key) is float:
+        return math.isfinite(key)
+    return key is None or type(key) in (str, int, bool, bytes)
+
+
+def _dict(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not dict.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    return Container(_dict_items, _item)
+
+
+def _dict_items(mapping: dict[Any, Any], most: int) -> list[tuple[Any, Any]]:
+    # The main thread may add and remove keys meanwhile.
+    for _ in range(3):
+        try:
+            return list(itertools.islice(dict.items(mapping), most))
+        except RuntimeError:
+            continue
+    return []
+
+
+def _list(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not list.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    return Container(lambda items, most: enumerate(list.__getitem__(items, slice(most))), _item)
+
+
+def _tuple(cls: type) -> Kind:
+    if _lookup(cls, "__getitem__") is not tuple.__dict__["__getitem__"]:
+        return Leaf.NOTHING
+    fields = _lookup(cls, "_fields")
+    if type(fields) is tuple and all(_is_field(cls, name) for name in fields):
+        return Container(
+            lambda items, _: zip(fields, tuple.__iter__(items), strict=False), _attribute
+        )
+    return Container(lambda items, most: enumerate(tuple.__getitem__(items, slice(most))), _item)
+
+
+_BUILT_IN: dict[type, Callable[[type], Kind]] = {
+    dict: _dict,
+    list: _list,
+    tuple: _tuple,
+    type: lambda cls: Leaf.NOTHING,
+}
+
+
+def _is_field(cls: type, name: object) -> bool:
+    # The C type that `collections.namedtuple` makes its fields of.
+    getter = _lookup(cls, name) if type(name) is str else None
+    return type(getter).__name__ == "_tuplegetter"
+
+
+def _attribute(path: str, name: Any) -> str | None:
+    return f"{path}.{name}"
+
+
+def _object(cls: type, bases: tuple[type, ...], package: str, known: Known) -> Kind:
+    told = "__dataclass_fields__" in itertools.chain.from_iterable(map(_class_dict, bases))
+    pytree = known.is_pytree(cls) or flax.is_module(bases)
+    foreign = package in NOT_LOOKED_INTO and cls is not types.SimpleNamespace
+    if foreign and not pytree:
+        return Leaf.NOTHING
+    if not _gives_what_it_keeps(bases):
+        return Leaf.NOTHING
+    look = _attributes(cls)
+    return Container(look, _attribute, plain=not (told or pytree)) if look else Leaf.NOTHING
+
+
+def _gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
+    """Whether `instance.name` gives what the instance keeps under that name."""
+    for base in bases:
+        if "__getattribute__" in _class_dict(base):
+            harmless = _package(base) in OWN_GETATTRIBUTE_IS_HARMLESS
+            return base is object or base is types.SimpleNamespace or harmless
+    return False
+
+
+def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | None:
+    """Lists the public attributes kept in instances of a class; None where they keep none."""
+    instance_dict = _lookup(cls, "__dict__")
+    keeps_dict = type(instance_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
+    slots = {
+        name: member
+        for base in reversed(_bases(cls))
+        for name, member in _class_dict(base).items()
+        if type(member) is types.MemberDescriptorType and not name.startswith("_")
+    }
+    if not keeps_dict and not slots:
+        return None
+
+    @functools.cache
+    def reachable(name: Any) -> bool:
+        if type(name) is not str or name.startswith("_") or not name.isidentifier():
+            return False
+        # A property of this name would answer in place of what the instance keeps.
+        return not keyword.iskeyword(name) and not _is_data_descriptor(_lookup(cls, name))
+
+    def look(instance: Any, most: int) -> Iterable[tuple[str, Any]]:
+        if keeps_dict:
+            for name, value in _dict_items(instance_dict.__get__(instance), most):
+                if reachable(name):
+                    yield name, value
+        for name, member in slots.items():
+            try:
+                yield name, member.__get__(instance)
+            except AttributeError:
+                continue
+
+    return look
+
+
+def _is_data_descriptor(found: Any) -> bool:
+    bases = _bases(type(found))
+    return any("__set__" in _class_dict(b) or "__delete__" in _class_dict(b) for b in bases)

@@ -1,0 +1,89 @@
+"""What the probe asks of each framework: one observer a framework, all sections as plain data.
+
+Observers are called on the probe's thread, except `note`. None imports its framework, starts anything, calls
+a collective, reads device memory or runs what users wrote.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+
+class Observer(Protocol):
+    """Looks at the arrays, devices and meshes of one framework, again and again.
+
+    A look is `begin`, then `add` for each array that the walk over the namespace meets, then the sections.
+    """
+
+    def begin(self) -> bool:
+        """Starts a look; False while there is nothing to see, and then nothing else is asked.
+
+        Nothing is to see while the framework is not imported, has not started, or is there for
+        something else, as TensorFlow for `tf.data` beside JAX.
+        """
+        ...
+
+    def array_classes(self) -> tuple[type, ...]:
+        """What counts as an array: these classes and those derived from them."""
+        ...
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """What counts as a mesh; `add_mesh` gets those."""
+        ...
+
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
+        """Lists an array under a path; False for one that is not to be counted (deleted).
+
+        Args:
+          path: The expression that reaches it.
+          array: An instance of one of `array_classes`.
+          lent: It belongs to a training step that may have given its memory away; its metadata holds.
+        """
+        ...
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Lists again what the look before listed under a path with this shape; False where nothing was.
+
+        For a variable whose value a running training step has taken out for its time.
+        """
+        ...
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Lists a mesh that was met by itself."""
+        ...
+
+    def describe(self, array: Any) -> dict[str, Any] | None:
+        """One array as `nbdist.contract.snapshot.Array` with an empty path, without listing it; lists its mesh.
+
+        The same dictionary again for an array described alike, so that unchanged ones compare by
+        identity. None where it cannot be described.
+        """
+        ...
+
+    def devices(self) -> list[dict[str, Any]]:
+        """This process's devices, as `nbdist.contract.snapshot.Device`."""
+        ...
+
+    def meshes(self) -> list[dict[str, Any]]:
+        """The meshes of this look, as `nbdist.contract.snapshot.Mesh`, by id."""
+        ...
+
+    def arrays(self) -> list[dict[str, Any]]:
+        """The arrays of this look, as `nbdist.contract.snapshot.Array`, in the order met."""
+        ...
+
+    def distributions(self) -> list[dict[str, Any]]:
+        """What is set now, as `nbdist.contract.snapshot.Distribution`; its mesh must be in `meshes()`."""
+        ...
+
+    def note(self) -> None:
+        """Called on the main thread at each start and end of a cell: notes what only that thread knows."""
+        ...
+
+    def hook(self) -> None:
+        """Called before each look, also in the middle of a cell, when the framework may just have come."""
+        ...
+
+    def unhook(self) -> None:
+        """Leaves the framework as it was."""
+        ...

@@ -1,0 +1,198 @@
+"""The thread on each engine that says what its process is doing.
+
+It only observes: it imports no framework, starts no back end, calls no collective and reads no device
+memory. It holds no lock that the main thread could want, so whatever happens to it, cells go on.
+"""
+
+from __future__ import annotations
+
+import logging
+import os
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+from nbdist.contract.snapshot import VERSION
+from nbdist.engine.cell.main_thread import MainThread
+from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.probe.activity import Activity
+from nbdist.engine.probe.look import Look
+from nbdist.engine.probe.pace import Pace
+from nbdist.engine.probe.sections import Sections
+from nbdist.engine.probe.walk import Bounds
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.1
+"""Between two looks at the main thread: at most ten reports a second."""
+
+ACTIVITY_SHARE = 0.003
+ARRAYS_SHARE = 0.005
+"""Of wall time, for looking and publishing; together under one percent."""
+
+MOST_SECONDS_SILENT = 1.0
+MOST_SECONDS_OLD = 10.0
+"""However dear a look was, the next comes after so long: at the activity, and at the arrays."""
+
+AFTER_FAILURE_SECONDS = 1.0
+
+
+class Probe:
+    """Publishes reports from a thread of its own until it is stopped.
+
+    Args:
+      publish: Called on the probe's thread with each report, as plain data in the form of
+        `nbdist.contract.snapshot.Report`. It may block or raise: what could not be published is made again.
+      namespace: Gives the user's names.
+      process_id: Of this process, from the launch plan.
+      host: This machine's name.
+      main_thread: `threading.Thread.ident` of the thread that runs cells.
+      cell: Where that thread notes the cell it runs; the probe is told of starts and ends through it.
+      bounds: How far the walk over the namespace goes.
+    """
+
+    def __init__(
+        self,
+        *,
+        publish: Callable[[dict[str, Any]], None],
+        namespace: Callable[[], dict[str, object]],
+        process_id: int,
+        host: str,
+        main_thread: int,
+        cell: CurrentCell,
+        bounds: Bounds | None = None,
+    ) -> None:
+        self._publish = publish
+        self._namespace = namespace
+        self._head = {
+            "version": VERSION,
+            "process_id": process_id,
+            "host": host,
+            "pid": os.getpid(),
+        }
+        self._sequence = 0
+        self._cell = cell
+        self._content_run: int | None = None
+        self._activity = Activity(cell, MainThread(main_thread))
+        self._look = Look(main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds())
+        self._sections = Sections()
+        self._activity_pace = Pace(
+            share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_SILENT
+        )
+        self._arrays_pace = Pace(
+            share=ARRAYS_SHARE, least_seconds=2 * LOOK_SECONDS, most_seconds=MOST_SECONDS_OLD
+        )
+        self._stopping = threading.Event()
+        self._asked = threading.Event()
+        self._looked = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._guard = MessageGuard("A look of the probe", logger)
+        cell.at_edges(self._look.note)
+
+    def start(self) -> None:
+        """Begins; a second call changes nothing."""
+        if self._thread is None:
+            self._look.hook()
+            self._thread = threading.Thread(target=self._run, name="nbdist-probe", daemon=True)
+            self._thread.start()
+
+    def stop(self, *, timeout_s: float = 1.0) -> None:
+        """Ends the thread, waiting for it no longer than `timeout_s`, and leaves the frameworks as they were."""
+        self._stopping.set()
+        self._asked.set()
+        if self._thread is not None:
+            self._thread.join(timeout_s)
+        self._look.unhook()
+
+    def look_now(self, *, timeout_s: float) -> int:
+        """Has the thread look at everything and report; waits for that no longer than `timeout_s`.
+
+        Returns:
+          The sequence number of the newest report: what it and earlier ones say is what there is now.
+        """
+        self._looked.clear()
+        self._arrays_pace.hurry()
+        self._activity_pace.hurry()
+        self._asked.set()
+        self._looked.wait(timeout_s)
+        return self._sequence
+
+    def say_again(self) -> None:
+        """Has the thread report all it has reported before, for a kernel that has just come."""
+        self._sections.forget()
+        self._asked.set()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            asked = self._asked.wait(LOOK_SECONDS)
+            self._asked.clear()
+            if self._stopping.is_set():
+                return
+            for part in (self._look_at_arrays, self._look_at_activity, self._report):
+                if not self._attempt(part):
+                    self._stopping.wait(AFTER_FAILURE_SECONDS)
+            if asked:
+                self._looked.set()
+
+    def _attempt(self, part: Callable[[], None]) -> bool:
+        """Runs one part of a look; a failure of one keeps the others going."""
+        # An observer's failure must not reach what it observes.
+        with self._guard:
+            part()
+            return True
+        return False
+
+    def _look_at_arrays(self) -> None:
+        # A framework may have been imported in the middle of this cell.
+        self._look.hook()
+        self._sections.put("progress", progress.newest())
+        if self._arrays_pace.due():
+            with self._arrays_pace.turn():
+                before = self._ended_run()
+                seen = self._look.now(self._namespace())
+                self._sections.put("devices", seen.devices)
+                self._sections.put("meshes", seen.meshes)
+                self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
+                self._sections.put("distributions", seen.distributions)
+                self._sections.put("models", seen.models)
+                self._content_run = before if before == self._ended_run() else None
+
+    def _ended_run(self) -> int | None:
+        """The newest cell, if it has ended; None in the middle of one."""
+        newest = self._cell.newest_run
+        return newest if self._cell.running is None else None
+
+    def _look_at_activity(self) -> None:
+        if self._activity_pace.due():
+            with self._activity_pace.turn():
+                self._sections.put_activity(self._activity.look(self._look.context_mesh()))
+
+    def _report(self) -> None:
+        due = self._sections.due(time.monotonic())
+        if not due:
+            return
+        with self._arrays_pace if "arrays" in due else self._activity_pace:
+            report: dict[str, Any] = {
+                **self._head,
+                "sequence": self._sequence + 1,
+                "content_run": self._content_run,
+                **EMPTY,
+                **due,
+            }
+            if "arrays" in due:
+                report["arrays"], report["arrays_omitted"] = due["arrays"]
+            self._publish(report)
+        self._sequence += 1
+        self._sections.sent(due, time.monotonic())
+
+
+EMPTY = dict.fromkeys(
+    (
+        *("activity", "devices", "meshes", "arrays", "arrays_omitted"),
+        *("distributions", "models", "progress"),
+    )
+)
+"""A section that is None has not changed."""

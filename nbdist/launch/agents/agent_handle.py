@@ -1,0 +1,345 @@
+"""The kernel's end of one parent (`nbdist.agent`): orders out, events in."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import logging
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any, Self
+
+from nbdist.contract.events import Lines
+from nbdist.contract.orders import CONTROLLER, Assignment
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.channel import Channel, Pipes
+from nbdist.launch.agents.fifo_channel import FoundAgain, Kept, Spot
+from nbdist.launch.agents.process_handle import Found, found
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.machine.log_tail import LOG_LINES, tail
+from nbdist.machine.pauses import Pauses
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
+STOP_SECONDS = 3.0
+"""What a parent may take to stop all it started; it needs about 0.6 s at most."""
+
+TAKES_SECONDS = 0.5
+"""How long the end waits for an order that is being written."""
+
+AGAIN_SECONDS = 0.1
+"""After which a channel that could not be read is read again."""
+
+STOPPED = "the session was stopped"
+
+
+class Parent:
+    """A running parent, held by its process handle and the way to it.
+
+    Args:
+      reach: How it was started.
+      channel: The process, and the ways to and from it.
+      log: Where its standard error goes, which may be needed when it fails before it can say anything.
+      on_event: Called from a thread of this object with each event of the parent.
+    """
+
+    stop_seconds = STOP_SECONDS
+
+    def __init__(
+        self,
+        reach: Reach,
+        channel: Channel,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        self.reach = reach
+        self.log = log
+        self._channel = channel
+        self._on_event = on_event
+        self._lock = threading.Lock()
+        self.facts: dict[int | None, HostFacts] = {}
+        self.pids: dict[int, int] = {}
+        self.exits: dict[int, Exit] = {}
+        self.failure: dict[str, Any] | None = None
+        self.copying: list[dict[str, Any]] = []
+        self.services: dict[int, dict[str, Any]] = {}
+        self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
+        self.asked_s = time.time()
+        self.heard_at = time.monotonic()
+        self._pauses = Pauses()
+        self._guard = MessageGuard(f"A message of host {reach.name}", logger, self._fault)
+        self.ended_at: float | None = None
+        self.given_up = False
+        self.stopped = False
+        self._lines = Lines()
+        self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
+
+    @classmethod
+    def begin(
+        cls,
+        reach: Reach,
+        assignment: Assignment,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> Self:
+        """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
+        first = json.dumps(asdict(assignment)).encode() + b"\n"
+        channel: Channel
+        if assignment.kept:
+            channel = Kept(reach.command, reach.environment, log, first=first)
+        else:
+            channel = Pipes(reach.command, reach.environment, log)
+        parent = cls(reach, channel, log=log, on_event=on_event)
+        parent._reader.start()
+        if not assignment.kept:
+            parent.order(asdict(assignment))
+        return parent
+
+    @classmethod
+    def again(
+        cls,
+        reach: Reach,
+        channel: FoundAgain,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> Self:
+        """Holds one that another kernel has started; all it has said so far is known at once."""
+        parent = cls(reach, channel, log=log, on_event=on_event)
+        for line in channel.backlog():
+            with parent._guard:
+                event = parent._lines.take(line)
+                if event is not None:
+                    parent._take(event)
+        if not channel.running:
+            parent.ended_at = time.time()  # known at once, not when its thread gets to it
+        parent._reader.start()
+        return parent
+
+    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Asks for engines: one `{"process_id": …, "environment": {…}}` each."""
+        self.order({"start": [dict(process) for process in processes]})
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to engines."""
+        self.order({"signal": int(number), "process_ids": list(process_ids)})
+
+    def poll(self) -> int | None:
+        """The exit status of the command, or None while it runs; 0 where only another kernel could know."""
+        return None if self._channel.running else self._channel.status or 0
+
+    @property
+    def spot(self) -> Spot | None:
+        """Where another kernel finds it; None for one that ends with this kernel."""
+        return getattr(self._channel, "spot", None)
+
+    @property
+    def found(self) -> Found | None:
+        """Its process, for others to find; None when it has ended."""
+        return found(self.pid)
+
+    @property
+    def pid(self) -> int:
+        """The number of its process here; of `ssh` where that leads to it."""
+        return self._channel.pid
+
+    def keep(self) -> None:
+        """Has a kept parent go on without a kernel from now on."""
+        if isinstance(self._channel, Kept):
+            self._channel.keep()
+        self.order({"keep": 1})
+
+    def leave(self) -> None:
+        """Listens no longer; a kept parent and all it has started go on."""
+        self._channel.leave()
+        self._reader.join(1.0)
+        self._channel.close()
+
+    @property
+    def silence_s(self) -> float:
+        """Seconds that this kernel has run since anything was heard of it."""
+        return self._pauses.ran_since(self.heard_at)
+
+    def hosts_heard_at(self) -> dict[str, float]:
+        """When each host this parent stands for was last heard (monotonic)."""
+        return {self.reach.name: self.heard_at}
+
+    def silences(self) -> dict[str, float]:
+        """Seconds that this kernel has run since each host this parent stands for was last heard."""
+        return {host: self._pauses.ran_since(at) for host, at in self.hosts_heard_at().items()}
+
+    def look_after_tasks(self, silence_s: float) -> None:
+        """Notes tasks that have ended, or been silent for so long, while others go on; a parent has none."""
+
+    def begin_to_stop(self) -> None:
+        """Has it stop everything it started; does not wait."""
+        if not self._lock.acquire(timeout=TAKES_SECONDS):
+            self._channel.kill()  # in the middle of an order that nobody takes
+            return
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                self._channel.end()
+        finally:
+            self._lock.release()
+
+    def stop(self) -> None:
+        """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
+        self.begin_to_stop()
+        if not self._channel.wait(0.1):
+            if self._must_be_told():
+                self._channel.terminate()
+            self._wait_or_kill()
+        self._reader.join(1.0)
+        self._channel.close()
+
+    def give_up(self) -> None:
+        """Cuts the connection to a host that no longer answers."""
+        self.given_up = True
+        self._channel.kill()
+
+    def _must_be_told(self) -> bool:
+        """Whether it may not see that its orders have ended: in the middle of a long import it does not read.
+
+        One elsewhere looks up by itself.
+        """
+        return not self.reach.remote
+
+    def _wait_or_kill(self) -> bool:
+        """Waits for its end; answers whether it had to be killed."""
+        deadline = time.monotonic() + (0.0 if self.given_up else self.stop_seconds)
+        while time.monotonic() < deadline:
+            if self._channel.wait(0.05):
+                return False
+            if self._is_out_of_reach():
+                break  # nobody there will answer; what runs there ends by itself
+        self._channel.kill()  # its children are told by the operating system
+        self._channel.wait(STOP_SECONDS)
+        return True
+
+    def _is_out_of_reach(self) -> bool:
+        return self.reach.remote and self.silence_s > SILENT_SECONDS
+
+    def last_words(self) -> tuple[str, ...]:
+        """The end of what the parent, or the command that leads to it, wrote to its standard error."""
+        return tail(self.log)
+
+    def controller_words(self) -> tuple[str, ...]:
+        """The end of what ipyparallel's controller wrote."""
+        return tail(self.log.parent / "controller.log", lines=LOG_LINES)
+
+    def end_of_all(self) -> Exit | None:
+        """The end of this parent, with which all its engines are out of reach; None while it runs."""
+        if self.ended_at is None:
+            return None
+        return replace(self._end(*self._because()), time=self.ended_at)
+
+    def _because(self) -> tuple[str, int | None]:
+        """What took the engines out of reach, and how that ended where it was a process."""
+        if self.stopped:
+            return STOPPED, None
+        if self.given_up:
+            return f"host {self.reach.name} does not answer", None
+        if self.reach.remote:
+            return f"the connection to host {self.reach.name}", self._channel.status
+        return "the engines' parent process", self._channel.status
+
+    def _end(self, because: str, code: int | None) -> Exit:
+        return Exit(
+            process_id=CONTROLLER,
+            pid=self.pid,
+            code=code,
+            oom=False,
+            time=time.time(),
+            last_lines=self.last_words(),
+            because_of=because,
+        )
+
+    def order(self, order: Mapping[str, Any]) -> None:
+        """Sends an order; one to a parent that has ended is dropped."""
+        with self._lock, contextlib.suppress(OSError, ValueError):
+            self._channel.send(json.dumps(order).encode() + b"\n")
+
+    def beat(self) -> None:
+        """Says that the kernel is there; never waits.
+
+        A host that is being sent an order hears that anyway, and one that takes no more must not keep the others
+        from hearing.
+        """
+        if not self._lock.acquire(blocking=False):
+            return
+        try:
+            with contextlib.suppress(OSError, ValueError):
+                if self._channel.ready():
+                    self._channel.send(b'{"alive": 1}\n')
+        finally:
+            self._lock.release()
+
+    def _read(self) -> None:
+        while not self._read_all() and self._channel.running and not self._channel.left:
+            time.sleep(AGAIN_SECONDS)
+        if not self._channel.left:
+            with self._guard:
+                self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
+            self.ended_at = time.time()
+            with self._guard:
+                self._on_event({"event": "ended", "time": self.ended_at})
+
+    def _read_all(self) -> bool:
+        """Reads to the end of what it says; answers whether that has come, and not a failure."""
+        with self._guard:
+            for line in self._channel.lines():
+                self.heard_at = time.monotonic()
+                with self._guard:
+                    event = self._lines.take(line)
+                    if event is not None:
+                        self._take(event)
+                        self._on_event(event)
+            return True
+        return False
+
+    def _fault(self, text: str) -> None:
+        self._on_event({"event": "fault", "text": text})
+
+    def _take(self, event: dict[str, Any]) -> None:
+        kind = event["event"]
+        if kind == "host":
+            names = HostFacts.__dataclass_fields__
+            self.facts[event.get("task")] = HostFacts(
+                **{name: event[name] for name in names if name in event},
+                asked_s=self.asked_s,
+                heard_s=time.time(),
+            )
+        elif kind == "started":
+            self.pids[event["process_id"]] = event["pid"]
+            self.exits.pop(
+                event["process_id"], None
+            )  # one from before, read again by a later kernel
+        elif kind == "stopped":
+            self.stopped = True
+        elif kind == "reached":
+            self.reached[event.get("task")] = (time.monotonic(), event["answers"])
+        elif kind in ("failed", "refused"):
+            self.failure = event
+        elif kind == "sync":
+            self.copying.append(event)
+        elif kind == "coordinating":
+            self.services[event["number"]] = event
+        elif kind == "exited":
+            self.exits[event["process_id"]] = Exit(
+                process_id=event["process_id"],
+                pid=event["pid"],
+                # Who stops a session ends its processes with a signal, which explains nothing.
+                code=None if self.stopped else event["code"],
+                because_of=STOPPED if self.stopped else None,
+                oom=event["oom"],
+                # The clock of another host may be another, and the first cause is found by the time.
+                time=time.time() if self.reach.remote else event["time"],
+                last_lines=tuple(event["last_lines"]),
+            )

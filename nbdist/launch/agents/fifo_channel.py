@@ -1,0 +1,224 @@
+"""Ways to a parent that outlive the kernel.
+
+A kept parent reads its orders from a named pipe that it holds open itself, and writes its events to a file; both
+lie in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
+`srun`: what it leads to is kept as well.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import BinaryIO
+
+from nbdist.launch.agents.channel import Child, has_room
+from nbdist.launch.agents.process_handle import Found, found
+
+PIPE_BYTES = 1 << 14
+"""A pipe holds at least so much before anybody reads (macOS: 16384; Linux: 65536)."""
+
+KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
+"""Variables for a command that may wait for long: whose it is, and the file that says that others can find it."""
+
+STOP = b'{"stop": 1}\n'
+"""The order that ends a kept parent, in place of end of input."""
+
+SOON_SECONDS, LATER_SECONDS = 0.005, 0.05
+BUSY_SECONDS = 2.0
+"""How often the file of a kept parent is looked at: soon while something comes, later when nothing does."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Spot:
+    """Where a kept parent is found again: its process, its orders, its events."""
+
+    pid: int
+    began: str
+    orders: str
+    events: str
+
+
+class Another:
+    """What channels share to a parent that another kernel has started."""
+
+    status = None
+
+    def __init__(self, process: Found) -> None:
+        self.process = process
+        self.pid = process.pid
+
+    @property
+    def running(self) -> bool:
+        """See `Channel`."""
+        return self.process.running
+
+    def wait(self, timeout_s: float) -> bool:
+        """See `Channel`."""
+        return self.process.wait(timeout_s)
+
+    def terminate(self) -> None:
+        """See `Channel`."""
+        self.process.signal(signal.SIGTERM)
+
+    def kill(self) -> None:
+        """See `Channel`."""
+        self.process.signal(signal.SIGKILL)
+
+
+class _Files:
+    """Orders into a named pipe, events out of a file; used from two threads, one a direction."""
+
+    left = False
+    running: bool
+
+    def __init__(self, orders: Path, events: Path) -> None:
+        # Reading as well, so that opening waits for nobody, and a parent that has ended is no error.
+        self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
+        self._events: BinaryIO = events.open("rb")
+        self._part = b""
+
+    def ready(self) -> bool:
+        """See `Channel`."""
+        return not self.left and has_room(self._orders)
+
+    def send(self, line: bytes) -> None:
+        """See `Channel`."""
+        if self.left:
+            raise BrokenPipeError("This kernel has left the session.")
+        # Two kernels may be at it, and a long line is written in pieces.
+        fcntl.flock(self._orders, fcntl.LOCK_EX)
+        try:
+            while line:
+                line = line[os.write(self._orders, line) :]
+        finally:
+            fcntl.flock(self._orders, fcntl.LOCK_UN)
+
+    def end(self) -> None:
+        """See `Channel`."""
+        self.send(STOP)
+
+    def backlog(self) -> Iterator[bytes]:
+        """What has been said so far and not been read."""
+        while (line := self._line()) is not None:
+            yield line
+
+    def lines(self) -> Iterator[bytes]:
+        """See `Channel`."""
+        heard = time.monotonic()
+        while not self.left:
+            running = self.running  # asked first: what it has said before its end is then all there
+            line = self._line()
+            if line is not None:
+                heard = time.monotonic()
+                yield line
+            elif not running:
+                return
+            else:
+                busy = time.monotonic() - heard < BUSY_SECONDS
+                time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
+
+    def _line(self) -> bytes | None:
+        with contextlib.suppress(ValueError):  # closed: this kernel has left in the middle
+            self._part += self._events.readline()
+        if not self._part.endswith(b"\n"):
+            return None
+        line, self._part = self._part, b""
+        return line
+
+    def leave(self) -> None:
+        """See `Channel`."""
+        self.left = True
+
+    def close(self) -> None:
+        """See `Channel`."""
+        self.left = True
+        self._events.close()
+        if self._orders >= 0:
+            os.close(self._orders)
+        self._orders = -1
+
+
+class Kept(_Files, Child):
+    """A child that outlives this kernel.
+
+    Args:
+      command: Its command line.
+      environment: Its environment; None: this kernel's own.
+      log: Where its standard error goes; its orders and events lie beside it.
+      first: Its first order, which is there before it is: a kernel that is killed at any moment leaves no parent
+        that waits for one for ever.
+
+    Raises:
+      OSError: They cannot be made.
+    """
+
+    def __init__(
+        self,
+        command: Sequence[str],
+        environment: Mapping[str, str] | None,
+        log: Path,
+        *,
+        first: bytes = b"",
+    ) -> None:
+        orders, events = log.with_suffix(".orders"), log.with_suffix(".events")
+        os.mkfifo(orders, 0o600)
+        self._paths = orders, events
+        self._marker = log.with_suffix(".kept")
+        inherited = os.environ if environment is None else environment
+        own = {KERNEL: str(os.getpid()), MARKER: str(self._marker)}
+        # It holds the pipe open in both directions: end of input never comes.
+        stdin = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
+        stdout = os.open(events, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_CLOEXEC, 0o600)
+        try:
+            held = first[:PIPE_BYTES]
+            os.write(stdin, held)
+            with log.open("wb") as errors:
+                Child.__init__(
+                    self,
+                    subprocess.Popen(
+                        command,
+                        stdin=stdin,
+                        stdout=stdout,
+                        stderr=errors,
+                        env={**inherited, **own},
+                        start_new_session=True,
+                    ),
+                )
+        finally:
+            os.close(stdin)
+            os.close(stdout)
+        _Files.__init__(self, orders, events)
+        self.send(first[len(held) :])
+
+    def keep(self) -> None:
+        """Notes that others can find it: a command that waits for a job goes on without this kernel."""
+        self._marker.touch(mode=0o600)
+
+    @property
+    def spot(self) -> Spot | None:
+        """Where another kernel finds it; None when it has ended."""
+        process = found(self.pid)
+        if process is None:
+            return None
+        orders, events = map(str, self._paths)
+        return Spot(pid=process.pid, began=process.began, orders=orders, events=events)
+
+
+class FoundAgain(_Files, Another):
+    """A kept parent of a kernel that is gone, or of one that is there as well.
+
+    Raises:
+      OSError: Its files are gone.
+    """
+
+    def __init__(self, spot: Spot) -> None:
+        Another.__init__(self, Found(spot.pid, spot.began))
+        _Files.__init__(self, Path(spot.orders), Path(spot.events))
+        self.spot = spot

@@ -1,0 +1,121 @@
+"""All parents of a job as one: `srun` or `mpirun` leads to each task, and says what became of the job."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.channel import Channel
+from nbdist.launch.agents.watch import Watch
+from nbdist.launch.model.host_info import SILENT_SECONDS
+from nbdist.machine.log_tail import tail
+
+JOB_LINES = 1000
+"""What is read of the words of a job's command; each of its tasks may have some."""
+
+
+class JobParent(Parent):
+    """The parents of all tasks of a job, through one stream."""
+
+    stop_seconds = 6.0
+    """The command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
+
+    def __init__(
+        self,
+        reach: Reach,
+        channel: Channel,
+        *,
+        log: Path,
+        on_event: Callable[[dict[str, Any]], None],
+    ) -> None:
+        super().__init__(reach, channel, log=log, on_event=on_event)
+        self._heard_of: dict[int, float] = {}
+        self._terminated: set[int] = set()
+        self._lost_one = False
+        self._cancelled = False
+
+    @property
+    def watch(self) -> Watch:
+        """What is known of the job."""
+        assert self.reach.watch is not None
+        return self.reach.watch
+
+    @property
+    def waiting(self) -> str | None:
+        """Why the job has not begun; None for one that has."""
+        return None if self.facts else self.watch.waiting(self.job_words())
+
+    def job_words(self) -> tuple[str, ...]:
+        """What the job's command wrote to its standard error."""
+        return tail(self.log, lines=JOB_LINES)
+
+    def hosts_heard_at(self) -> dict[str, float]:
+        """When each host of the job was last heard (monotonic)."""
+        found: dict[str, float] = {}
+        for task, heard_at in list(self._heard_of.items()):
+            host = self.facts[task].host
+            found[host] = max(found.get(host, heard_at), heard_at)
+        return found
+
+    def look_after_tasks(self, silence_s: float) -> None:
+        """Notes those tasks that have ended, or been silent for so long, while others go on."""
+        if self.ended_at is not None:
+            return
+        gone = {
+            task: f"host {self.facts[task].host} does not answer"
+            for task, heard_at in list(self._heard_of.items())
+            if self._pauses.ran_since(heard_at) > silence_s
+        }
+        self._lost_one |= bool(gone)
+        gone |= self.watch.ended_tasks(self.job_words())
+        for task, because in gone.items():
+            if task in self.facts and task not in self.exits:
+                self._heard_of.pop(task, None)
+                self.exits[task] = self._end(because, None)
+                self._on_event({"event": "exited", "process_id": task, "time": time.time()})
+
+    def begin_to_stop(self) -> None:
+        """Has all tasks end, also on a host that was cut off.
+
+        The end of the orders comes late to that one, and the command kills what has not ended by then; the
+        scheduler reaches it by a connection of its own, and asks before it kills.
+        """
+        super().begin_to_stop()
+        silent = any(silence_s > SILENT_SECONDS for silence_s in self.silences().values())
+        if (self._lost_one or silent) and not self._cancelled:
+            self._cancelled = True
+            self.watch.cancel()
+
+    def _must_be_told(self) -> bool:
+        """A job that waits in a queue reads nothing."""
+        return self.waiting is not None
+
+    def _is_out_of_reach(self) -> bool:
+        return bool(self.facts) and super()._is_out_of_reach()
+
+    def _wait_or_kill(self) -> bool:
+        killed = super()._wait_or_kill()
+        if killed:
+            self.watch.cancel()
+        return killed
+
+    def _because(self) -> tuple[str, int | None]:
+        ending = self.watch.ending(self.job_words())
+        if ending is not None:
+            return ending, self._channel.status
+        if self.stopped or self.given_up:
+            return super()._because()
+        return self.watch.command, self._channel.status
+
+    def _take(self, event: dict[str, Any]) -> None:
+        task = event.get("task")
+        if event["event"] == "terminated":
+            self._terminated.add(event["task"])
+        elif event["event"] != "exited" or task not in self._terminated:
+            super()._take(event)
+        if task is not None and task in self.facts:
+            self._heard_of[task] = self.heard_at

@@ -1,0 +1,1 @@
+"""The user's files on their way to every host."""

@@ -1,0 +1,251 @@
+"""Bringing the user's files to the hosts, over the connection that leads to each parent there.
+
+See `nbdist.agent.sync` for the orders. Each host has a thread of its own, so that a slow one delays no other,
+and an interrupt of the notebook leaves no order half written.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import defaultdict
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from nbdist.agent.sync import FOLDER
+from nbdist.errors import OptionError, SyncError
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.files.listing import Hashes, Source, left_out_text, sources, walk
+from nbdist.launch.files.sending import HostCopy, Sending, host_of
+from nbdist.launch.model.progress import POLL_SECONDS
+from nbdist.quantities import count_text, processes_text, seconds_text
+
+FIRST = "first"
+"""What the copying is called that is part of a start; other names are used once, also by other kernels."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What was done by one copying.
+
+    Attributes:
+      hosts: By host name; empty where there is this machine alone, which needs no copy.
+      files: How many there are.
+      seconds: How long it took; None for the one that is part of a start.
+      left_out: What was not copied, with the reason.
+      changed: Files that are other than before on some host, by name in the copy.
+      lost: Hosts that can no longer be reached.
+      old: Process ids by the modules that they had imported before they changed.
+      busy: Processes in a cell, which did not say what they had imported.
+    """
+
+    hosts: Mapping[str, HostCopy]
+    files: int
+    seconds: float | None
+    left_out: tuple[str, ...] = ()
+    changed: frozenset[str] = frozenset()
+    lost: tuple[str, ...] = ()
+    old: Mapping[str, tuple[int, ...]] = field(default_factory=dict)
+    busy: tuple[int, ...] = ()
+
+    @property
+    def any_news(self) -> bool:
+        """Whether any process may see another file than before."""
+        return bool(self.changed) or any(copy.sent for copy in self.hosts.values())
+
+    def text(self) -> str:
+        """A line for hosts that had the same done, then what a person must know."""
+        same: dict[HostCopy, list[str]] = defaultdict(list)
+        for host, done in self.hosts.items():
+            same[done].append(host)
+        took = "" if self.seconds is None else f", {seconds_text(self.seconds)}"
+        lines = [f"{', '.join(hosts)}   {_words(done)}{took}" for done, hosts in same.items()]
+        if self.lost:
+            lines.append(f"{', '.join(self.lost)}   out of reach")
+        if not lines:
+            read = count_text(self.files, "file")
+            lines = [f"this machine   {read}, read where they are"]
+        left_out = left_out_text(self.left_out)
+        if left_out is not None:
+            lines.append(left_out)
+        if self.old:
+            modules = ", ".join(f"{name} ({processes_text(ids)})" for name, ids in self.old.items())
+            lines.append(
+                f"already imported: {modules}; importlib.reload({next(iter(self.old))}) in a cell takes the new "
+                "one, and so does autoreload"
+            )
+        if self.busy:
+            lines.append(
+                f"{processes_text(self.busy)} busy: what is already imported there is not known"
+            )
+        return "\n".join(lines)
+
+    def __str__(self) -> str:
+        return self.text()
+
+
+def _words(done: HostCopy) -> str:
+    words = [f"{count_text(done.sent, 'file')} sent"]
+    if done.unchanged:
+        words.append(f"{done.unchanged} unchanged")
+    if done.removed:
+        words.append(f"{done.removed} removed")
+    return ", ".join(words)
+
+
+class Files:
+    """The user's files that a session keeps the same on all its hosts.
+
+    Args:
+      found: What `--sync` names.
+
+    Raises:
+      OptionError: They are too much.
+    """
+
+    def __init__(self, found: Sequence[Source]) -> None:
+        self.sources = tuple(found)
+        self._tree = walk(self.sources)
+        self._hashes = Hashes()
+        self._known: dict[str, str] = {}
+        self._sendings: list[Sending] = []
+
+    @property
+    def here(self) -> list[str]:
+        """What goes on the path of processes on this machine."""
+        return list(dict.fromkeys(str(source.base) for source in self.sources))
+
+    @property
+    def there(self) -> list[str]:
+        """What goes on the path of processes elsewhere, in the folder of the copy."""
+        return [source.name for source in self.sources]
+
+    def folder_there(self, cwd: Path) -> str | None:
+        """The copy of the working folder, where it is copied, else of the first folder; None without any."""
+        copies = [where for source in self.sources if (where := source.there(cwd)) is not None]
+        folders = [source.name for source in self.sources]
+        return next(iter([*copies, *folders]), None)
+
+    def path(self, name: str, folder: str | None) -> str:
+        """Where a file lies: in the session's `folder` on another machine, or here (None)."""
+        file = self._tree.files.get(name)
+        if folder is None and file is not None:
+            return str(file.path)
+        return f"{folder}/{FOLDER}/{name}"
+
+    def begin(self, others: Mapping[str, Parent]) -> None:
+        """Sends everything to hosts that have nothing yet; see `written` and `first`."""
+        self._start(others, ask=False)
+
+    def written(self) -> bool:
+        """Whether what was begun is on its way, so that later orders come after it."""
+        return all(sending.written or not sending.running for sending in self._sendings)
+
+    def first(self) -> Copied:
+        """What the copying of the start has done; the hosts that have come up have done it."""
+        return self._done(None)
+
+    def working_folders(self, others: Mapping[str, Parent]) -> str | None:
+        """A sentence where the working folder is the copy; None where every host has its own."""
+        hosts = [
+            name if task is None else facts.host
+            for name, parent in others.items()
+            for task, facts in sorted(parent.facts.items(), key=lambda item: item[0] or 0)
+            if Path(facts.cwd).is_relative_to(Path(facts.folder).resolve() / FOLDER)
+        ]
+        if not hosts:
+            return None
+        return (
+            f"{', '.join(dict.fromkeys(hosts))}   the working folder is the copy of {self._of_what()}; what cells "
+            "write there goes with the session"
+        )
+
+    def _of_what(self) -> str:
+        cwd = Path.cwd()
+        within = any(source.there(cwd) is not None for source in self.sources)
+        return str(cwd if within else self.sources[0].path)
+
+    def sync(self, others: Mapping[str, Parent]) -> Copied:
+        """Makes the copies the same again; only what has changed is sent.
+
+        Raises:
+          OptionError: It has become too much; nothing was sent.
+          SyncError: Some hosts could not take it, and have what they had; the others have all that is new.
+        """
+        began = time.monotonic()
+        self._tree = walk(self.sources)
+        before = dict(self._known)
+        self._start(others, ask=True)
+        try:
+            while any(sending.running for sending in self._sendings):
+                time.sleep(POLL_SECONDS)
+        except BaseException:
+            self.stop()
+            self._known = before  # what has changed is still to be told
+            raise
+        needed = {name for sending in self._sendings for name in sending.needed}
+        other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
+        # A kernel that has attached does not know what was before, and takes the hosts' word for it.
+        changed = other | (needed.intersection(before) if before else needed)
+        failed = {s.parent.reach.name: s.error for s in self._sendings if s.error is not None}
+        if failed:
+            self._known = before
+            raise SyncError(_failed(failed, [s for s in self._sendings if s.error is None]))
+        return replace(
+            self._done(time.monotonic() - began),
+            changed=frozenset(changed),
+            lost=tuple(name for name, parent in others.items() if parent.poll() is not None),
+        )
+
+    def stop(self) -> None:
+        """Has what is being sent end after the order it is at; does not wait."""
+        for sending in self._sendings:
+            sending.stop()
+
+    def _start(self, others: Mapping[str, Parent], *, ask: bool) -> None:
+        while any(sending.running for sending in self._sendings):
+            time.sleep(
+                POLL_SECONDS
+            )  # one that was interrupted ends with its order, or with its host
+        digests = {name: self._hashes.of(file) for name, file in self._tree.files.items()}
+        listed = [(self._tree.files[n], digest) for n, digest in digests.items() if digest]
+        self._known = {file.name: digest for file, digest in listed}
+        name = uuid.uuid4().hex if ask else FIRST
+        living = [parent for parent in others.values() if parent.poll() is None]
+        self._sendings = [Sending(parent, name, listed, ask=ask) for parent in living]
+
+    def _done(self, seconds: float | None) -> Copied:
+        hosts = {name: copy for sending in self._sendings for name, copy in sending.hosts().items()}
+        return Copied(
+            hosts=hosts,
+            files=len(self._known),
+            seconds=seconds,
+            left_out=self._tree.left_out,
+        )
+
+
+def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
+    text = "; ".join(f"host {name}: {error}" for name, error in failed.items())
+    well = ", ".join(sending.parent.reach.name for sending in others)
+    rest = f" {well} {'has' if len(others) == 1 else 'have'} the new ones." if well else ""
+    return (
+        f"Files could not be brought to {text}. What was there before is as it was.{rest} When that is mended, "
+        "repeat %dist_sync."
+    )
+
+
+def files_again(paths: Sequence[str]) -> Files | None:
+    """The files of a session that another kernel has started; None where it has none, or they are gone."""
+    try:
+        return Files(sources(paths)) if paths else None
+    except OptionError:
+        return None
+
+
+def first_failure(parent: Parent) -> tuple[str, str] | None:
+    """The host that could not take the files at the start, and why; None where all could or have not said yet."""
+    for event in list(parent.copying):
+        if event["id"] == FIRST and "error" in event:
+            return host_of(parent, event), str(event["error"])
+    return None

@@ -1,0 +1,61 @@
+"""Where processes run and how they are started there, as data."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.ssh import SshOptions
+
+Launcher = Literal["local", "ssh", "tpu", "slurm", "mpi"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Job:
+    """What a scheduler or `mpirun` is asked for.
+
+    `command` is its command line up to the number of tasks and the program, `python`, that they run;
+    `task_variable` the environment variable in which each finds its number. `processes` is how many there will be,
+    evaluators not counted. `name` is that of the job, which no other has; `allocation` the number of the
+    allocation of which it is a step. `near` are addresses of hosts on which it may run. `gpus` says that GPUs are
+    asked for, `gpus_divided` that somebody else says which task has which.
+    """
+
+    command: tuple[str, ...]
+    task_variable: str
+    python: str
+    processes: int
+    name: str = ""
+    allocation: str | None = None
+    near: tuple[str, ...] = ()
+    gpus: bool = False
+    gpus_divided: bool = False
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Placement:
+    """How the processes of a plan come to their hosts.
+
+    `hosts` are those asked for by name, empty for this machine alone and where a scheduler chooses; `ssh` says
+    how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there,
+    None: the kernel's own. `sync` are the paths of the user's files that all hosts are to have.
+    `controller_address` is an address of this machine that all hosts reach, None: one is found. `remarks` are
+    what a person should read of how the hosts were found.
+    """
+
+    launcher: Launcher = "local"
+    hosts: tuple[AskedHost, ...] = ()
+    ssh: SshOptions | None = None
+    job: Job | None = None
+    min_hosts: int | None = None
+    cwd: str | None = None
+    sync: tuple[str, ...] = ()
+    controller_address: str | None = None
+    remarks: tuple[str, ...] = ()
+    ssh_advice: str | None = None
+
+    @property
+    def on_this_machine(self) -> bool:
+        """Whether no other machine takes part."""
+        return self.job is None and all(host.local for host in self.hosts)

@@ -1,0 +1,271 @@
+"""The launch plan: hosts × processes × roles × devices, as data.
+
+A plan says what is to be started, and nothing of how. Process ids come from here: dense from 0, in
+the order of hosts and slots, so that the same host and slot always gets the same id.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.placement import Placement
+
+Platform = Literal["cpu", "gpu", "tpu"]
+Framework = Literal["jax", "keras", "tensorflow"]
+Role = Literal["worker", "evaluator"]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PlannedProcess:
+    """One process to start.
+
+    `role` and `task_index` are what TensorFlow calls it: `worker` 0 is the chief, and indices count from 0
+    in each role. Cells go to workers unless evaluators are named. `devices` is how many virtual CPU devices
+    it has (None: what the platform gives); `local_device_ids` the accelerators of its host it may see (None:
+    all).
+    """
+
+    process_id: int
+    host: str
+    slot: int
+    role: Role = "worker"
+    task_index: int = 0
+    devices: int | None = None
+    local_device_ids: tuple[int, ...] | None = None
+    partition_index: int | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Plan:
+    """All that is to be started, with the options every process shares.
+
+    `backend` is what Keras computes with, None where Keras is not asked for. `jax` holds the keyword
+    arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
+    `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
+    process, empty where they are to be chosen. `environment` is in place in each process before its framework
+    is imported. `keep` lets the processes outlive the kernel.
+    """
+
+    processes: tuple[PlannedProcess, ...]
+    platform: Platform
+    platform_chosen: bool = True
+    framework: Framework = "jax"
+    initialize: bool = True
+    backend: str | None = None
+    coordinator: str | None = None
+    addresses: tuple[str, ...] = ()
+    environment: Mapping[str, str] = field(default_factory=dict)
+    jax: Mapping[str, Any] = field(default_factory=dict)
+    start_method: Literal["fork", "spawn"] = "fork"
+    start_timeout_s: float = 120.0
+    placement: Placement = field(default_factory=Placement)
+    keep: bool = False
+
+    @property
+    def hosts(self) -> dict[int, str]:
+        """Host name by process id."""
+        return {process.process_id: process.host for process in self.processes}
+
+    @property
+    def roles(self) -> dict[int, Role]:
+        """Role by process id."""
+        return {process.process_id: process.role for process in self.processes}
+
+    @property
+    def workers(self) -> tuple[PlannedProcess, ...]:
+        """The processes that compute in step."""
+        return tuple(process for process in self.processes if process.role == "worker")
+
+    @property
+    def named(self) -> dict[str, tuple[int, ...]]:
+        """Process ids by role, where the framework has roles."""
+        if self.framework != "tensorflow":
+            return {}
+        workers = tuple(process.process_id for process in self.workers)
+        evaluators = tuple(sorted(self.hosts.keys() - set(workers)))
+        return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
+
+    def on(self, host: str) -> tuple[PlannedProcess, ...]:
+        """The processes of one host."""
+        return tuple(process for process in self.processes if process.host == host)
+
+    def placed(self, hosts: Mapping[int, str]) -> Plan:
+        """This plan with the hosts that a scheduler has chosen, by process id.
+
+        Only now is it known which processes share the accelerators of one host.
+        """
+        slots: dict[str, int] = {}
+        alone = {host for host, count in Counter(hosts.values()).items() if count == 1}
+        divided = self.placement.job is not None and self.placement.job.gpus_divided
+        processes = []
+        for process in self.processes:
+            host = hosts[process.process_id]
+            slot = slots[host] = slots.get(host, -1) + 1
+            ids = process.local_device_ids
+            if self.platform == "gpu" and not divided and host not in alone:
+                each = len(ids) if ids is not None else 1
+                ids = tuple(range(slot * each, (slot + 1) * each))
+            processes.append(replace(process, host=host, slot=slot, local_device_ids=ids))
+        return replace(self, processes=tuple(processes))
+
+    def without(self, host: str) -> Plan:
+        """This plan without one host; process ids stay dense, so those behind it move up."""
+        left = [process for process in self.processes if process.host != host]
+        indices: dict[Role, int] = {}
+        processes = []
+        for process_id, process in enumerate(left):
+            index = indices[process.role] = indices.get(process.role, -1) + 1
+            processes.append(replace(process, process_id=process_id, task_index=index))
+        hosts = tuple(asked for asked in self.placement.hosts if asked.name != host)
+        return replace(
+            self,
+            processes=tuple(processes),
+            placement=replace(self.placement, hosts=hosts),
+        )
+
+    def task(self, process: PlannedProcess) -> str | None:
+        """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
+        if self.framework != "tensorflow":
+            return None
+        chief = ", chief" if process.role == "worker" and process.task_index == 0 else ""
+        return f"{process.role} {process.task_index}{chief}"
+
+
+def plan_for(
+    *,
+    hosts: Sequence[tuple[str, int]],
+    devices_per_process: int | None,
+    platform: Platform,
+    accelerators: int | None,
+    local_device_ids: Sequence[Sequence[int]] | None = None,
+    partition_index: Sequence[int] | None = None,
+    evaluators: int = 0,
+    **shared: Any,
+) -> Plan:
+    """A plan for hosts of which each has so many processes.
+
+    Args:
+      hosts: Each host's name, as shown, and its number of processes, 1 or more, evaluators not counted.
+      devices_per_process: On CPU, virtual devices of each process (default 1); on GPU, how many
+        each gets (default: all, divided evenly).
+      platform: What the processes compute on.
+      accelerators: GPUs or TPU chips of a host; not read for CPU. None where that is not known: each process
+        then gets as many as are asked for.
+      local_device_ids: One list of device ids for each process.
+      partition_index: One index for each process; all processes or none.
+      evaluators: Processes beside those, with the highest ids, on the last host; they compute on the CPU
+        where accelerators are divided, so that they take none from the others.
+      **shared: The remaining fields of `Plan`.
+
+    Raises:
+      OptionError: Counts that cannot be, or more devices than there are.
+    """
+    total = sum(count for _, count in hosts)
+    for _, count in hosts:
+        if count < 1:
+            raise OptionError(f"-n {count}: the number of processes must be 1 or more.")
+    if devices_per_process is not None and devices_per_process < 1:
+        raise OptionError(
+            f"--devices-per-process {devices_per_process}: must be 1 or more, or left out."
+        )
+    if local_device_ids is not None and len(local_device_ids) != total:
+        raise OptionError(
+            f"--local-device-ids gives {len(local_device_ids)} lists for {total} processes. "
+            "Write one for each, separated by semicolons, such as 0,1;2,3."
+        )
+    if partition_index is not None and len(partition_index) != total:
+        raise OptionError(
+            f"--partition-index gives {len(partition_index)} indices for {total} processes. "
+            "JAX wants one for each process, or none at all."
+        )
+    devices = (devices_per_process or 1) if platform == "cpu" else None
+    workers: list[PlannedProcess] = []
+    for host, count in hosts:
+        first = len(workers)
+        asked = local_device_ids[first : first + count] if local_device_ids is not None else None
+        given = _divide(count, devices_per_process, platform, accelerators, asked)
+        workers += [
+            PlannedProcess(
+                process_id=first + slot,
+                host=host,
+                slot=slot,
+                task_index=first + slot,
+                devices=devices,
+                local_device_ids=given[slot],
+                partition_index=partition_index[first + slot] if partition_index else None,
+            )
+            for slot in range(count)
+        ]
+    last, beside = hosts[-1]
+    others = [
+        PlannedProcess(
+            process_id=total + i,
+            host=last,
+            slot=beside + i,
+            role="evaluator",
+            task_index=i,
+            devices=devices,
+            local_device_ids=None if platform == "cpu" else (),
+        )
+        for i in range(evaluators)
+    ]
+    return Plan(processes=(*workers, *others), platform=platform, **shared)
+
+
+MAX_CPU_DEVICES = 2048
+"""JAX numbers the CPU devices of process p from 2048 × p, so a process can hold no more."""
+
+
+def _divide(
+    processes: int,
+    per_process: int | None,
+    platform: Platform,
+    accelerators: int | None,
+    asked: Sequence[Sequence[int]] | None,
+) -> list[tuple[int, ...] | None]:
+    """Local device ids of each process of a host; no accelerator goes to two processes unasked."""
+    if asked is not None:
+        return _as_asked(asked)
+    if platform == "cpu":
+        if per_process is not None and per_process > MAX_CPU_DEVICES:
+            raise OptionError(
+                f"--devices-per-process {per_process}: a process can hold {MAX_CPU_DEVICES} cpu "
+                "devices at most."
+            )
+        return [None] * processes
+    if platform == "tpu":
+        # libtpu divides chips by topology variables, not by ids: one process sees all chips.
+        if processes > 1:
+            raise OptionError(
+                f"-n {processes} on one TPU host: the chips of a host belong to one process. "
+                "Use -n 1, or divide them with --local-device-ids and --env TPU_VISIBLE_CHIPS=… ."
+            )
+        return [None]
+    if accelerators is None:
+        if per_process is None and processes == 1:
+            return [None]
+        accelerators = (per_process or 1) * processes
+    each = per_process or accelerators // processes
+    if each < 1 or each * processes > accelerators:
+        wanted = f"{processes} processes × {max(each, 1)}"
+        raise OptionError(
+            f"{wanted} gpu = {processes * max(each, 1)}, but this machine has {accelerators}. GPUs are "
+            f"divided, never shared: use -n {max(1, accelerators // max(each, 1))} or fewer, "
+            "a smaller --devices-per-process, --platform cpu, or name them with --local-device-ids."
+        )
+    return [tuple(range(i * each, (i + 1) * each)) for i in range(processes)]
+
+
+def _as_asked(asked: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
+    flat = [number for ids in asked for number in ids]
+    doubled = sorted({number for number in flat if flat.count(number) > 1})
+    if doubled:
+        raise OptionError(
+            f"--local-device-ids names device {doubled[0]} for more than one process of this host; "
+            "each device belongs to one process."
+        )
+    return [tuple(ids) for ids in asked]

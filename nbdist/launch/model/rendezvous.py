@@ -1,0 +1,143 @@
+"""Where the processes of one start find each other; chosen anew at every start."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.plan import Plan
+from nbdist.machine.ports import free_ports
+
+LOOPBACK = "127.0.0.1"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Meeting:
+    """Addresses, each `HOST:PORT`.
+
+    `coordinator` is where JAX's coordination service is: `served` when it is ours, else process 0 serves; `tasks`
+    where each process serves, by process id, for frameworks in which each does. `own` is the address, without a
+    port, under which the others know the host of each process; empty where a person has chosen the coordinator's
+    address and all are on one machine.
+    """
+
+    coordinator: str
+    tasks: Mapping[int, str]
+    served: bool = False
+    own: Mapping[int, str] = field(default_factory=dict)
+
+    @property
+    def on_loopback(self) -> bool:
+        """Whether nothing outside this machine is meant to reach it."""
+        return self.coordinator.startswith(LOOPBACK)
+
+
+class Place(Protocol):
+    """What must be known of a process's host: its address, and ports that are free there."""
+
+    address: str | None
+    ports: list[int]
+
+
+@dataclass
+class ThisMachine:
+    """This machine, as its own processes know it."""
+
+    ports: list[int]
+    address: str | None = LOOPBACK
+
+
+def meet(plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False) -> Meeting:
+    """The addresses of a plan, with free ports where none were asked for.
+
+    Args:
+      plan: What is to be started.
+      places: The host of each process, by process id; ports are taken from it. None: all are on this machine.
+      again: The ports of the first time are still in use; hosts stay, other ports are chosen.
+    """
+    ids = [process.process_id for process in plan.processes]
+    here = places is None
+    if places is None:
+        machine = ThisMachine(ports=free_ports(len(ids)))
+        places = dict.fromkeys(ids, machine)
+
+    def serves(process_id: int, host: str | None = None) -> str:
+        place = places[process_id]
+        return f"{host or place.address or LOOPBACK}:{place.ports.pop()}"
+
+    own = {p: place.address for p, place in places.items() if place.address is not None}
+    if plan.framework == "tensorflow":
+        addresses = list(plan.addresses)
+        if again or not addresses:
+            hosts: list[str | None] = [address.rpartition(":")[0] for address in addresses]
+            hosts = hosts or [None] * len(ids)
+            addresses = [serves(p, host) for p, host in zip(ids, hosts, strict=True)]
+        tasks = dict(zip(ids, addresses, strict=True))
+        return Meeting(coordinator=tasks[ids[0]], tasks=tasks, own=own)
+    asked = plan.addresses[0] if plan.addresses else plan.coordinator
+    if asked is not None and ":" not in asked:
+        asked = serves(ids[0], asked)
+    chosen = asked or serves(ids[0])
+    # Who chooses an address of this machine chooses it for gloo as well.
+    mine = {} if here and not chosen.startswith(LOOPBACK) else own
+    return Meeting(coordinator=chosen, tasks={}, own=mine)
+
+
+def checked_coordinator(
+    text: str | None, *, option: str = "--coordinator", here: bool = True
+) -> str | None:
+    """`HOST[:PORT]` made complete, with a free port where none is named.
+
+    Args:
+      text: As a person wrote it.
+      option: By which name.
+      here: Whether process 0 is on this machine, so that the port can be tried; elsewhere it is completed when
+        that host is known.
+
+    Raises:
+      OptionError: The port is in use, or cannot be read.
+    """
+    if text is None:
+        return None
+    host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
+    if not port:
+        return f"{host}:{free_port(host)}" if here else host
+    if not port.isdigit() or not 0 < int(port) < 65536:
+        raise OptionError(f"{option} {text!r}: expected HOST or HOST:PORT.")
+    if here:
+        _try_port(host, int(port), text, option)
+    return text
+
+
+def _try_port(host: str, port: int, text: str, option: str) -> None:
+    with closing(socket.socket()) as probe:
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            raise OptionError(
+                f"{option} {text}: port {port} cannot be used on this machine "
+                f"({error.strerror}). A new job that meets an old coordinator there joins and "
+                "breaks it; leave the port out, and a free one is chosen."
+            ) from error
+
+
+def free_port(host: str = LOOPBACK) -> int:
+    """A TCP port that is free on every address of this machine at this moment, `host` one of them.
+
+    Raises:
+      OptionError: `host` is no address of this machine.
+    """
+    with closing(socket.socket()) as probe:
+        try:
+            probe.bind((host, 0))
+        except OSError as error:
+            raise OptionError(
+                f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
+            ) from error
+    (port,) = free_ports(1)
+    return port

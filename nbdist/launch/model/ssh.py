@@ -1,0 +1,62 @@
+"""ssh, as the person has configured it: the command for one host, and where a name leads."""
+
+from __future__ import annotations
+
+import shlex
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbdist.launch.model.host_list import AskedHost
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SshOptions:
+    """How hosts are reached.
+
+    `config` is a configuration file in place of the person's own; `python` the interpreter on the hosts;
+    `extra` goes to ssh as it is.
+    """
+
+    python: str
+    config: str | None = None
+    extra: tuple[str, ...] = ()
+
+
+def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> list[str]:
+    """The command line that runs `remote` on a host, without a terminal and without asking anything.
+
+    Args:
+      host: The host.
+      options: How it is reached.
+      remote: The command's words; they are quoted here for the host's shell.
+    """
+    command = ["ssh", "-T", *ssh_options(options), "-oClearAllForwardings=yes"]
+    command += [*options.extra, *host.ssh]
+    if host.port is not None:
+        command += ["-p", str(host.port)]
+    if host.user is not None:
+        command += ["-l", host.user]
+    return [*command, "--", host.name, shlex.join(remote)]
+
+
+def ssh_options(options: SshOptions) -> list[str]:
+    """Options of ssh for any host: nothing is asked, and the connection is this session's alone."""
+    config = ["-F", options.config] if options.config is not None else []
+    # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
+    own = ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    return ["-oBatchMode=yes", *config, *own]
+
+
+def ssh_target(host: AskedHost, options: SshOptions) -> tuple[str, int]:
+    """Where ssh would connect to: the host's name or address after the person's configuration, and the port.
+
+    Raises:
+      OSError: There is no ssh on this machine.
+    """
+    command = ssh_command(host, options, [])
+    found = subprocess.run(
+        [command[0], "-G", *command[1:-1]], capture_output=True, text=True, check=False
+    )
+    values = dict(line.split(" ", 1) for line in found.stdout.splitlines() if " " in line)
+    return values.get("hostname", host.name), int(values.get("port", "22"))

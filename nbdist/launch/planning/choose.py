@@ -1,0 +1,272 @@
+"""From what a person asked for to a launch plan; all bad input is refused here, before anything starts."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, Literal, cast, get_args
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.placement import Placement
+from nbdist.launch.model.plan import Framework, Plan, Platform, plan_for
+from nbdist.launch.model.rendezvous import checked_coordinator
+from nbdist.launch.planning import detect
+from nbdist.launch.planning import platform as platforms
+from nbdist.launch.planning.frameworks import jax as jax_plan
+from nbdist.launch.planning.frameworks import keras as keras_plan
+from nbdist.launch.planning.frameworks import tensorflow as tensorflow_plan
+
+DEFAULT_PROCESSES = 2
+PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
+FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
+
+
+def make_plan(
+    *,
+    processes: int | None = None,
+    devices_per_process: int | None = None,
+    platform: str | None = None,
+    framework: str = "jax",
+    backend: str | None = None,
+    job_addresses: str | None = None,
+    evaluators: int = 0,
+    environment: Mapping[str, str] | None = None,
+    initialize: bool = True,
+    start_timeout_s: float = 120.0,
+    start_method: str | None = None,
+    coordinator: str | None = None,
+    local_device_ids: Sequence[Sequence[int]] | None = None,
+    partition_index: Sequence[int] | None = None,
+    placement: Placement | None = None,
+    keep: bool = False,
+    **jax: Any,
+) -> Plan:
+    """A plan for this machine, or for where `placement` says; see `nbdist.start` for the arguments.
+
+    Raises:
+      OptionError: Anything that cannot be, before anything is started.
+    """
+    environment = dict(environment or {})
+    given = {**os.environ, **environment}
+    placement = placement or Placement()
+    here = placement.on_this_machine
+    method = jax.get("cluster_detection_method")
+    if here and method is not None and method != "deactivate":
+        found_by = detect.asked(method, given).used()
+        placement = replace(placement, remarks=(*placement.remarks, found_by))
+    if framework not in FRAMEWORKS:
+        raise OptionError(f"framework {framework!r}: known are {', '.join(FRAMEWORKS)}.")
+    if platform is not None and platform not in PLATFORMS:
+        raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
+    _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
+    if placement.job is not None:
+        if evaluators:
+            raise OptionError(
+                f"--evaluators {evaluators}: all tasks of a job are workers. Reach the hosts with --hosts, or "
+                "evaluate in a cell with --on."
+            )
+        divided = placement.job.gpus_divided or local_device_ids is not None
+        placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
+    chosen: Platform | None = platform or _of_placement(placement)
+    found = chosen or (
+        platforms.choose_for_tensorflow()
+        if framework == "tensorflow"
+        else platforms.choose(environment=given)
+    )
+    # What other hosts have is not known before they are asked.
+    accelerators = platforms.accelerators(found) if here else None
+    if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
+        raise OptionError("--platform gpu: no GPU was found on this machine.")
+    if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
+        _refuse_two_counts(devices_per_process)
+    if placement.hosts:
+        hosts = host_counts(placement.hosts, processes)
+    elif placement.job is not None:
+        # On which hosts they are is not known before they run.
+        hosts = [(f"task {task}", 1) for task in range(placement.job.processes)]
+    else:
+        hosts = [(socket.gethostname(), _count(processes, found, accelerators or 0))]
+    count = sum(number for _, number in hosts)
+    shared = _of_framework(
+        framework, backend, job_addresses, evaluators, given, max(count, 1), here=here
+    )
+    if framework == "tensorflow":
+        tensorflow_plan.refuse(
+            platform=found,
+            processes=count,
+            devices_per_process=devices_per_process,
+            local_device_ids=local_device_ids,
+        )
+    return plan_for(
+        hosts=hosts,
+        devices_per_process=devices_per_process,
+        platform=found,
+        accelerators=accelerators,
+        local_device_ids=local_device_ids,
+        partition_index=partition_index,
+        evaluators=evaluators,
+        platform_chosen=chosen is not None,
+        framework=framework,
+        initialize=initialize,
+        coordinator=checked_coordinator(coordinator, here=here),
+        backend=shared["backend"],
+        addresses=shared["addresses"],
+        environment=_environment(found, {**shared["environment"], **environment}),
+        jax=jax_plan.asked_arguments(jax),
+        start_method=_start_method(start_method),
+        start_timeout_s=start_timeout_s,
+        placement=placement,
+        keep=keep,
+    )
+
+
+def _of_placement(placement: Placement) -> Platform | None:
+    """What the hosts compute on, where the way to them says so; None where it does not."""
+    if placement.launcher == "tpu":
+        return "tpu"
+    return "gpu" if placement.job is not None and placement.job.gpus else None
+
+
+def _refuse_foreign(
+    framework: str,
+    backend: str | None,
+    job_addresses: str | None,
+    evaluators: int,
+    coordinator: str | None,
+) -> None:
+    """Refuses options of one framework with another."""
+    if evaluators < 0:
+        raise OptionError(f"--evaluators {evaluators}: must be 0 or more.")
+    if evaluators and framework != "tensorflow":
+        raise OptionError(
+            f"--evaluators {evaluators} with --framework {framework}: only TensorFlow has evaluators. "
+            "Use --framework tensorflow, or evaluate in a cell with --on."
+        )
+    for option, value in (("--backend", backend), ("--job-addresses", job_addresses)):
+        if value is not None and framework != "keras":
+            raise OptionError(
+                f"{option} {value} with --framework {framework}: this is for --framework keras."
+            )
+    if coordinator is not None and (framework == "tensorflow" or job_addresses is not None):
+        other = "--job-addresses" if job_addresses is not None else "--framework tensorflow"
+        raise OptionError(f"--coordinator {coordinator} with {other}: give one of them.")
+
+
+def _of_framework(
+    framework: str,
+    backend: str | None,
+    job_addresses: str | None,
+    evaluators: int,
+    given: Mapping[str, str],
+    processes: int,
+    *,
+    here: bool,
+) -> dict[str, Any]:
+    """What the plan holds for this framework; variables that are already set are respected or refused."""
+    if framework == "keras":
+        name = keras_plan.chosen_backend(backend, given)
+        addresses = keras_plan.chosen_addresses(
+            job_addresses, given, processes=processes, here=here
+        )
+        return {"backend": name, "addresses": addresses, "environment": {"KERAS_BACKEND": name}}
+    if framework == "tensorflow":
+        existing = given.get("KERAS_BACKEND", "tensorflow")
+        if existing != "tensorflow":
+            raise OptionError(
+                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
+                f"--framework keras --backend {existing}."
+            )
+        addresses = tensorflow_plan.chosen_addresses(
+            given, workers=processes, evaluators=evaluators
+        )
+        return {
+            "backend": None,
+            "addresses": addresses,
+            "environment": {"KERAS_BACKEND": "tensorflow"},
+        }
+    return {"backend": None, "addresses": (), "environment": {}}
+
+
+def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
+    """How many processes each host gets: as said beside it, else `processes` divided evenly, else one.
+
+    Raises:
+      OptionError: The numbers do not agree, or cannot be divided.
+    """
+    names = [socket.gethostname() if host.local else host.name for host in hosts]
+    said = [host.processes for host in hosts]
+    known = [number for number in said if number is not None]
+    silent = len(said) - len(known)
+    listed = ", ".join(
+        name if n is None else f"{name}:{n}" for name, n in zip(names, said, strict=True)
+    )
+    each = 1
+    if processes is not None:
+        left = processes - sum(known)
+        if left < silent or (silent == 0 and left) or (silent and left % silent):
+            raise OptionError(
+                f"-n {processes} with hosts {listed}: these numbers do not agree. Leave -n out, or give "
+                f"hosts without numbers that {processes} can be divided among."
+            )
+        each = left // silent if silent else 1
+    return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
+
+
+def _count(processes: int | None, platform: Platform, accelerators: int) -> int:
+    if processes is not None:
+        return processes
+    return {"cpu": DEFAULT_PROCESSES, "gpu": max(1, accelerators), "tpu": 1}[platform]
+
+
+def _refuse_two_counts(devices_per_process: int | None) -> None:
+    if devices_per_process is not None:
+        raise OptionError(
+            "--devices-per-process and xla_force_host_platform_device_count in XLA_FLAGS both set the "
+            "number of cpu devices; give one of them."
+        )
+
+
+def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
+    # Forking after the frameworks of other systems have started threads is not safe.
+    can_fork = sys.platform == "linux"
+    if asked is None:
+        return "fork" if can_fork else "spawn"
+    if asked not in ("fork", "spawn"):
+        raise OptionError(f"--start-method {asked!r}: known are fork and spawn.")
+    if asked == "fork" and not can_fork:
+        raise OptionError("--start-method fork: not safe on this system; use spawn.")
+    return cast(Literal["fork", "spawn"], asked)
+
+
+def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
+    """What engines get beyond the kernel's environment; what was asked for wins."""
+    own = {
+        "JAX_PLATFORMS": jax_plan.PLATFORMS[platform],
+        # A process that dies must not take the others along after JAX's heartbeat timeout.
+        "JAX_ENABLE_RECOVERABILITY": "true",
+    }
+    kept = {name: value for name, value in own.items() if name not in os.environ}
+    return {**kept, **asked}
+
+
+PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
+
+
+def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
+    """A sentence about proxy variables the processes would inherit; None when there are none.
+
+    Source: `jax.distributed.initialize` says of itself that they can make it time out.
+    """
+    found = sorted(n for n in environment if n.lower() in PROXY_VARIABLES and environment[n])
+    if not found:
+        return None
+    names = ", ".join(found)
+    empty = " ".join(f"--env {name}=" for name in found)
+    return (
+        f"{names} set on host {host}: jax.distributed.initialize may try to reach the coordinator through the "
+        f"proxy, and time out. {empty} leaves it out."
+    )

@@ -1,0 +1,120 @@
+"""From the options of a scheduler or of MPI to a placement."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.placement import Placement
+from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.planning.choose import host_counts
+from nbdist.launch.schedulers.mpi import check_hosts, mpi_job
+from nbdist.launch.schedulers.slurm.allocation import allocation
+from nbdist.launch.schedulers.slurm.ask import have_commands, node_addresses
+from nbdist.launch.schedulers.slurm.options import SlurmOptions, slurm_job
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class JobOptions:
+    """What was asked for, under the names `nbdist.start` has for it.
+
+    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `time` is a limit as
+    Slurm reads it; `slurm_options` and `mpi_options` go to `srun` and `mpirun` as they are.
+    """
+
+    slurm: bool = False
+    nodes: int | None = None
+    ntasks_per_node: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    slurm_options: Sequence[str] = ()
+    mpi: bool = False
+    mpirun: str | None = None
+    mpi_options: Sequence[str] = ()
+
+    def refuse_alone(self) -> None:
+        """Refuses options without what they belong to, and two launchers at once.
+
+        Raises:
+          OptionError: Names one of them.
+        """
+        if self.slurm and self.mpi:
+            raise OptionError("--slurm and --mpi both start the processes. Use one of them.")
+        for field in fields(self):
+            value = getattr(self, field.name)
+            owner = "mpi" if field.name.startswith("mpi") else "slurm"
+            if value and field.name not in ("slurm", "mpi") and not getattr(self, owner):
+                option = f"--{field.name.removesuffix('s').replace('_', '-')}"
+                option = "--nodes" if field.name == "nodes" else option
+                raise OptionError(f"{option}: for --{owner} only.")
+
+
+def choose_job(
+    options: JobOptions,
+    *,
+    processes: int | None,
+    hosts: Sequence[AskedHost],
+    ssh: SshOptions,
+    min_hosts: int | None,
+) -> Placement:
+    """Where processes run that Slurm or MPI starts; see `nbdist.start` for the arguments.
+
+    Raises:
+      OptionError: Options that cannot be together.
+      LaunchError: Slurm does not answer.
+    """
+    title = "--slurm" if options.slurm else "--mpi"
+    if min_hosts is not None:
+        raise OptionError(f"--min-hosts {min_hosts}: with {title} all processes come up, or none.")
+    if options.slurm:
+        return _slurm(options, processes, hosts, ssh)
+    check_hosts(hosts)
+    job = mpi_job(
+        hosts=host_counts(hosts, processes),
+        ssh=ssh,
+        mpirun=options.mpirun,
+        extra=options.mpi_options,
+    )
+    return Placement(launcher="mpi", hosts=tuple(hosts), ssh=ssh, job=job)
+
+
+def _slurm(
+    options: JobOptions,
+    processes: int | None,
+    hosts: Sequence[AskedHost],
+    ssh: SshOptions,
+) -> Placement:
+    if hosts:
+        names = ",".join(host.name for host in hosts)
+        raise OptionError(
+            f"--hosts with --slurm: Slurm chooses the hosts. To have these, use --slurm-option --nodelist={names}"
+        )
+    if ssh.config is not None:
+        raise OptionError(f"--ssh-config {ssh.config}: with --slurm nothing goes through ssh.")
+    have_commands()
+    inside = allocation(os.environ)
+    asked = SlurmOptions(
+        nodes=options.nodes,
+        ntasks_per_node=options.ntasks_per_node,
+        partition=options.partition,
+        account=options.account,
+        time=options.time,
+        extra=options.slurm_options,
+    )
+    job = slurm_job(asked, processes=processes, python=ssh.python or sys.executable, inside=inside)
+    # Also whether Slurm answers at all, before anything is started.
+    near = node_addresses(
+        nodes=inside.node_list if inside is not None else None, partition=options.partition
+    )
+    if inside is None and options.nodes is not None and options.nodes > len(near):
+        where = f"partition {options.partition}" if options.partition else "this cluster"
+        raise OptionError(
+            f"-N {options.nodes}: {where} has {len(near)} nodes; such a job would wait for ever. Ask for "
+            f"{len(near)} or fewer."
+        )
+    return Placement(launcher="slurm", job=replace(job, near=near[:8]))

@@ -1,0 +1,120 @@
+"""From what a person asked for to where the processes run; all bad input is refused here."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.host_list import AskedHost, parse_hosts, read_hosts
+from nbdist.launch.model.placement import Placement
+from nbdist.launch.model.ssh import SshOptions
+from nbdist.launch.planning.choose_job import JobOptions, choose_job
+from nbdist.launch.tpu.discover import find_pod
+from nbdist.launch.tpu.pod import Pod, pod_hosts
+
+
+def choose_placement(
+    *,
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None = None,
+    hosts_file: str | None = None,
+    ssh_config: str | None = None,
+    remote_python: str | None = None,
+    min_hosts: int | None = None,
+    cwd: str | None = None,
+    controller_address: str | None = None,
+    tpu: str | None = None,
+    zone: str | None = None,
+    project: str | None = None,
+    processes: int | None = None,
+    **job: Any,
+) -> Placement:
+    """Where processes run; see `nbdist.start` for the arguments, and `JobOptions` for those of jobs.
+
+    Raises:
+      OptionError: Hosts that cannot be read, a file that is not there, or options that need others.
+      LaunchError: Whoever knows of a TPU fails.
+    """
+    pod = _pod(tpu, zone, project, hosts if hosts is not None else hosts_file)
+    asked = pod_hosts(pod) if pod is not None else asked_hosts(hosts, hosts_file)
+    jobs = JobOptions(**job)
+    jobs.refuse_alone()
+    is_job = jobs.slurm or jobs.mpi
+    if is_job and pod is not None:
+        raise OptionError("--tpu reaches its hosts with ssh; leave --slurm and --mpi out.")
+    if not asked and not is_job:
+        for option, value in (
+            ("--ssh-config", ssh_config),
+            ("--remote-python", remote_python),
+            ("--min-hosts", min_hosts),
+            ("--cwd", cwd),
+            ("--controller-address", controller_address),
+        ):
+            if value is not None:
+                raise OptionError(f"{option} {value}: for hosts only; name them with --hosts.")
+        return Placement()
+    if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
+        raise OptionError(f"--ssh-config {ssh_config}: there is no such file.")
+    ssh = SshOptions(
+        python=remote_python or sys.executable,
+        config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
+    )
+    if is_job:
+        placed = choose_job(jobs, processes=processes, hosts=asked, ssh=ssh, min_hosts=min_hosts)
+        return replace(placed, cwd=cwd, controller_address=controller_address)
+    if min_hosts is not None and not 1 <= min_hosts <= len(asked):
+        raise OptionError(
+            f"--min-hosts {min_hosts} with {len(asked)} hosts: expected 1 to {len(asked)}."
+        )
+    return Placement(
+        launcher="ssh" if pod is None else "tpu",
+        hosts=asked,
+        ssh=ssh,
+        min_hosts=min_hosts,
+        cwd=cwd,
+        controller_address=controller_address,
+        remarks=() if pod is None else pod.notes,
+        ssh_advice=None if pod is None else pod.ssh_advice,
+    )
+
+
+HERE = "here"
+"""For `tpu`: the pod that this machine is a worker of."""
+
+
+def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) -> Pod | None:
+    if tpu is None:
+        for option, value in (("--zone", zone), ("--project", project)):
+            if value is not None:
+                raise OptionError(f"{option} {value}: for TPUs only; name one with --tpu.")
+        return None
+    if hosts is not None:
+        raise OptionError("--tpu finds the hosts by itself; leave --hosts and --hosts-file out.")
+    return find_pod(None if tpu == HERE else tpu, zone, project, os.environ)
+
+
+def asked_hosts(
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None, hosts_file: str | None
+) -> tuple[AskedHost, ...]:
+    """The hosts that are named in one way or the other; none where none are.
+
+    Raises:
+      OptionError: A host that cannot be read, a file that cannot, or both ways at once.
+    """
+    if hosts is not None and hosts_file is not None:
+        raise OptionError("--hosts and --hosts-file both name the hosts. Use one of them.")
+    if hosts_file is not None:
+        return read_hosts(Path(hosts_file))
+    if hosts is None:
+        return ()
+    if isinstance(hosts, str):
+        return parse_hosts(hosts)
+    if all(isinstance(host, AskedHost) for host in hosts):
+        return tuple(host for host in hosts if isinstance(host, AskedHost))
+    if isinstance(hosts, Mapping):
+        hosts = [f"{name}:{count}" for name, count in hosts.items()]
+    return parse_hosts(",".join(map(str, hosts)))

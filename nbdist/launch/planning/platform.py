@@ -1,0 +1,67 @@
+"""What this machine computes on, found without importing a framework.
+
+Importing JAX here and asking it would start a back end in the kernel, and a TPU belongs to the first
+process that does so.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Mapping
+from pathlib import Path
+
+from nbdist.launch.model.plan import Platform
+from nbdist.machine import checkup
+
+
+def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
+    """Number of GPUs or TPU chips of this machine; 0 for CPU.
+
+    Args:
+      platform: Which kind to count.
+      root: The file system's root; tests give another.
+    """
+    if platform == "gpu":
+        nvidia = len(list((root / "proc/driver/nvidia/gpus").glob("*")))
+        nodes = (root / "dev").glob("nvidia[0-9]*")
+        return nvidia or len(list(nodes)) or len(list((root / "dev/dri").glob("renderD*")))
+    if platform == "tpu":
+        return tpu_chips(root=root)
+    return 0
+
+
+def tpu_chips(*, root: Path = Path("/")) -> int:
+    """Number of TPU chips of this machine, as JAX counts them.
+
+    Args:
+      root: The file system's root; tests give another.
+    """
+    return int(checkup.accelerators(root)["tpus"])
+
+
+def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:
+    """The platform JAX would choose: a TPU, else a GPU, else CPU.
+
+    An accelerator counts only where JAX's plug-in for it is installed as well. `JAX_PLATFORMS` in
+    `environment` decides where it is set.
+    """
+    asked = environment.get("JAX_PLATFORMS", "").split(",")[0]
+    if asked:
+        return {"cpu": "cpu", "tpu": "tpu"}.get(asked, "gpu")  # type: ignore[return-value]
+    if _installed("libtpu") and accelerators("tpu", root=root):
+        return "tpu"
+    if any(map(_installed, GPU_PLUGINS)) and accelerators("gpu", root=root):
+        return "gpu"
+    return "cpu"
+
+
+def choose_for_tensorflow(*, root: Path = Path("/")) -> Platform:
+    """The platform TensorFlow would choose: GPUs where there are any, else CPU."""
+    return "gpu" if accelerators("gpu", root=root) else "cpu"
+
+
+GPU_PLUGINS = ("jax_cuda12_plugin", "jax_cuda13_plugin", "jax_rocm7_plugin", "jax_rocm60_plugin")
+
+
+def _installed(module: str) -> bool:
+    return importlib.util.find_spec(module) is not None

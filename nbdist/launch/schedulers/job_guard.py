@@ -1,0 +1,95 @@
+"""Runs a command for as long as the kernel lives: `python -m nbdist.launch.schedulers.job_guard srun …`.
+
+The command's input is the kernel's, and its end reaches the tasks, which end by themselves. But `srun` does not
+read while its job waits, nor `mpirun` while it connects: those would wait on for a kernel that is gone. So this
+process watches the kernel's end of the input, and ends a command that outlives it; the operating system does so
+when this process is killed. The input of a kept command never ends: there the kernel itself is watched, until
+others can find the session.
+"""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import subprocess
+import sys
+import time
+from types import FrameType
+
+from nbdist.launch.agents.fifo_channel import KERNEL, MARKER
+from nbdist.machine.parent_death import die_with
+
+LOOK_MS = 1000
+"""How often the kernel of a command is looked for whose input never ends."""
+
+END_SECONDS = 2.0
+"""What tasks may take to end by themselves; on SIGTERM `srun` kills them, and they tidy nothing up."""
+
+TERMINATE_SECONDS = 5.0
+"""What a command may take to cancel its job after SIGTERM."""
+
+
+def hold(command: list[str], orders: int = 0) -> int:
+    """Runs the command until it ends, or until nobody can write to `orders` any more.
+
+    Returns:
+      The command's exit status; 128 and the signal's number where one ended it, as a shell has it.
+    """
+    me = os.getpid()
+    wakeup, wake = os.pipe()
+    for descriptor in (wakeup, wake):
+        os.set_blocking(descriptor, False)
+    signal.set_wakeup_fd(wake)
+    signal.signal(signal.SIGCHLD, _nothing)
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    kernel, marker = os.environ.pop(KERNEL, None), os.environ.pop(MARKER, "")
+    child = subprocess.Popen(
+        command,
+        stdin=orders,
+        # This process has one thread, so the signal comes with its end and not before.
+        preexec_fn=lambda: die_with(me, signal.SIGTERM),
+    )
+    signal.signal(signal.SIGTERM, lambda number, frame: child.terminate())
+    poll = select.poll()
+    poll.register(wakeup, select.POLLIN)
+    poll.register(orders, 0)  # its end alone
+    while child.poll() is None:
+        ready = [descriptor for descriptor, _ in poll.poll(None if kernel is None else LOOK_MS)]
+        if wakeup in ready:
+            os.read(wakeup, 4096)
+        if orders in ready or _is_deserted(kernel, marker):
+            _end(child)
+    return child.returncode if child.returncode >= 0 else 128 - child.returncode
+
+
+def _is_deserted(kernel: str | None, marker: str) -> bool:
+    """Whether the kernel of a command that is to be kept has ended before others could find it."""
+    return kernel is not None and os.getppid() != int(kernel) and not os.path.exists(marker)  # noqa: PTH110
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    """Ends a command whose tasks have been told to end."""
+    for seconds, then in ((END_SECONDS, child.terminate), (TERMINATE_SECONDS, child.kill)):
+        deadline = time.monotonic() + seconds
+        while child.poll() is None and time.monotonic() < deadline:
+            time.sleep(0.01)
+        if child.poll() is None:
+            then()
+    child.wait()
+
+
+def _nothing(number: int, frame: FrameType | None) -> None:
+    """A handler must be set for the wake-up descriptor to be written."""
+
+
+def main() -> None:
+    """Entry point."""
+    try:
+        raise SystemExit(hold(sys.argv[1:]))
+    except FileNotFoundError:
+        raise SystemExit(f"{sys.argv[1]}: no such command on this machine") from None
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,186 @@
+"""MPI: one `mpirun` of Open MPI starts a parent of one process in each of its ranks.
+
+MPI only starts them; they compute through their frameworks. Run with Open MPI 4.1.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import shlex
+import shutil
+import socket
+from collections.abc import Sequence
+from pathlib import Path
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.placement import Job
+from nbdist.launch.model.ssh import SshOptions, ssh_options
+from nbdist.machine.log_tail import LOG_LINES
+from nbdist.machine.ports import own_address
+
+OURS = {
+    ("-n", "-np", "--np", "-c", "--n"): "use -n",
+    ("-H", "-host", "--host"): "use --hosts",
+    ("-wdir", "--wdir", "-wd"): "use --cwd",
+    ("-stdin", "--stdin"): "the processes get their orders through it",
+    ("-tag-output", "--tag-output", "-l"): "the processes answer through it",
+    ("-timestamp-output", "--timestamp-output"): "the processes answer through it",
+    ("-output-filename", "--output-filename"): "the processes answer through it",
+    ("-xterm", "--xterm", "-xml", "--xml"): "the processes answer through it",
+}
+"""Options of mpirun that nbdist gives itself, and what to do instead or why not."""
+
+
+def mpi_job(
+    *,
+    hosts: Sequence[tuple[str, int]],
+    ssh: SshOptions,
+    mpirun: str | None = None,
+    extra: Sequence[str] = (),
+) -> Job:
+    """What `mpirun` is asked for.
+
+    Args:
+      hosts: Those named, each with its number of processes.
+      ssh: How mpirun reaches them, and the interpreter there.
+      mpirun: Its name or path; default: that on the PATH.
+      extra: Further options, one or more in a text.
+
+    Raises:
+      OptionError: There is no such command, or an option cannot be.
+    """
+    command = shutil.which(mpirun or "mpirun")
+    if command is None:
+        raise OptionError(
+            f"--mpirun {mpirun}: there is no such command."
+            if mpirun is not None
+            else "--mpi: mpirun is not on this kernel's PATH. Install Open MPI, or name it with --mpirun PATH."
+        )
+    options = extra_options(extra)
+    words = [mpirun or "mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
+    words += ["--stdin", "all", "--tag-output", "--wdir", "/"]
+    # Unbound, as processes are that nobody has told where to compute; ranks follow the order of the hosts.
+    words += ["--bind-to", "none", "--map-by", "slot"]
+    # One rank that ends must not take the variables of the others along.
+    words += ["--mca", "orte_abort_on_non_zero_status", "0"]
+    # From here to every host: the hosts may not reach each other with ssh.
+    agent = _agent(ssh)
+    words += ["--mca", "plm_rsh_agent", agent, "--mca", "plm_rsh_no_tree_spawn", "1"]
+    words += ["--host", ",".join(f"{name}:{count}" for name, count in hosts)]
+    return Job(
+        command=(*words, *options),
+        task_variable="OMPI_COMM_WORLD_RANK",
+        python=ssh.python,
+        processes=sum(count for _, count in hosts),
+    )
+
+
+def _agent(ssh: SshOptions) -> str:
+    if ssh.config is not None and not set(" :'\"\\").isdisjoint(ssh.config):
+        raise OptionError(
+            f"--ssh-config {ssh.config}: mpirun cannot be told of a file with such a name. Name one without "
+            "spaces, colons and quotes."
+        )
+    return " ".join(["ssh", *ssh_options(ssh)])
+
+
+def check_hosts(hosts: Sequence[AskedHost]) -> None:
+    """Refuses hosts to which mpirun brings no orders, and what it cannot be told of one.
+
+    Open MPI 4.1 hands on its input to ranks on other hosts only (`--stdin all`); those beside mpirun itself meet
+    the end of input at once.
+
+    Raises:
+      OptionError: None is named, one is this machine, or a user or a port stands beside one.
+    """
+    if not hosts:
+        raise OptionError("--mpi: name the hosts, such as --mpi --hosts h1:2,h2:2.")
+    for host in hosts:
+        if host.local or own_address(host.name) == _address(host.name):
+            raise OptionError(
+                f"--hosts: {host.name} is this machine, where mpirun does not hand on orders to its ranks. Leave "
+                "it out; or leave --mpi out: --hosts alone starts processes here and on other hosts."
+            )
+        for option, value in (("user", host.user), ("port", host.port)):
+            if value is not None:
+                raise OptionError(
+                    f"--hosts: {host.name} has the {option} {value}, which mpirun cannot be told. Write it into "
+                    "the ssh configuration (~/.ssh/config, or --ssh-config FILE)."
+                )
+
+
+def _address(name: str) -> str:
+    """The address of a name; empty where only ssh's configuration knows it."""
+    with contextlib.suppress(OSError):
+        return socket.gethostbyname(name)
+    return ""
+
+
+def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
+    """Further options of mpirun, as the words they are.
+
+    Raises:
+      OptionError: No option, or one that nbdist gives itself.
+    """
+    words: list[str] = []
+    for line in lines:
+        found = shlex.split(line)
+        if not found or not found[0].startswith("-"):
+            raise OptionError(
+                f"--mpi-option {line!r}: expected an option of mpirun, such as --oversubscribe."
+            )
+        words += found
+    for word in words:
+        for names, instead in OURS.items():
+            if word in names:
+                raise OptionError(f"--mpi-option {word!r}: nbdist gives it itself; {instead}.")
+    return tuple(words)
+
+
+_FRAME = re.compile(r"-{20,}\s*$")
+_TAG = re.compile(r"^(\[\d+,\d+\]<stderr>:)+")
+NOTICE_LINES = 8
+
+
+class MpiWatch:
+    """See `nbdist.launch.agents.watch.Watch`; mpirun has no queue.
+
+    Args:
+      command: Its name or path.
+      python: The interpreter on the hosts.
+    """
+
+    def __init__(self, command: str, *, python: str) -> None:
+        self.title = self.command = Path(command).name
+        self.python = python
+
+    def waiting(self, lines: Sequence[str]) -> str | None:
+        """Never."""
+        return None
+
+    def ending(self, lines: Sequence[str]) -> str | None:
+        """It does not say in one word; its last ones are shown."""
+        return None
+
+    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """What is said beside mpirun's notices in frames, such as by ssh, and the first of those notices."""
+        inside, notices, outside, first = False, 0, [], []
+        for line in lines:
+            if _FRAME.match(line):
+                inside = not inside
+                notices += inside
+            elif line.strip() and not inside:
+                outside.append(_TAG.sub("", line))
+            elif line.strip() and notices == 1:
+                first.append(line)
+        return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
+
+    def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
+        """None that it tells before its own end."""
+        return {}
+
+    def cancel(self) -> None:
+        """What it has started on other hosts ends with the connection."""

@@ -1,0 +1,177 @@
+"""From the options of `--slurm` to the command line of `srun`."""
+
+from __future__ import annotations
+
+import re
+import secrets
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.placement import Job
+from nbdist.launch.schedulers.slurm.allocation import Allocation
+
+DEFAULT_PROCESSES = 2
+
+OURS = {
+    ("-n", "--ntasks"): "use -n",
+    ("-N", "--nodes"): "use --nodes",
+    ("--ntasks-per-node",): "use --ntasks-per-node",
+    ("-p", "--partition"): "use --partition",
+    ("-A", "--account"): "use --account",
+    ("-t", "--time"): "use --time",
+    ("-D", "--chdir"): "use --cwd",
+    ("--export",): "use --env",
+    ("-J", "--job-name"): "jobs are found again by it",
+    ("-i", "--input"): "the processes get their orders through it",
+    ("-o", "--output"): "the processes answer through it",
+    ("-e", "--error"): "failures are read from it",
+    ("-u", "--unbuffered"): "the processes' answers would be mixed",
+    ("--pty",): "the processes have no terminal",
+    ("-Q", "--quiet"): "the queue's state is read from what srun says",
+    ("-b", "--begin-only", "--test-only"): "nothing would be started",
+    ("--multi-prog",): "all processes run one program",
+}
+"""Options of srun that nbdist gives itself, and what to do instead or why not."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SlurmOptions:
+    """What was asked for; `time` as Slurm reads it (minutes, `1:30:00`, `2-12`), `extra` further options."""
+
+    nodes: int | None = None
+    ntasks_per_node: int | None = None
+    partition: str | None = None
+    account: str | None = None
+    time: str | None = None
+    extra: Sequence[str] = ()
+
+
+def slurm_job(
+    asked: SlurmOptions, *, processes: int | None, python: str, inside: Allocation | None
+) -> Job:
+    """The job, or the step of an allocation that is there.
+
+    Args:
+      asked: The options.
+      processes: `-n`, where it was given.
+      python: The interpreter on the nodes.
+      inside: The allocation this kernel runs in.
+
+    Raises:
+      OptionError: Numbers that do not agree, or options that cannot be.
+    """
+    extra = extra_options(asked.extra)
+    count = agree(asked, processes, inside)
+    name = f"nbdist-{secrets.token_hex(4)}"
+    command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]
+    command += ["--input=all", "--output=all", "--error=all"]
+    # One task that ends, or one node that fails, must not take the variables of the others along.
+    command += ["--kill-on-bad-exit=0", "--wait=0", "--no-kill"]
+    if inside is not None:
+        _refuse_inside(asked, inside)
+        # The step in which this kernel may run itself holds the processors of its node.
+        command += [f"--jobid={inside.job}", "--overlap"]
+    for option, value in (
+        ("--nodes", asked.nodes),
+        ("--ntasks-per-node", asked.ntasks_per_node),
+        ("--partition", asked.partition),
+        ("--account", asked.account),
+        ("--time", asked.time),
+    ):
+        if value is not None:
+            command.append(f"{option}={value}")
+    return Job(
+        command=(*command, *extra),
+        task_variable="SLURM_PROCID",
+        python=python,
+        processes=count,
+        name=name,
+        allocation=None if inside is None else inside.job,
+        gpus=any(_GPUS.match(word) for word in extra) or (inside is not None and inside.gpus),
+        gpus_divided=any(_GPUS_OF_TASK.match(word) for word in extra),
+    )
+
+
+_GPUS = re.compile(r"--gpus|-G|--gres=.*gpu|--tres-per-\w+=.*gpu")
+_GPUS_OF_TASK = re.compile(r"--gpus-per-task|--gpu-bind|--tres-per-task")
+
+
+def agree(asked: SlurmOptions, processes: int | None, inside: Allocation | None) -> int:
+    """How many processes there will be, which must be known before they are.
+
+    Raises:
+      OptionError: The numbers do not agree, or are more than the allocation has.
+    """
+    nodes, each = asked.nodes, asked.ntasks_per_node
+    for option, number in (("--nodes", nodes), ("--ntasks-per-node", each), ("-n", processes)):
+        if number is not None and number < 1:
+            raise OptionError(f"{option} {number}: must be 1 or more.")
+    if inside is not None and nodes is not None and nodes > inside.nodes:
+        raise OptionError(
+            f"--nodes {nodes}: this kernel runs in Slurm's allocation {inside.job}, which has {inside.nodes} "
+            f"({inside.node_list}). Ask for {inside.nodes} or fewer, or leave --nodes out."
+        )
+    if nodes is not None and each is not None:
+        if processes is not None and processes != nodes * each:
+            raise OptionError(
+                f"-n {processes} with --nodes {nodes} --ntasks-per-node {each}: {nodes} × {each} = "
+                f"{nodes * each}. Leave one of them out."
+            )
+        return nodes * each
+    if processes is not None:
+        if nodes is not None and processes < nodes:
+            raise OptionError(
+                f"-n {processes} with --nodes {nodes}: a node without a process is not used. Ask for "
+                f"{processes} nodes or fewer."
+            )
+        return processes
+    if inside is not None:
+        return _of_allocation(nodes, each, inside)
+    if nodes is None:
+        return each or DEFAULT_PROCESSES
+    return nodes
+
+
+def _of_allocation(nodes: int | None, each: int | None, inside: Allocation) -> int:
+    if nodes is None and each is None and inside.tasks is not None:
+        return inside.tasks
+    return (nodes or inside.nodes) * (each or inside.tasks_per_node or 1)
+
+
+def _refuse_inside(asked: SlurmOptions, inside: Allocation) -> None:
+    for option, value in (("--partition", asked.partition), ("--account", asked.account)):
+        if value is not None:
+            raise OptionError(
+                f"{option} {value}: this kernel runs in Slurm's allocation {inside.job}, which has its own. "
+                "Leave the option out; for a job of its own, start the notebook outside of the allocation."
+            )
+
+
+def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
+    """Further options of srun, as the words they are.
+
+    Raises:
+      OptionError: No option, or one that nbdist gives itself.
+    """
+    words: list[str] = []
+    for line in lines:
+        found = shlex.split(line)
+        if not found or not found[0].startswith("-"):
+            raise OptionError(
+                f"--slurm-option {line!r}: expected an option of srun, such as --gres=gpu:4."
+            )
+        words += found
+    for word in words:
+        for names, instead in OURS.items():
+            if _is(word, names):
+                raise OptionError(f"--slurm-option {word!r}: nbdist gives it itself; {instead}.")
+    return tuple(words)
+
+
+def _is(word: str, names: Sequence[str]) -> bool:
+    """Whether a word is one of these options, with its value or without."""
+    if word.startswith("--"):
+        return word.partition("=")[0] in names
+    return word.startswith("-") and word[:2] in names

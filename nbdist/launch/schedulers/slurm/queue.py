@@ -1,0 +1,152 @@
+"""Where a job of Slurm stands: what `srun` has said, and what the queue says."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from nbdist.errors import LaunchError
+from nbdist.launch.schedulers.slurm.ask import ask
+from nbdist.machine.log_tail import LOG_LINES
+
+LOOK_SECONDS = 1.0
+"""How often the queue is asked while a job waits."""
+
+SETTLE_SECONDS = 1.0
+"""How long after its end the queue may say that a job runs or is completing."""
+
+QUEUED = re.compile(r"srun: job (\d+) queued and waiting for resources")
+ALLOCATED = re.compile(r"srun: job \d+ has been allocated resources")
+STEP_WAITS = re.compile(r"srun: Job (\d+) step creation temporarily disabled, retrying \((.*)\)")
+STEP_CREATED = re.compile(r"srun: Step created for job")
+CANCELLED = re.compile(
+    r"\*\*\* (?:STEP|JOB) (\d+)\S* ON \S+ CANCELLED AT \S+?( DUE TO [A-Z ]+?)? \*\*\*"
+)
+TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the queue says of a job; `reason` is empty where Slurm has none."""
+
+    job: str
+    state: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"job {self.job} {self.state}" + (f" ({self.reason})" if self.reason else "")
+
+
+class SlurmWatch:
+    """See `nbdist.launch.agents.watch.Watch`.
+
+    Args:
+      name: The name of the job, which no other has.
+      allocation: The number of the allocation of which it is a step, None for a job of its own.
+      python: The interpreter on the nodes.
+      asks: Asks Slurm; tests give another.
+    """
+
+    title = "Slurm"
+    command = "srun"
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        allocation: str | None,
+        python: str,
+        asks: Callable[..., str] = ask,
+    ) -> None:
+        self.python = python
+        self._name = name
+        self._allocation = allocation
+        self._ask = asks
+        self._looked = float("-inf")
+        self._standing: Standing | None = None
+        self._asked_for_end = False
+        self._ending: str | None = None
+
+    def waiting(self, lines: Sequence[str]) -> str | None:
+        """What the queue says, asked once a second."""
+        text = "\n".join(lines)
+        step = list(STEP_WAITS.finditer(text))
+        if step and not STEP_CREATED.search(text):
+            return f"step of job {step[-1][1]} waits ({step[-1][2]})"
+        queued = QUEUED.search(text)
+        if queued is None or ALLOCATED.search(text):
+            return None
+        now = time.monotonic()
+        if now - self._looked >= LOOK_SECONDS:
+            self._standing = self.look() or self._standing
+            self._looked = time.monotonic()
+        return str(self._standing or Standing(queued[1], "PENDING", ""))
+
+    def look(self) -> Standing | None:
+        """What the queue says now, also of a job that has ended a moment ago; None when it says nothing."""
+        which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
+        with contextlib.suppress(LaunchError):
+            found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
+            rows = [line.strip().split("|", 2) for line in found.splitlines()]
+            # A session that was started afresh had another job of this name before.
+            job, state, reason = max(rows, key=lambda row: numbers(row[0]), default=("", "", ""))
+            return Standing(job, state, "" if reason == "None" else reason) if job else None
+        return None
+
+    def ending(self, lines: Sequence[str]) -> str | None:
+        """The job's last state, where it is not that of one that has ended by itself."""
+        if not self._asked_for_end:
+            self._asked_for_end = True
+            self._ending = _cancelled(lines) or self._last_state()
+        return self._ending
+
+    def _last_state(self) -> str | None:
+        until = time.monotonic() + SETTLE_SECONDS
+        while (found := self.look()) is not None and time.monotonic() < until:
+            if found.state not in ("RUNNING", "COMPLETING"):
+                break
+            time.sleep(0.1)
+        if found is None or found.state in ("RUNNING", "COMPLETING", "COMPLETED"):
+            return None
+        state = ", ".join(filter(None, (found.state, found.reason)))
+        return f"Slurm's job {found.job} ({state})"
+
+    def reasons(self, lines: Sequence[str]) -> tuple[str, ...]:
+        """The last ones."""
+        return tuple(lines[-LOG_LINES:])
+
+    def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
+        """Those of which srun says so."""
+        text = "\n".join(lines)
+        if CANCELLED.search(text):
+            return {}  # all of them, and `ending` says why
+        return {
+            task: f"{said} (host {host})"
+            for host, tasks, said in TASKS.findall(text)
+            for task in numbers(tasks)
+        }
+
+    def cancel(self) -> None:
+        """By its name; the allocation of which it is a step is left to whoever has it."""
+        with contextlib.suppress(LaunchError):
+            self._ask("scancel", f"--name={self._name}")
+
+
+def _cancelled(lines: Sequence[str]) -> str | None:
+    """What the nodes have said of it, which is there before the queue knows."""
+    said = CANCELLED.search("\n".join(lines))
+    if said is None:
+        return None
+    return f"Slurm's job {said[1]} (CANCELLED{said[2] or ''})"
+
+
+def numbers(text: str) -> list[int]:
+    """`"0-2,5"` as numbers."""
+    found: list[int] = []
+    for part in text.split(","):
+        first, _, last = part.partition("-")
+        found += range(int(first), int(last or first) + 1)
+    return found

@@ -1,0 +1,120 @@
+"""Asking engines that somebody else has started who they are; saying what is wrong where they cannot answer."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import ipyparallel
+
+from nbdist.engine.kernel.calls import PROTOCOL
+from nbdist.errors import NbdistError, SessionError, VersionError
+from nbdist.launch.sessions.resolve import Cluster
+from nbdist.launch.start.client import Client
+from nbdist.launch.start.request import Asked, ask
+from nbdist.version import __version__
+
+CONNECT_SECONDS = 10
+ANSWER_SECONDS = 10.0
+"""How long an engine may take to say who it is, before it counts as busy."""
+
+Told = Mapping[int, Mapping[str, Any]]
+"""What `nbdist.engine.kernel.foreign_engine.describe` says of each."""
+
+
+def client_of(cluster: Cluster) -> Any:
+    """ipyparallel's client of a cluster.
+
+    Raises:
+      SessionError: Its controller does not answer.
+    """
+    try:
+        return Client(dict(cluster.connection), timeout=CONNECT_SECONDS)
+    except (OSError, TimeoutError, ValueError, KeyError) as error:
+        raise SessionError(
+            f"The controller of {cluster.name} does not answer at {cluster.connection['interface']} ({error}). It "
+            "has ended, or cannot be reached from this machine."
+        ) from error
+
+
+def who(cluster: Cluster, client: Any, framework: str) -> Told:
+    """What each engine says of itself, by engine id.
+
+    Raises:
+      SessionError: There are none, or one is busy.
+      VersionError: One has no nbdist, or another version.
+    """
+    engines = sorted(client.ids)
+    if not engines:
+        raise SessionError(
+            f"No engine is connected to the controller of {cluster.name}. Start some, then attach again."
+        )
+    address = address_of(cluster.connection)
+    asked = {
+        engine: ask(
+            client[engine],
+            "who",
+            where=f"engine {engine}",
+            framework=framework,
+            controller=address,
+            ports=2 + len(engines),
+        )
+        for engine in engines
+    }
+    deadline = time.monotonic() + ANSWER_SECONDS
+    told = {}
+    for engine, request in asked.items():
+        request.wait(max(0.0, deadline - time.monotonic()))
+        if not request.ready():
+            raise SessionError(
+                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is in the "
+                "middle of something. Attach again when that has ended, or interrupt it where it was begun."
+            )
+        told[engine] = _checked(client, engine, request)
+    return told
+
+
+def _checked(client: Any, engine: int, request: Asked) -> Mapping[str, Any]:
+    try:
+        facts, _ = request.get()
+    except NbdistError as error:
+        if "does not know the call" in str(error):
+            version = _on(client, engine, "__import__('nbdist').__version__")
+            raise _other_version(engine, _on(client, engine, HOST), version) from error
+        if "No module named 'nbdist" in str(error):
+            host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
+            raise VersionError(
+                f"Engine {engine} (host {host}) has no nbdist. On {host} run: {python} -m pip install "
+                f"nbdist=={__version__}; then start the engines again."
+            ) from error
+        raise
+    if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
+        raise _other_version(engine, facts["host"], facts["nbdist"])
+    return facts
+
+
+HOST = "__import__('socket').gethostname()"
+PYTHON = "__import__('sys').executable"
+
+
+def _on(client: Any, engine: int, expression: str) -> str:
+    """The value of an expression on an engine that may have no nbdist."""
+    try:
+        return str(client[engine].apply_async(str, ipyparallel.Reference(expression)).get(5))
+    except Exception:  # noqa: BLE001 - only the words of an error are at stake
+        return "unknown"
+
+
+def _other_version(engine: int, host: str, version: str) -> VersionError:
+    return VersionError(
+        f"Engine {engine} (host {host}) has nbdist {version}, this kernel has {__version__}. On {host} run: pip "
+        f"install nbdist=={__version__}; then start the engines again."
+    )
+
+
+def address_of(connection: Mapping[str, Any]) -> str:
+    """The controller's, as the engines' hosts reach it."""
+    address = str(connection["interface"]).rpartition("/")[2]
+    wild = address in ("*", "0.0.0.0", "")
+    return str(connection.get("location") or address) if wild else address

@@ -1,0 +1,216 @@
+"""Engines that somebody else has started: asked who they are, numbered, and joined to one cluster."""
+
+from __future__ import annotations
+
+import hashlib
+import shutil
+import socket
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from nbdist.errors import LaunchError
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.rendezvous import Meeting, Place, ThisMachine, meet
+from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.sessions.asking import ANSWER_SECONDS, Told, client_of, who
+from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.sessions.numbering import number
+from nbdist.launch.sessions.resolve import Cluster
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.connect import install_text
+from nbdist.launch.start.initialize import join
+from nbdist.launch.start.request import ask
+from nbdist.machine import folder as folders
+from nbdist.quantities import count_text
+from nbdist.rules import Rules
+
+
+def take_part(
+    cluster: Cluster,
+    *,
+    tell: Tell,
+    platform: str | None = None,
+    devices_per_process: int | None = None,
+    **options: Any,
+) -> Regained:
+    """Makes a session of a cluster's engines, which all go on when this kernel leaves.
+
+    Args:
+      cluster: How it is reached.
+      tell: Hears how many have joined.
+      platform: What they are to compute on; default: as they find it themselves.
+      devices_per_process: Virtual CPU devices of each; default: as they are set up.
+      **options: Of `nbdist.launch.planning.choose.make_plan`: the framework, and how it is initialized.
+
+    Raises:
+      SessionError: There are no engines, or they do not answer.
+      VersionError: Some have no nbdist, or another version.
+      LaunchError: Their framework cannot be initialized.
+    """
+    began = time.monotonic()
+    client = client_of(cluster)
+    folder = folders.make()
+    try:
+        told = who(cluster, client, options.get("framework", "jax"))
+        ids, how = number(told)
+        by_id = {process_id: told[engine] for engine, process_id in ids.items()}
+        plan = _plan(by_id, platform, devices_per_process, options)
+        _refuse(plan, by_id)
+        meeting = _meet(plan, by_id)
+        running = _running(cluster, client, plan, meeting, folder, ids, by_id)
+    except BaseException:
+        client.close()
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    try:
+        late = _prepare(running, by_id)
+        known = _known(plan, by_id)
+        answers = known or join(running, tell=tell)
+        computes = next(iter(answers.values())).get("platform", plan.platform)
+        running.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
+    except BaseException:
+        running.leave()
+        raise
+    return Regained(
+        session=_session(cluster.connection),
+        link=running,
+        asked=running.plan,
+        answers=answers,
+        ours=False,
+        began=began,
+        rules=Rules(),
+        remarks=(
+            f"{count_text(len(ids), 'engine')} of {cluster.name}, numbered {how}; this kernel has not started "
+            "them, and %dist_shutdown only leaves them.",
+            *late,
+        ),
+    )
+
+
+def _session(connection: Mapping[str, Any]) -> str:
+    """The same id in every kernel that takes part, as what the engines report has it."""
+    names = ("interface", "registration", "key", "curve_serverkey")
+    text = " ".join(str(connection.get(name)) for name in names)
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def _plan(
+    by_id: Told, platform: str | None, devices: int | None, options: Mapping[str, Any]
+) -> Plan:
+    """What these engines would have been started as; accelerators are as their starter has divided them."""
+    plan = make_plan(processes=len(by_id), platform=platform or "cpu", **options)
+    if platform is None:
+        environment = {k: v for k, v in plan.environment.items() if k != "JAX_PLATFORMS"}
+        plan = replace(plan, environment=environment)
+    processes = tuple(
+        replace(process, devices=devices, local_device_ids=None) for process in plan.processes
+    )
+    plan = replace(plan, processes=processes, platform_chosen=platform is not None)
+    return plan.placed({p: facts["host"] for p, facts in by_id.items()})
+
+
+def _refuse(plan: Plan, by_id: Told) -> None:
+    """Raises where the framework cannot be initialized as it has to be."""
+    framework = plan.framework
+    for process_id, facts in by_id.items():
+        host = facts["host"]
+        if facts["version"] is None:
+            raise LaunchError(
+                f"Process {process_id} (host {host}) has no {framework}. "
+                f"{install_text(framework, where=f' of the engines on {host}')}, and start them again."
+            )
+        joined = facts["joined"]
+        if joined and (joined["count"], joined["process_id"]) != (len(by_id), process_id):
+            raise LaunchError(
+                f"Process {process_id} (host {host}) is process {joined['process_id']} of "
+                f"{joined['count']} in a cluster of JAX's already, and here are {len(by_id)} engines. Start all "
+                "of them again, or attach when all of that cluster are here."
+            )
+    alone = {p for p, facts in by_id.items() if facts["up"] and not facts["joined"]}
+    if plan.initialize and alone and (len(by_id) > 1 or framework != "jax"):
+        process_id = min(alone)
+        raise LaunchError(
+            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, and "
+            "cannot join others any more. Start the engines again, or use --no-initialize to leave each by itself."
+        )
+
+
+def _known(plan: Plan, by_id: Told) -> dict[int, dict[str, Any]]:
+    """The answers of `initialize` where there is nothing to initialize; empty where there is."""
+    there = all(facts["joined"] for facts in by_id.values()) or len(by_id) == 1
+    if plan.framework != "jax" or not there or not all(f["devices"] for f in by_id.values()):
+        return {}
+    return {
+        p: {"process_id": p, "version": facts["version"], **facts["devices"]}
+        for p, facts in by_id.items()
+    }
+
+
+def _meet(plan: Plan, by_id: Told) -> Meeting:
+    if all(facts["host"] == socket.gethostname() for facts in by_id.values()):
+        return meet(plan)
+    places: dict[int, Place] = {
+        p: ThisMachine(ports=list(facts["ports"]), address=facts["address"])
+        for p, facts in by_id.items()
+    }
+    return meet(plan, places)
+
+
+def _running(
+    cluster: Cluster,
+    client: Any,
+    plan: Plan,
+    meeting: Meeting,
+    folder: str,
+    ids: Mapping[int, int],
+    by_id: Told,
+) -> Running:
+    path = Path(folder) / "client.json"
+    folders.write_private(path, dict(cluster.connection))
+    engines = {process_id: engine for engine, process_id in ids.items()}
+    running = Running(
+        plan=plan,
+        folder=folder,
+        parents=Strangers(client, engines, folder=folder),
+        cluster=None,
+        meeting=meeting,
+        client=client,
+        engines=engines,
+        idents={p: facts["ident"].encode() for p, facts in by_id.items()},
+        pids={p: facts["pid"] for p, facts in by_id.items()},
+        client_file=str(path),
+    )
+
+    def hears(event: dict[str, Any]) -> None:
+        if running.on_event is not None:
+            running.on_event(event)
+
+    running.parents.hears = hears
+    return running
+
+
+def _prepare(running: Running, by_id: Told) -> list[str]:
+    """Makes the engines ready for cells, with the variables that processes of our own have."""
+    framework, plan = framework_plan(running.plan.framework), running.plan
+    late: set[str] = set()
+    for process in plan.processes:
+        p = process.process_id
+        view = running.client[running.engines[p]]
+        where = f"process {p} (host {by_id[p]['host']})"
+        environment = {
+            **plan.environment,
+            **framework.environment(plan, process, running.meeting),
+        }
+        answer, _ = ask(view, "prepare", where=where, environment=environment).get(ANSWER_SECONDS)
+        late |= set(answer["late"]) & set(plan.environment)
+        ask(view, "hello", where=where, process_id=p).get(ANSWER_SECONDS)
+    if not late:
+        return []
+    names = ", ".join(sorted(late))
+    return [f"{names}: the engines have imported {plan.framework} before it could be set."]

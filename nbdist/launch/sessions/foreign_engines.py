@@ -1,0 +1,146 @@
+"""Engines that this kernel has not started and does not stop: signals and ends go through ipyparallel."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import signal
+import threading
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import Any
+
+from nbdist.contract.asides import Aside
+from nbdist.errors import SessionError
+from nbdist.launch.agents.process_handle import Found
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.host_info import HostFacts
+from nbdist.launch.start.agent_pool import Parents
+from nbdist.machine import folder as folders
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
+LOOK_SECONDS = 0.2
+
+
+class Strangers(Parents):
+    """Stands where a session of our own has its parents.
+
+    Args:
+      client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
+      engines: ipyparallel's engine ids by process id.
+      folder: Removed when this kernel leaves; None: nothing is.
+      home: The parent of the controller, with which all end; None: not known.
+    """
+
+    reaches_past_main_threads = False
+
+    def __init__(
+        self,
+        client: Any,
+        engines: Mapping[int, int],
+        *,
+        folder: str | None = None,
+        home: Found | None = None,
+    ) -> None:
+        self._home = home
+        self._folder = folder
+        self.others = {}
+        self.files = None
+        self.silent = {}
+        self.faults = []
+        self._guard = MessageGuard("A look after the engines", logger, self._fault)
+        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self._client = client
+        self._engines = dict(engines)
+        self._ends: dict[int, Exit] = {}
+        self._stopped = threading.Event()
+        self._watch = threading.Thread(target=self._look, name="nbdist-strangers", daemon=True)
+        self._watch.start()
+
+    @property
+    def all(self) -> tuple[Any, ...]:
+        """None: no parent of ours."""
+        return ()
+
+    def place(self, process_id: int) -> HostFacts | None:
+        """Not known."""
+        return None
+
+    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Refuses.
+
+        Raises:
+          SessionError: Only who has started these processes can start others in their place.
+        """
+        raise SessionError(
+            "This kernel has not started these processes and cannot replace them. Start them again where they "
+            "came from, then attach again."
+        )
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Has the engines' nannies pass a signal on."""
+        engines = [self._engines[p] for p in process_ids if p not in self._ends]
+        if engines:
+            self._client.send_signal(int(number), targets=engines, block=False)
+
+    def ask(
+        self,
+        what: Aside,
+        process_ids: Sequence[int],
+        question: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Only a parent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
+        if what is Aside.ABANDON:
+            self.signal(signal.SIGINT, process_ids)
+
+    def forget(self, process_ids: Collection[int]) -> None:
+        """Nothing: they are not started again."""
+
+    @property
+    def controller_end(self) -> Exit | None:
+        """Told as the end of every engine."""
+        return None
+
+    @property
+    def exits(self) -> dict[int, Exit]:
+        """Engines that the hub no longer has."""
+        return dict(self._ends)
+
+    def leave(self) -> None:
+        """Looks no longer."""
+        self._stopped.set()
+        if threading.current_thread() is not self._watch:
+            self._watch.join(2.0)
+        if self._folder is not None:
+            folders.remove(self._folder)
+
+    def stop(self) -> None:
+        """Stops nothing that this kernel has not started."""
+        self.leave()
+
+    def _look(self) -> None:
+        while not self._stopped.wait(LOOK_SECONDS):
+            # The list changes while it is read.
+            with self._guard, contextlib.suppress(RuntimeError):
+                there = set(self._client.ids)
+                gone = {p for p, e in self._engines.items() if e not in there}
+                because = "ipyparallel's hub has lost its engine"
+                if self._home is not None and not self._home.running:
+                    gone, because = set(self._engines), "the session has ended with its kernel"
+                for process_id in gone - set(self._ends):
+                    self._note(process_id, because)
+
+    def _note(self, process_id: int, because: str) -> None:
+        self._ends[process_id] = Exit(
+            process_id=process_id,
+            pid=0,
+            code=None,
+            oom=False,
+            time=time.time(),
+            last_lines=(),
+            because_of=because,
+        )
+        if self.hears is not None:
+            self.hears({"event": "exited", "process_id": process_id, "time": time.time()})

@@ -1,0 +1,241 @@
+"""Sessions of nbdist's own: written down when they are up, and found again by another kernel."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbdist.errors import SessionError, VersionError
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.fifo_channel import FoundAgain
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.process_handle import Found
+from nbdist.launch.files.sync import files_again
+from nbdist.launch.model.plain import from_plain, to_plain
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.sessions.registry import ParentMark, Record
+from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.client import Client
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.spawn import reaches
+from nbdist.quantities import seconds_text
+from nbdist.rules import Rules
+from nbdist.version import __version__
+
+CONNECT_SECONDS = 5
+"""What the controller of a session that runs may take to answer."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class State:
+    """What another kernel needs beyond what is listed; `of` names the parent of each process."""
+
+    plan: Plan
+    asked: Plan
+    meeting: Meeting
+    engines: Mapping[int, int]
+    idents: Mapping[int, str]
+    pids: Mapping[int, int]
+    answers: Mapping[int, Any]
+    of: Mapping[int, str]
+    rules: Rules
+
+
+def write_down(
+    running: Running,
+    *,
+    session: str,
+    asked: Plan,
+    answers: Mapping[int, Any],
+    rules: Rules,
+) -> None:
+    """Writes a session's file, or writes it anew when its processes have changed.
+
+    Raises:
+      OSError: It cannot be written.
+    """
+    parents, plan = running.parents, running.plan
+    names = {id(parent): name for name, parent in parents.others.items()}
+    state = State(
+        plan=plan,
+        asked=asked,
+        meeting=running.meeting,
+        engines=running.engines,
+        idents={p: ident.decode() for p, ident in running.idents.items()},
+        pids=running.pids,
+        answers=answers,
+        of={p: names.get(id(parents.of(p)), "") for p in plan.hosts},
+        rules=rules,
+    )
+    before = registry.read(registry.folder() / f"{session}.json")
+    marks = [_mark("", parents.home), *(_mark(n, p) for n, p in parents.others.items())]
+    registry.write(
+        Record(
+            id=session,
+            nbdist=__version__,
+            python=registry.python(),
+            created=before.created if before else time.time(),
+            kept=plan.keep,
+            host=socket.gethostname(),
+            machine=registry.this_machine(),
+            cwd=str(Path.cwd()),
+            folder=running.folder,
+            connection=running.client_file,
+            framework=plan.framework,
+            hosts=tuple(dict.fromkeys(plan.hosts.values())),
+            processes=len(plan.processes),
+            parents=tuple(marks),
+            kernels=before.kernels if before else (registry.this_kernel(),),
+            state=to_plain(state),
+        )
+    )
+
+
+def _mark(name: str, parent: Parent) -> ParentMark:
+    process = parent.found
+    return ParentMark(
+        name=name,
+        pid=parent.pid,
+        began=process.began if process else "",
+        log=str(parent.log),
+        spot=parent.spot,
+    )
+
+
+def regain(record: Record) -> Regained:
+    """Holds a session again that another kernel has started.
+
+    A session that is not kept belongs to its kernel: another can only take part in it.
+
+    Raises:
+      SessionError: It runs on another machine, or its processes are gone.
+      VersionError: Another version of nbdist has started it.
+    """
+    began = time.monotonic()
+    _refuse(record)
+    try:
+        state = from_plain(State, record.state)
+    except ValueError as error:
+        raise SessionError(
+            f"What is written of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
+        ) from error
+    others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
+    client = _client(record)
+    parents = _parents(record, state, client)
+    running = Running(
+        plan=state.plan,
+        folder=record.folder,
+        parents=parents,
+        cluster=None,
+        meeting=state.meeting,
+        client=client,
+        engines=dict(state.engines),
+        idents={p: ident.encode() for p, ident in state.idents.items()},
+        pids=dict(state.pids),
+        client_file=record.connection,
+    )
+
+    def hears(event: dict[str, Any]) -> None:
+        if running.on_event is not None:
+            running.on_event(event)
+
+    parents.hears = hears
+    registry.come(record)
+    return Regained(
+        session=record.id,
+        link=running,
+        asked=state.asked,
+        answers=state.answers,
+        ours=record.kept,
+        began=began,
+        rules=state.rules,
+        others=others,
+        remarks=_remarks(record, others),
+    )
+
+
+def _remarks(record: Record, others: Sequence[int]) -> tuple[str, ...]:
+    age = seconds_text(time.time() - record.created)
+    what = (
+        f"Session {record.id}, started {age} ago; %dist_shutdown ends it, a restart of this kernel does not."
+        if record.kept
+        else f"Session {record.id}, started {age} ago, ends with its own kernel; %dist_shutdown only leaves it."
+    )
+    if not others:
+        return (what,)
+    pids = ", ".join(map(str, others))
+    kernels = f"Kernel {pids} is" if len(others) == 1 else f"Kernels {pids} are"
+    return (
+        what,
+        f"{kernels} attached as well: a cell of one is seen by the others as busy processes, and variables are "
+        "the same for all.",
+    )
+
+
+def _refuse(record: Record) -> None:
+    if not record.here:
+        raise SessionError(
+            f"Session {record.id} was started on host {record.host}, and this is {socket.gethostname()}. Attach "
+            "to it from a kernel there."
+        )
+    if not record.running:
+        raise SessionError(
+            f"The processes of session {record.id} are gone. %dist_init starts others."
+        )
+    if record.nbdist != __version__:
+        raise VersionError(
+            f"Session {record.id} runs with nbdist {record.nbdist}, this kernel has {__version__}. Run pip "
+            f"install nbdist=={record.nbdist} and restart this kernel, or end the session: nbdist stop {record.id}"
+        )
+
+
+def _client(record: Record) -> Any:
+    try:
+        return Client(record.connection, timeout=CONNECT_SECONDS)
+    except (OSError, TimeoutError, ValueError) as error:
+        raise SessionError(
+            f"The controller of session {record.id} does not answer ({error}). nbdist stop {record.id} ends what "
+            "is left of it."
+        ) from error
+
+
+def _parents(record: Record, state: State, client: Any) -> Parents:
+    if not record.kept:
+        home = record.parents[0]
+        return Strangers(client, state.engines, home=Found(home.pid, home.began))
+    heard: list[Any] = []
+
+    def hears(event: dict[str, Any]) -> None:
+        for one in heard:
+            one(event)
+
+    ways = {reach.name: reach for reach in reaches(state.plan)}
+    found: dict[str, Parent] = {}
+    for mark in record.parents:
+        reach = ways.get(mark.name) or Reach(name=record.host, remote=bool(mark.name))
+        assert mark.spot is not None
+        try:
+            kind = Parent if reach.watch is None else JobParent
+            found[mark.name] = kind.again(
+                reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=hears
+            )
+        except OSError as error:
+            raise SessionError(
+                f"The files of session {record.id} are gone ({error}). nbdist stop {record.id} ends what is left "
+                "of it."
+            ) from error
+    files = files_again(state.plan.placement.sync)
+    parents = Parents(found.pop(""), found, files=files)
+    parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
+    heard.append(parents.heard)
+    return parents

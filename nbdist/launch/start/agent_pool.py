@@ -1,0 +1,227 @@
+"""All parents of a session as one: the one of this machine, which has the controller, and those elsewhere."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections import defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nbdist.agent.heartbeat import PERIOD_SECONDS
+from nbdist.contract.asides import Aside
+from nbdist.contract.orders import CONTROLLER
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.files.sync import Files
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.message_guard import MessageGuard
+
+logger = logging.getLogger(__name__)
+
+LOST_SECONDS = 30.0
+"""A host that has been silent for so long is given up; a cable that was out for a moment costs nothing.
+
+Only time in which this kernel ran counts (`nbdist.machine.pauses`).
+"""
+
+KERNEL_LOST_SECONDS = 900.0
+"""A kernel that has been silent for so long is given up by a host that is still connected to it.
+
+A kernel that is stopped, or whose machine sleeps, says nothing, and from afar that looks like a cut: what runs on
+the hosts waits. A kernel that ends closes the connection, which ends all at once. Linux gives up a connection on
+which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`: 924.6 s): more would gain nothing.
+"""
+
+
+class Parents:
+    """Every parent of a session.
+
+    Args:
+      home: The one of this machine.
+      others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
+      files: The user's files that are kept the same everywhere, None where there are none.
+
+    `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
+    them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
+    times since when. `faults` are sentences about messages that could not be handled; each comes as an event
+    `{"event": "fault", "text": …}` as well.
+    """
+
+    reaches_past_main_threads = True
+
+    def __init__(
+        self, home: Parent, others: Mapping[str, Parent], *, files: Files | None = None
+    ) -> None:
+        self.home = home
+        self.files = files
+        self.others = dict(others)
+        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.silent: dict[str, float] = {}
+        self.faults: list[str] = []
+        self._guard = MessageGuard("A look after the hosts", logger, self._fault)
+        self._of: dict[int, Parent] = {}
+        self._stopped = threading.Event()
+        self._stopping = threading.Lock()
+        self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
+        if self.others:
+            self._watch.start()
+
+    @property
+    def all(self) -> tuple[Parent, ...]:
+        """Home first."""
+        return (self.home, *self.others.values())
+
+    def of(self, process_id: int) -> Parent:
+        """The parent of one process."""
+        return self._of[process_id]
+
+    def place(self, process_id: int) -> HostFacts | None:
+        """What is known of a process's host; None where it is this machine."""
+        parent = self._of[process_id]
+        if not parent.reach.remote:
+            return None
+        return parent.facts.get(process_id) or parent.facts.get(None)
+
+    def assign(self, of: Mapping[int, Parent]) -> None:
+        """Says which parent each process belongs to."""
+        self._of = dict(of)
+
+    def heard_since(self, host: str, moment: float) -> bool:
+        """Whether a host on another machine has said something after a moment (monotonic)."""
+        heard = [parent.hosts_heard_at() for parent in self.others.values()]
+        return any(host in each and each[host] > moment for each in heard)
+
+    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+        """Asks for engines, each of its parent."""
+        wanted: dict[Parent, list[Mapping[str, Any]]] = defaultdict(list)
+        for process in processes:
+            wanted[self._of[process["process_id"]]].append(process)
+        for parent, its in wanted.items():
+            parent.start(its)
+
+    def connect(self, connection: Mapping[str, Any]) -> None:
+        """Tells the parents on other machines where the controller is, and the session's key."""
+        for parent in self.others.values():
+            parent.order({"connection": dict(connection)})
+
+    def stop_listening(self) -> None:
+        """Has the parents close what the others were to reach them at."""
+        for parent in self.others.values():
+            parent.order({"listen": 0})
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to engines."""
+        wanted: dict[Parent, list[int]] = defaultdict(list)
+        for process_id in process_ids:
+            wanted[self._of[process_id]].append(process_id)
+        for parent, ids in wanted.items():
+            parent.signal(number, ids)
+
+    def forget(self, process_ids: Collection[int]) -> None:
+        """Drops the ends of processes that are about to be started again."""
+        for process_id in process_ids:
+            self._of[process_id].exits.pop(process_id, None)
+
+    @property
+    def controller_end(self) -> Exit | None:
+        """The end of the controller, or of its parent, with which all engines are lost."""
+        controller = self.home.exits.get(CONTROLLER)
+        if controller is not None:
+            because = controller.because_of or "ipyparallel's controller"
+            return replace(controller, because_of=because)
+        return self.home.end_of_all()
+
+    @property
+    def exits(self) -> dict[int, Exit]:
+        """How processes ended that have, or why they can no longer be reached."""
+        ends: dict[int, Exit] = {}
+        everything = self.controller_end
+        for process_id, parent in self._of.items():
+            end = parent.exits.get(process_id) or parent.end_of_all() or everything
+            if end is not None:
+                ends[process_id] = replace(end, process_id=process_id)
+        return ends
+
+    def ask(
+        self,
+        what: Aside,
+        process_ids: Sequence[int],
+        question: Mapping[str, Any] | None = None,
+    ) -> None:
+        """Asks processes for one thing past their main threads; returns at once.
+
+        Args:
+          what: The thing.
+          process_ids: The processes.
+          question: What they read beside it; see `nbdist.contract.asides.QUESTION`.
+        """
+        beside = {} if question is None else {"question": dict(question)}
+        for parent in {self._of[process_id]: None for process_id in process_ids}:
+            parent.order({"ask": what, "process_ids": list(process_ids), **beside})
+
+    def keep(self) -> None:
+        """Has kept parents go on without a kernel from now on, since another can find them."""
+        for parent in self.all:
+            parent.keep()
+
+    def leave(self) -> None:
+        """Lets kept parents, and all they have started, go on without this kernel."""
+        self._stopped.set()
+        for parent in self.all:
+            parent.leave()
+
+    def stop(self) -> None:
+        """Stops everything that was started, on all hosts at once. Several threads may ask for it."""
+        with self._stopping:
+            self._stopped.set()
+            if self.files is not None:
+                self.files.stop()
+            for parent in self.others.values():
+                parent.begin_to_stop()
+            # They end side by side. The controller goes last: engines that are left alone wait for it.
+            for parent in self.others.values():
+                parent.stop()
+            self.home.stop()
+        if self._watch.is_alive() and threading.current_thread() is not self._watch:
+            self._watch.join(2.0)
+
+    def heard(self, event: dict[str, Any]) -> None:
+        """Called with each event of a parent."""
+        if event["event"] == "fault":
+            self.faults.append(event["text"])
+        if self.hears is not None:
+            self.hears(event)
+
+    def _pulse(self) -> None:
+        while not self._stopped.wait(PERIOD_SECONDS):
+            for parent in self.others.values():
+                with self._guard:
+                    self._look_after(parent)
+            with self._guard:
+                self._look_who_is_silent()
+
+    def _look_after(self, parent: Parent) -> None:
+        if parent.poll() is None and parent.facts:
+            parent.beat()
+            parent.look_after_tasks(LOST_SECONDS)
+            if parent.silence_s > LOST_SECONDS:
+                parent.give_up()
+
+    def _look_who_is_silent(self) -> None:
+        now = time.time()
+        silent = {
+            name: self.silent.get(name, now - silence_s)
+            for parent in self.others.values()
+            if parent.facts and parent.poll() is None
+            for name, silence_s in parent.silences().items()
+            if silence_s > SILENT_SECONDS
+        }
+        if silent != self.silent:
+            self.silent = silent
+            self.heard({"event": "silence", "since": silent})
+
+    def _fault(self, text: str) -> None:
+        self.heard({"event": "fault", "text": text})

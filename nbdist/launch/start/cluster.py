@@ -1,0 +1,100 @@
+"""Engines that run: the handles on them, and who is who."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.engine.cell.where import ONE_HOST
+from nbdist.launch.doctor.finding import Finding
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.host_info import HostFacts
+from nbdist.launch.model.plan import Plan, PlannedProcess
+from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.to_the_end import to_the_end
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.spawn import planned
+from nbdist.machine import folder as folders
+
+
+@dataclass
+class Running:
+    """Started and connected engines.
+
+    `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
+    nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
+    last have registered; `told` what other hosts have said of themselves, by name; `warnings` what was found
+    before the start. `client_file` holds ipyparallel's connection info for clients.
+    """
+
+    plan: Plan
+    folder: str
+    parents: Parents
+    cluster: Any
+    meeting: Meeting
+    client: Any = None
+    engines: dict[int, int] = field(default_factory=dict)
+    idents: dict[int, bytes] = field(default_factory=dict)
+    pids: dict[int, int] = field(default_factory=dict)
+    connected: int = 0
+    told: Mapping[str, HostFacts] = field(default_factory=dict)
+    warnings: Sequence[Finding] = ()
+    on_event: Callable[[dict[str, Any]], None] | None = None
+    client_file: str = ""
+
+    def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
+        """What their parents need in order to start these."""
+        framework = framework_plan(self.plan.framework)
+        one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
+        return planned(
+            processes,
+            lambda process: {
+                **framework.environment(self.plan, process, self.meeting),
+                **one_host,
+            },
+        )
+
+    def forget(self, process_ids: Collection[int]) -> None:
+        """Drops what is known of processes that are about to be started again."""
+        for process_id in process_ids:
+            for known in (self.engines, self.idents, self.pids):
+                known.pop(process_id, None)
+        self.parents.forget(process_ids)
+
+    def signal(self, number: int, process_ids: Sequence[int]) -> None:
+        """Sends a signal to processes."""
+        self.parents.signal(number, process_ids)
+
+    @property
+    def connection(self) -> dict[str, Any]:
+        """ipyparallel's connection info for clients."""
+        return json.loads(Path(self.client_file).read_text())  # type: ignore[no-any-return]
+
+    @property
+    def exits(self) -> dict[int, Exit]:
+        """How processes ended that have, or why they can no longer be reached."""
+        return self.parents.exits
+
+    def leave(self) -> None:
+        """Lets all go on without this kernel; nothing is removed."""
+        if self.client is not None:
+            self.client.close()
+        self.parents.leave()
+
+    def stop(self) -> None:
+        """Stops all that was started here, and removes the session's folder.
+
+        Raises:
+          KeyboardInterrupt: The user's; all is stopped all the same.
+        """
+        to_the_end(self._stop)
+
+    def _stop(self) -> None:
+        if self.client is not None:
+            self.client.close()
+        self.parents.stop()
+        folders.remove(self.folder)

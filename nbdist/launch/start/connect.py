@@ -1,0 +1,202 @@
+"""From started engines to known ones: each has registered, said its process id, and speaks our version."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Collection
+from typing import Any
+
+from nbdist.contract.orders import CONTROLLER
+from nbdist.engine.kernel.calls import PROTOCOL
+from nbdist.errors import LaunchError, VersionError
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.preflight import unreached
+from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.wait_for_hosts import check_host
+from nbdist.quantities import processes_text
+from nbdist.version import __version__
+
+GREET_SECONDS = 3.0
+"""An engine that has not said who it is for so long is asked once more."""
+
+
+def connect(
+    running: Running,
+    process_ids: Collection[int],
+    *,
+    known: Collection[int] = (),
+    tell: Tell,
+) -> None:
+    """Waits until these processes have registered and answered the first message.
+
+    Args:
+      running: The engines.
+      process_ids: Those that have just been started.
+      known: ipyparallel's ids of engines that were there before, dead ones included: the hub may list those
+        for a while.
+      tell: Hears how many have come.
+
+    Raises:
+      LaunchError: One ended, could not import its framework, or did not come up in time.
+      VersionError: One has another version of nbdist.
+    """
+    deadline = time.monotonic() + running.plan.start_timeout_s
+    total, connected = len(process_ids), -1
+    running.connected = 0
+    while connected < total:
+        check(running, process_ids, deadline)
+        found = len(set(running.client.ids) - set(known))
+        if found != connected:
+            connected = running.connected = found
+            tell("connected", connected, total)
+        else:
+            time.sleep(POLL_SECONDS)
+    _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
+    running.parents.stop_listening()
+    tell("ready", total, total)
+
+
+def check(running: Running, process_ids: Collection[int], deadline: float) -> None:
+    """Raises when the start of these processes can no longer succeed.
+
+    Raises:
+      LaunchError: Says which, why, and what to type.
+    """
+    plan, parents = running.plan, running.parents
+    for parent in parents.all:
+        if parent.failure is not None and parent.failure["event"] == "failed":
+            raise LaunchError(_cannot_import(running, parent))
+    ended = [end for p, end in parents.exits.items() if p in process_ids and end.because_of is None]
+    controller = parents.home.exits.get(CONTROLLER)
+    if ended or controller:
+        raise LaunchError(_ended(running, controller or ended[0]))
+    check_hosts(running)
+    if parents.home.poll() is not None:
+        lines = "\n".join(parents.home.controller_words())
+        raise LaunchError(
+            f"The engines' parent process ended (exit code {parents.home.poll()}).\n{lines}"
+        )
+    if time.monotonic() > deadline:
+        missing = len(process_ids) - running.connected
+        hosts = ", ".join(sorted(set(plan.hosts.values())))
+        who = f"{missing} of {len(process_ids)} processes did not connect"
+        if not missing:
+            who = f"All {len(process_ids)} processes connected, but not all answered the first message"
+        raise LaunchError(
+            f"{who} within "
+            f"{plan.start_timeout_s:g} s (host {hosts}). Give them longer with --start-timeout."
+            f"{_unreached(running)}"
+        )
+
+
+def check_hosts(running: Running) -> None:
+    """Raises when a host can no longer take part, or does not reach another.
+
+    Raises:
+      HostError: Says which host, and why.
+      LaunchError: Says which does not reach which.
+    """
+    for name, parent in running.parents.others.items():
+        check_host(name, parent)
+        _check_ways(running, name, parent)
+
+
+def _check_ways(running: Running, name: str, parent: Parent) -> None:
+    """Hosts that cannot reach each other would wait in the first collective."""
+    for task, (moment, answers) in parent.reached.items():
+        host = name if task is None else running.plan.hosts[task]
+        found = unreached(running.told, host, answers)
+        # One that has just died is not reached, either; then its own silence is what is told.
+        if found is not None and running.parents.heard_since(found[0], moment):
+            raise LaunchError(found[1])
+
+
+def _unreached(running: Running) -> str:
+    """What else may be the matter where the controller is on another machine."""
+    if not running.parents.others:
+        return ""
+    address = running.connection["interface"].rpartition("/")[2]
+    return (
+        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, "
+        "or name another address with --controller-address."
+    )
+
+
+def _cannot_import(running: Running, parent: Parent) -> str:
+    failure = parent.failure or {}
+    task = failure.get("task")
+    plan = running.plan
+    ids = [p for p in plan.hosts if running.parents.of(p) is parent and (task is None or p == task)]
+    host = plan.hosts[ids[0]]
+    there = f" of host {host}" if parent.reach.remote else " of this notebook's kernel"
+    return (
+        f"{processes_text(ids)} (host {host}) cannot import {failure['module']}: {failure['error']}\n"
+        f"{install_text(failure['module'], failure['error'], where=there)}, or check --env PYTHONPATH.\n"
+        f"{failure['trace'].rstrip()}"
+    )
+
+
+def install_text(module: str, error: str = "", *, where: str = " of this notebook's kernel") -> str:
+    """What to type when the processes cannot import `module`, or what `error` says it lacks."""
+    missing = re.search(r"No module named '(\w+)", error)
+    lacking = missing[1] if missing else module
+    what = f"'nbdist[{lacking}]'" if lacking in ("keras", "tensorflow") else lacking
+    return f"In the environment{where} run: pip install {what}"
+
+
+def _ended(running: Running, end: Exit) -> str:
+    who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
+    host = running.plan.hosts.get(end.process_id, running.plan.processes[0].host)
+    lines = "\n".join(f"  {line}" for line in end.last_lines)
+    return f"{who} (host {host}, pid {end.pid}) {end} while it started.\n{lines}".rstrip()
+
+
+def _greet(
+    running: Running, engines: Collection[int], process_ids: Collection[int], deadline: float
+) -> None:
+    """The first message: who is who, and the versions compared."""
+    asked = {engine: _Greeted(running.client[engine]) for engine in engines}
+    for engine, greeted in asked.items():
+        while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
+            check(running, process_ids, deadline)
+        facts, _ = answer.get()
+        process_id, host = facts["process_id"], facts["host"]
+        if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
+            raise VersionError(
+                f"Process {process_id} (host {host}) has nbdist {facts['nbdist']}, this kernel has "
+                f"{__version__}. On {host} run: pip install nbdist=={__version__}"
+            )
+        running.engines[process_id] = engine
+        running.idents[process_id] = facts["ident"].encode()
+        running.pids[process_id] = facts["pid"]
+
+
+class _Greeted:
+    """An engine that is asked who it is until it answers.
+
+    The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
+    connection; ZeroMQ drops what is sent to it until then. The engine answers each request alike.
+    """
+
+    def __init__(self, view: Any) -> None:
+        self._view = view
+        self._asked: list[Asked] = []
+        self._ask()
+
+    def answer(self, *, within_s: float) -> Asked | None:
+        """The first answer that is there; asks again where there has been none for a while."""
+        self._asked[-1].wait(within_s)
+        for asked in self._asked:
+            if asked.ready():
+                return asked
+        if time.monotonic() >= self._again:
+            self._ask()
+        return None
+
+    def _ask(self) -> None:
+        self._asked.append(ask(self._view, "hello", process_id=None))
+        self._again = time.monotonic() + GREET_SECONDS

@@ -1,0 +1,92 @@
+"""JAX's coordination service: begun beside process 0, not in it, and anew for each repair."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS
+from nbdist.errors import LaunchError
+from nbdist.launch.model.progress import POLL_SECONDS
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.connect import check_hosts
+
+
+def wanted(running: Running) -> bool:
+    """Whether a service of ours is what the processes join; TensorFlow has none, one process needs none.
+
+    Engines that somebody else has started have no parent to serve beside them: there process 0 serves.
+    """
+    plan = running.plan
+    return (
+        plan.framework != "tensorflow"
+        and plan.initialize
+        and len(plan.processes) > 1
+        and bool(running.parents.all)
+    )
+
+
+def ask_for_service(running: Running, *, again: bool = False) -> int:
+    """Has the parent of process 0 start one; does not wait.
+
+    Args:
+      running: The engines, or those that are about to be.
+      again: The first has been used; the next gets a port of its own, also where a person chose that of the
+        first, which serves until all have left it.
+
+    Returns:
+      Its number, for `until_it_serves` and `end`.
+    """
+    first = running.plan.processes[0].process_id
+    # Counted by what the parent has said, so that a kernel that comes later goes on.
+    number = COORDINATOR - len(running.parents.of(first).services)
+    host, _, port = running.meeting.coordinator.rpartition(":")
+    bound = running.plan.jax.get("coordinator_bind_address")
+    if bound is not None:
+        host = bound.rpartition(":")[0]
+    running.parents.of(first).order(
+        {
+            "coordinate": {
+                "number": number,
+                "process_id": first,
+                "host": host,
+                "port": None if again else int(port),
+                "processes": len(running.plan.processes),
+            }
+        }
+    )
+    return number
+
+
+def until_it_serves(running: Running, number: int) -> None:
+    """Waits until a service listens, and has the processes meet there.
+
+    Raises:
+      LaunchError: It does not, with what it wrote last.
+      HostError: Its host is lost.
+    """
+    parent = running.parents.of(running.plan.processes[0].process_id)
+    deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
+    while number not in parent.services:
+        check_hosts(running)
+        if parent.poll() is not None or time.monotonic() > deadline:
+            raise LaunchError(
+                f"The parent process of host {running.plan.processes[0].host} has started no coordination "
+                "service. %dist_init --restart starts everything afresh."
+            )
+        time.sleep(POLL_SECONDS / 4)
+    found = parent.services[number]
+    if found["address"] is None:
+        words = "\n".join(f"  {line}" for line in found["last_lines"])
+        raise LaunchError(
+            f"JAX's coordination service does not listen on host {running.plan.processes[0].host}:\n{words}"
+        )
+    host = running.meeting.coordinator.rpartition(":")[0]
+    port = found["address"].rpartition(":")[2]
+    running.meeting = replace(running.meeting, coordinator=f"{host}:{port}", served=True)
+
+
+def end(running: Running, number: int) -> None:
+    """Ends a service that nobody uses any more."""
+    first = running.plan.processes[0].process_id
+    running.parents.of(first).order({"end_coordination": number})

@@ -1,0 +1,154 @@
+"""Broadcasting the framework's initialisation, each process with its own arguments."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Mapping
+from contextlib import closing
+from typing import Any
+
+from nbdist.contract.orders import COORDINATOR
+from nbdist.errors import LaunchError, NbdistError
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
+from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.start import coordination
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.connect import check_hosts
+from nbdist.launch.start.request import Asked, ask
+from nbdist.quantities import processes_text
+
+MARGIN_SECONDS = 15.0
+"""How much longer than JAX's own timeout is waited for its error text."""
+
+LISTENS_SECONDS = 0.5
+TRY_SECONDS = 0.2
+"""On another host; a firewall may let nothing of this machine's through, and that is no harm."""
+
+JAX_INITIALIZATION_TIMEOUT = 300
+"""Source: the default of `jax.distributed.initialize`, in seconds."""
+
+
+def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
+    """Has all processes join one cluster and start their back ends.
+
+    Returns:
+      What each process answered last (see `initialize` of its framework's module), by process id.
+
+    Raises:
+      LaunchError: A process failed, ended, or did not connect in time; all of them are named.
+      HostError: As `LaunchError`, where it was a whole host.
+    """
+    plan = running.plan
+    if coordination.wanted(running):
+        coordination.until_it_serves(running, COORDINATOR)
+    framework = framework_plan(plan.framework)
+    stages = {p.process_id: framework.stages(plan, p, running.meeting) for p in plan.processes}
+    answers: dict[int, dict[str, Any]] = {}
+    last_step = max(map(len, stages.values())) - 1
+    for step in range(last_step + 1):
+        options = {process_id: calls[step] for process_id, calls in stages.items()}
+        last = broadcast(running, options, tell=tell if step == last_step else silent)
+        answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
+        framework.check(plan, answers)
+    return answers
+
+
+def broadcast(
+    running: Running, options: Mapping[int, Mapping[str, Any]], *, tell: Tell
+) -> dict[int, dict[str, Any]]:
+    """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
+
+    Raises:
+      LaunchError: As for `join`.
+    """
+    asked = {}
+    for process_id, arguments in options.items():
+        asked[process_id] = ask(
+            running.client[running.engines[process_id]],
+            "initialize",
+            where=f"process {process_id} (host {running.plan.hosts[process_id]})",
+            framework=running.plan.framework,
+            **arguments,
+        )
+        if process_id == 0 and len(options) > 1 and _process_0_serves(running):
+            until_it_listens(running.meeting)
+    return _collect(running, asked, tell)
+
+
+def _process_0_serves(running: Running) -> bool:
+    return running.plan.initialize and not running.meeting.served
+
+
+def until_it_listens(meeting: Meeting) -> None:
+    """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
+    if meeting.tasks:
+        return
+    host, _, port = meeting.coordinator.rpartition(":")
+    deadline = time.monotonic() + LISTENS_SECONDS
+    while time.monotonic() < deadline:
+        with closing(socket.socket()) as probe:
+            probe.settimeout(TRY_SECONDS)
+            if probe.connect_ex((host, int(port))) == 0:
+                return
+        time.sleep(POLL_SECONDS / 2)
+
+
+def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:
+    plan = running.plan
+    answers: dict[int, dict[str, Any]] = {}
+    limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
+    deadline = time.monotonic() + limit
+    while len(answers) < len(asked):
+        for process_id, request in asked.items():
+            if process_id not in answers and request.ready():
+                answers[process_id] = _answer(
+                    running, process_id, request, set(asked) - set(answers)
+                )
+                tell("joined", len(answers), len(asked))
+        check_hosts(running)
+        if running.exits:
+            raise LaunchError(_ended(running, set(asked) - set(answers)))
+        if time.monotonic() > deadline:
+            raise LaunchError(_missing(plan, set(asked) - set(answers)))
+        time.sleep(POLL_SECONDS / 2)
+    return answers
+
+
+def _ended(running: Running, unanswered: set[int]) -> str:
+    """A process has ended while all were joining. JAX ends those that wait too long for another."""
+    plan = running.plan
+    process_id, end = next(iter(running.exits.items()))
+    lines = "\n".join(f"  {line}" for line in end.last_lines)
+    text = (
+        f"Process {process_id} (host {plan.hosts[process_id]}, pid {end.pid}) {end} while the "
+        f"processes joined their cluster.\n{lines}".rstrip()
+    )
+    waited_for = unanswered - set(running.exits)
+    if "DEADLINE_EXCEEDED" in text and waited_for:
+        return f"{_missing(plan, waited_for)}\n{text}"
+    return text
+
+
+def _answer(running: Running, process_id: int, request: Asked, missing: set[int]) -> dict[str, Any]:
+    try:
+        return request.get()[0]
+    except NbdistError as error:
+        text = str(error)
+        if "DEADLINE_EXCEEDED" in text or "timed out" in text.lower():
+            others = missing - {process_id}
+            text = f"{_missing(running.plan, others)}\n{text}" if others else text
+        raise LaunchError(
+            f"Process {process_id} (host {running.plan.hosts[process_id]}) could not initialize "
+            f"{running.plan.framework}: {text}"
+        ) from error
+
+
+def _missing(plan: Plan, ids: set[int]) -> str:
+    hosts = ", ".join(sorted({plan.hosts[process_id] for process_id in ids}))
+    return (
+        f"{processes_text(ids)} (host {hosts}) did not connect to the coordinator in time. "
+        "Give them longer with --initialization-timeout."
+    )

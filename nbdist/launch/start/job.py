@@ -1,0 +1,99 @@
+"""The tasks of a job, from its queue to the first word of each."""
+
+from __future__ import annotations
+
+import re
+import time
+from collections.abc import Callable
+
+from nbdist.errors import HostError
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.model.progress import Tell
+from nbdist.launch.start.spawn import Spawned
+from nbdist.quantities import count_text
+from nbdist.version import __version__
+
+POLL_SECONDS = 0.03
+TELL_SECONDS = 1.0
+"""A job may wait for hours, and whoever waits with it wants to see that something is alive."""
+
+
+def wait_for_tasks(spawned: Spawned, check: Callable[[str, Parent], None], *, tell: Tell) -> None:
+    """Waits until every task of the job has said who it is; as long as the job waits in a queue, for ever.
+
+    Args:
+      spawned: A start whose plan is for a job.
+      check: Raises when the parent can no longer take part.
+      tell: Hears where the job stands, and how many tasks have come.
+
+    Raises:
+      HostError: The job has ended, or not all tasks began in time after it had.
+    """
+    ((name, parent),) = spawned.parents.others.items()
+    assert isinstance(parent, JobParent)
+    total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
+    begun, told_at, launched = time.monotonic(), float("-inf"), -1
+    while True:
+        check(name, parent)
+        waiting = parent.waiting
+        if waiting is not None:
+            begun = time.monotonic()
+            if begun - told_at >= TELL_SECONDS:
+                tell(waiting, 0, total)
+                told_at = begun
+        elif len(parent.facts) != launched:
+            launched = len(parent.facts)
+            tell("launched", launched, total)
+        if launched == total and spawned.parents.home.facts:
+            return
+        if time.monotonic() - begun > limit_s:
+            raise HostError(_missing(parent, total, limit_s), host=name)
+        time.sleep(POLL_SECONDS)
+
+
+def _missing(parent: Parent, total: int, limit_s: float) -> str:
+    missing = sorted(set(range(total)) - {task for task in parent.facts if task is not None})
+    listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
+    words = "\n".join(f"  {line}" for line in parent.last_words())
+    return (
+        f"{len(missing)} of {count_text(total, 'process')} ({listed}) did not begin within {limit_s:g} s after "
+        f"{parent.reach.name} had started them. Give them longer with --start-timeout.\n{words}"
+    ).rstrip()
+
+
+def job_ended(parent: JobParent) -> str:
+    """Why a start failed whose job has ended, and what to type where that is known."""
+    watch = parent.watch
+    lines = watch.reasons(parent.job_words())
+    words = "\n".join(f"  {line}" for line in lines)
+    python = watch.python
+    if any("No module named" in line and "nbdist" in line for line in lines):
+        return (
+            f"{watch.title}: {python} on the hosts has no nbdist. Run there: {python} -m pip install "
+            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+        )
+    if python in words and _NO_FILE.search(words):
+        return (
+            f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
+            f"--remote-python.\n{words}"
+        )
+    code = parent.poll()
+    ending = f" (exit code {code})" if code is not None else ""
+    hint = next((text for sign, text in HINTS if sign in words), "")
+    what = watch.ending(parent.job_words()) or watch.command
+    return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
+
+
+_NO_FILE = re.compile(
+    r"execve.*(No such file|Permission denied)|could not access\s+or execute an executable"
+)
+
+HINTS = (
+    (
+        "Unable to confirm allocation",
+        " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
+    ),
+    ("ssh: ", " Try the same with ssh by hand, or name your configuration with --ssh-config."),
+)
+"""Words of srun and mpirun, and what to type."""

@@ -1,0 +1,73 @@
+"""ipyparallel's launchers for preloaded parents that fork, on this machine and on others.
+
+They take the place of ipyparallel's own in an `ipyparallel.Cluster`; both hold the same `Parents`, since the
+controller is a child of one of them as well.
+"""
+
+from __future__ import annotations
+
+import asyncio
+
+from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
+from traitlets import Instance, List
+
+from nbdist.launch.start.agent_pool import Parents
+
+
+class Controller(ControllerLauncher):
+    """The controller as a fork of this machine's parent."""
+
+    parents: Parents = Instance(Parents)
+
+    def find_args(self) -> list[str]:
+        """For ipyparallel's log."""
+        return ["nbdist.agent"]
+
+    async def start(self) -> None:
+        """The parent starts the controller by itself, first of all."""
+        self.notify_start({"pid": "child of this machine's parent"})
+
+    def poll(self) -> int | None:
+        """The exit status, or None while it runs."""
+        return self.parents.home.poll()
+
+    def signal(self, sig: int) -> None:
+        """The controller is stopped with its parent, and never signalled alone."""
+
+    async def join(self, timeout: float | None = None) -> None:
+        """Waits for the end."""
+        await asyncio.to_thread(self.parents.stop)
+
+    async def stop(self) -> None:
+        """Stops the parents and with them all engines."""
+        await asyncio.to_thread(self.parents.stop)
+        self.notify_stop({"exit_code": 0})
+
+
+class Engines(EngineLauncher):
+    """All engines, each forked by the parent of its host."""
+
+    parents: Parents = Instance(Parents)
+    processes = List()
+
+    def find_args(self) -> list[str]:
+        """For ipyparallel's log."""
+        return ["nbdist.agent"]
+
+    async def start(self, n: int) -> None:
+        """Asks the parents for the planned processes; `n` is how many those are."""
+        self.n = n
+        self.parents.start(self.processes)
+        self.notify_start({"n": n})
+
+    def signal(self, sig: int) -> None:
+        """Signals all engines."""
+        self.parents.signal(sig, [process["process_id"] for process in self.processes])
+
+    async def join(self, timeout: float | None = None) -> None:
+        """Engines end with their parents."""
+
+    async def stop(self) -> None:
+        """Stops the engines together with their parents."""
+        await asyncio.to_thread(self.parents.stop)
+        self.notify_stop({"exit_code": 0})

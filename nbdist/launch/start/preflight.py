@@ -1,0 +1,134 @@
+"""The doctor's checks as part of a start: on connections that are there anyway, before any process is started."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+from collections.abc import Mapping, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Any
+
+from nbdist.errors import HostError, LaunchError
+from nbdist.launch.doctor.examine import kernel_facts
+from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Finding, Needs
+from nbdist.launch.doctor.judge import judge
+from nbdist.launch.doctor.refused import shell
+from nbdist.launch.doctor.report import findings_text
+from nbdist.launch.doctor.visit import clock
+from nbdist.launch.model.host_info import HostFacts
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.rendezvous import LOOPBACK
+from nbdist.machine import checkup
+
+MOST_TARGETS = 8
+"""Hosts that each host is asked to reach: process 0's and the next; asking all for all grows with the square."""
+
+
+class Preflight:
+    """Checks while the processes' parents start.
+
+    Args:
+      plan: What is to be started.
+      address: Where the hosts are to find the controller.
+    """
+
+    def __init__(self, plan: Plan, address: str) -> None:
+        self._plan = plan
+        self._here = address == LOOPBACK
+        self._address = address
+        self._listener: socket.socket | None = None
+        if not self._here:
+            with contextlib.suppress(
+                OSError
+            ):  # an address behind a translation is none of this machine's
+                self._listener = checkup.listen(address)
+        pool = ThreadPoolExecutor(1)
+        self._kernel: Future[Mapping[str, Any]] = pool.submit(kernel_facts, {})
+        pool.shutdown(wait=False)
+
+    @property
+    def asked(self) -> dict[str, Any]:
+        """What a parent on another machine is to check: the arguments of `nbdist.machine.checkup.checkup`."""
+        if self._listener is None:
+            return {}
+        return {"connect": [list(self._listener.getsockname()[:2])]}
+
+    def judge(self, told: Mapping[str, HostFacts]) -> list[Finding]:
+        """Judges what the hosts have told, and what this machine is like; closes what was opened.
+
+        Args:
+          told: The facts of other machines, by the name the plan has for them.
+
+        Returns:
+          Warnings.
+
+        Raises:
+          HostError: Something at one host with which a start would fail.
+          LaunchError: As `HostError`, on this machine.
+        """
+        self.close()
+        kernel = self._kernel.result()
+        plan = self._plan
+        everyone = [self._examined(name, facts, kernel) for name, facts in told.items()]
+        here = plan.on(socket.gethostname()) if plan.placement.job is None else ()
+        if here:
+            name = socket.gethostname()
+            everyone.insert(0, Examined(host=name, facts=kernel, processes=len(here)))
+        needs = Needs(
+            framework=plan.framework,
+            backend=plan.backend,
+            platform=plan.platform,
+            launcher=plan.placement.launcher,
+        )
+        findings = judge(everyone, kernel=kernel, needs=needs)
+        errors = [finding for finding in findings if finding.severity == "error"]
+        if errors:
+            text, host = findings_text(errors).rstrip(), errors[0].host
+            if host in told:
+                raise HostError(f"Host {host} cannot take part.\n{text}", host=host)
+            raise LaunchError(f"The processes were not started.\n{text}")
+        return [finding for finding in findings if finding.severity == "warning"]
+
+    def close(self) -> None:
+        """Closes the listener that hosts were to reach."""
+        if self._listener is not None:
+            self._listener.close()
+
+    def _examined(self, name: str, facts: HostFacts, kernel: Mapping[str, Any]) -> Examined:
+        placement = self._plan.placement
+        typed = f"ssh {name} "
+        asked = next((host for host in placement.hosts if host.name == name), None)
+        if asked is not None and placement.ssh is not None:
+            typed = shell(asked, placement.ssh)
+        checks = facts.checks or {}
+        connected = checks.get("connected", [])
+        return Examined(
+            host=name,
+            shell=typed,
+            facts=checks,
+            clock=clock(checks["time"], facts.asked_s, facts.heard_s) if checks else None,
+            reached={THIS_MACHINE: {**connected[0], "address": self._address}} if connected else {},
+            processes=len(self._plan.on(name)) or 1,
+        )
+
+
+def targets(told: Mapping[str, HostFacts]) -> list[list[Any]]:
+    """`[address, port]` of the first hosts, which every host is to reach."""
+    listening = [[facts.address, facts.listening] for facts in told.values() if facts.listening]
+    return listening[:MOST_TARGETS]
+
+
+def unreached(
+    told: Mapping[str, HostFacts], host: str, answers: Sequence[Mapping[str, Any]]
+) -> tuple[str, str] | None:
+    """The first host that another one did not reach, and what is to be said then; None when it reached all."""
+    names = [name for name, facts in told.items() if facts.listening]
+    for name, answer in zip(names, answers, strict=False):
+        if "error" in answer and name != host:
+            address = told[name].address
+            return name, (
+                f"Host {host} cannot connect to host {name} at {address}: {answer['error']}. The processes talk "
+                "to each other there, on ports that are free at the time. Open TCP between the hosts; "
+                "%dist_doctor says what to type."
+            )
+    return None

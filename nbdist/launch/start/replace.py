@@ -1,0 +1,90 @@
+"""New processes in the place of ended ones, while the others go on."""
+
+from __future__ import annotations
+
+import signal
+import time
+from collections.abc import Collection, Mapping
+from typing import Any
+
+from nbdist.errors import LaunchError
+from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
+from nbdist.launch.model.rendezvous import meet
+from nbdist.launch.planning.frameworks import tensorflow
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.connect import connect
+from nbdist.launch.start.initialize import broadcast
+from nbdist.quantities import processes_text
+
+END_SECONDS = 5.0
+"""What a process may take to be gone after SIGKILL."""
+
+
+def end(running: Running, process_ids: Collection[int]) -> None:
+    """Ends processes that no longer answer; waits until they are gone.
+
+    Raises:
+      LaunchError: One is still there.
+    """
+    running.signal(signal.SIGKILL, sorted(process_ids))
+    deadline = time.monotonic() + END_SECONDS
+    while left := set(process_ids) - set(running.exits):
+        if time.monotonic() > deadline:
+            raise LaunchError(
+                f"{processes_text(left)} cannot be ended. %dist_init --restart stops all."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> None:
+    """Starts these processes of the plan again, each on its host and with its id.
+
+    Raises:
+      LaunchError: One of them did not come up; the others are as they were.
+    """
+    again = [p for p in running.plan.processes if p.process_id in process_ids]
+    known = {*running.engines.values(), *running.client.ids}
+    running.forget(process_ids)
+    running.parents.start(running.planned(again))
+    connect(running, process_ids, known=known, tell=tell)
+
+
+def rebuild_strategy(
+    running: Running, replaced: Collection[int], *, workers: bool, tell: Tell
+) -> dict[int, dict[str, Any]]:
+    """Makes TensorFlow's strategy anew, on the workers at new addresses.
+
+    Those that were there before have their old cluster forgotten first; their Python variables stay.
+
+    Args:
+      running: Engines of which none is in a cell.
+      replaced: Processes that have just been started.
+      workers: Whether the workers take part; an evaluator alone can be replaced beside them.
+      tell: Hears how many have joined.
+
+    Returns:
+      What each process answered, by process id.
+
+    Raises:
+      LaunchError: A process failed, ended, or did not connect in time.
+    """
+    plan = running.plan
+    stages = {p.process_id: tensorflow.stages(plan, p, running.meeting) for p in plan.processes}
+    new = {p: calls[0] for p, calls in stages.items() if p in replaced}
+    if new:
+        broadcast(running, new, tell=silent)
+    # An evaluator takes part in no collective: one that was there before goes on as it is.
+    taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
+    calls: dict[int, Mapping[str, Any]] = {
+        p: {**found[1], "again": p not in replaced}
+        for p, found in stages.items()
+        if p in taking_part
+    }
+    return broadcast(running, calls, tell=tell)
+
+
+def meet_again(running: Running) -> None:
+    """Chooses new addresses: the old servers of those that live on are still there."""
+    ids = list(running.plan.hosts)
+    places = {p: place for p in ids if (place := running.parents.place(p)) is not None}
+    running.meeting = meet(running.plan, places if len(places) == len(ids) else None, again=True)

@@ -1,0 +1,120 @@
+"""From a plan to connected engines: each knows its process id and speaks the kernel's version."""
+
+from __future__ import annotations
+
+import math
+import time
+from pathlib import Path
+from typing import Any
+
+import ipyparallel
+
+from nbdist.errors import LaunchError
+from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.start import coordination
+from nbdist.launch.start.client import Client
+from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.connect import check, connect
+from nbdist.launch.start.launchers import Controller, Engines
+from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
+from nbdist.launch.start.wait_for_hosts import gather, told_by_host
+from nbdist.machine.folder import engine_connection, read_whole
+
+ANSWER_SECONDS = 5
+"""So long each request to the controller waits; between two it is seen whether the start can still succeed."""
+
+
+def start(spawned: Spawned, *, tell: Tell) -> Running:
+    """Starts what the plan says and waits until every engine has answered.
+
+    Args:
+      spawned: The parents, which may still be importing.
+      tell: Hears how far the start is.
+
+    Raises:
+      LaunchError: An engine ended, could not import its framework, or did not come up in time; all
+        that had been started is stopped again.
+      HostError: As `LaunchError`, where it was a whole host.
+      VersionError: An engine's nbdist is another version.
+      KeyboardInterrupt: As raised by the user; also then nothing is left.
+    """
+    try:
+        gather(spawned, tell=tell)
+        running = _engines(spawned)
+        _open_client(running, tell)
+        connect(running, spawned.plan.hosts, tell=tell)
+    except BaseException:
+        spawned.stop()
+        raise
+    return running
+
+
+def _engines(spawned: Spawned) -> Running:
+    """Asks for the controller and all engines."""
+    plan, parents = spawned.plan, spawned.parents
+    assert spawned.meeting is not None
+    cluster = ipyparallel.Cluster(
+        controller=Controller,
+        engines=Engines,
+        profile_dir=spawned.folder,
+        cluster_id=CLUSTER_ID,
+        cluster_file="",
+        load_profile=False,
+        send_engines_connection_env=False,
+        shutdown_atexit=False,
+        parent=None,
+        log_level=40,
+    )
+    running = Running(
+        plan=plan,
+        folder=spawned.folder,
+        parents=parents,
+        cluster=cluster,
+        meeting=spawned.meeting,
+        told=told_by_host(spawned),
+        warnings=spawned.warnings,
+    )
+
+    def hears(event: dict[str, Any]) -> None:
+        if running.on_event is not None:
+            running.on_event(event)
+
+    parents.hears = hears
+    cluster.start_controller_sync(parents=parents)
+    processes = running.planned(plan.processes)
+    if coordination.wanted(running):
+        coordination.ask_for_service(running)
+    cluster.start_engines_sync(n=len(processes), parents=parents, processes=processes)
+    return running
+
+
+def _open_client(running: Running, tell: Tell) -> None:
+    """Waits for the controller, connects to it, and tells the other hosts where it is."""
+    deadline = time.monotonic() + running.plan.start_timeout_s
+    tell("starting", 0, len(running.plan.processes))
+    running.client_file = running.cluster.controller.connection_files["client"]
+    client = Path(running.client_file)
+    engine = engine_connection(running.folder, CLUSTER_ID)
+    while (connection := read_whole(engine)) is None or read_whole(client) is None:
+        check(running, running.plan.hosts, deadline)
+        time.sleep(POLL_SECONDS)
+    running.parents.connect(connection)
+    running.client = _connected(running, client, deadline)
+
+
+def _connected(running: Running, connection_file: Path, deadline: float) -> Client:
+    """ipyparallel's client; a controller on a busy machine may take its time, one that has ended is named.
+
+    Raises:
+      LaunchError: The controller ended, or did not answer in time.
+    """
+    while True:
+        check(running, running.plan.hosts, deadline=math.inf)
+        try:
+            return Client(str(connection_file), cluster=running.cluster, timeout=ANSWER_SECONDS)
+        except TimeoutError as error:
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"The controller (host {running.plan.processes[0].host}) did not answer within "
+                    f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout."
+                ) from error

@@ -1,0 +1,270 @@
+"""The first thing of a start: the parents, which import what all processes need.
+
+That takes longest, so it begins before this kernel imports what it needs itself; nothing here imports more than
+the standard library.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.contract.orders import Assignment
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.doctor.finding import Finding
+from nbdist.launch.files.listing import sources
+from nbdist.launch.files.sync import Files
+from nbdist.launch.model.plan import Plan, PlannedProcess
+from nbdist.launch.model.rendezvous import LOOPBACK, Meeting, meet
+from nbdist.launch.model.to_the_end import to_the_end
+from nbdist.launch.planning.frameworks import framework_plan
+from nbdist.launch.start.agent_commands import (
+    controller_address,
+    forwarded,
+    job_environment,
+    job_reach,
+    ssh_reach,
+)
+from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, Parents
+from nbdist.launch.start.preflight import Preflight
+from nbdist.machine import folder as folders
+
+CLUSTER_ID = "nbdist"
+
+CONTROLLER_ARGUMENTS = (
+    "--nodb",
+    # Relays in threads of one process instead of a process each; broadcast trees are for many hosts.
+    "--IPController.use_threads=True",
+    "--IPController.broadcast_scheduler_depth=0",
+    "--log-level=WARN",
+)
+
+
+@dataclass
+class Spawned:
+    """Parents that import; nothing else has been started.
+
+    `folder` is private to the session. `meeting` is None where it depends on what other hosts say. `began` is
+    when this start began (monotonic). `warnings` are what the checks have found.
+    """
+
+    plan: Plan
+    folder: str
+    meeting: Meeting | None
+    parents: Parents
+    began: float
+    preflight: Preflight
+    warnings: list[Finding] = field(default_factory=list)
+
+    def stop(self) -> None:
+        """Stops them and all that came of them, and removes the session's folder; again, it does nothing.
+
+        Raises:
+          KeyboardInterrupt: The user's; they are stopped all the same.
+        """
+        to_the_end(self._stop)
+
+    def _stop(self) -> None:
+        self.preflight.close()
+        self.parents.stop()
+        folders.remove(self.folder)
+
+
+def spawn(plan: Plan) -> Spawned:
+    """Starts the parents of the plan's processes; does not wait for anything."""
+    began = time.monotonic()
+    here = plan.placement.on_this_machine
+    meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
+    files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
+    address = LOOPBACK if here else controller_address(plan.placement)
+    folder = folders.make()
+    preflight = Preflight(plan, address)
+    started: list[Parent] = []
+    heard: list[Callable[[dict[str, Any]], None]] = []
+
+    def hears(event: dict[str, Any]) -> None:
+        for one in heard:
+            one(event)
+
+    def start(reach: Reach, assignment: Assignment, name: str) -> Parent:
+        log = Path(folder) / f"{name}.log"
+        kind = Parent if reach.watch is None else JobParent
+        parent = kind.begin(reach, assignment, log=log, on_event=hears)
+        started.append(parent)
+        return parent
+
+    try:
+        # The furthest first: their connections take time, too.
+        others = {
+            reach.name: start(
+                reach, elsewhere(plan, reach, address, preflight.asked, files), f"host-{number}"
+            )
+            for number, reach in enumerate(reaches(plan, folder))
+        }
+        home = start(
+            Reach(
+                name=socket.gethostname(),
+                environment=clean_environment(os.environ, plan.environment),
+            ),
+            at_home(plan, folder, address, files),
+            "host",
+        )
+    except BaseException:
+        to_the_end(lambda: _give_up(started, preflight, folder))
+        raise
+    parents = Parents(home, others, files=files)
+    heard.append(parents.heard)
+    return Spawned(
+        plan=plan,
+        folder=folder,
+        meeting=meeting,
+        parents=parents,
+        began=began,
+        preflight=preflight,
+    )
+
+
+def _give_up(started: Sequence[Parent], preflight: Preflight, folder: str) -> None:
+    for parent in started:
+        parent.stop()
+    preflight.close()
+    folders.remove(folder)
+
+
+def reaches(plan: Plan, folder: str | None = None) -> list[Reach]:
+    """How the parents on other machines are started; `folder` is that of the session here."""
+    placement = plan.placement
+    if placement.job is not None:
+        return [
+            job_reach(
+                placement.job,
+                placement.launcher,
+                tasks=len(plan.processes),
+                environment=job_environment(clean_environment(os.environ, {}), folder),
+            )
+        ]
+    if placement.ssh is None:
+        return []
+    return [ssh_reach(host, placement.ssh) for host in placement.hosts if not host.local]
+
+
+def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
+    """What the parent of this machine is for: the controller, and the processes that are to run here."""
+    mine = plan.placement.job is None and plan.on(socket.gethostname())
+    return Assignment(
+        folder=folder,
+        cluster_id=CLUSTER_ID,
+        preload=framework_plan(plan.framework).preload(plan) if mine else [],
+        fork=plan.start_method == "fork",
+        controller_arguments=controller_arguments(
+            folder, CLUSTER_ID, processes=len(plan.processes), address=address
+        ),
+        ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
+        controller_address=None if plan.placement.on_this_machine else address,
+        kept=plan.keep,
+        kernel=os.getpid(),
+        paths=files.here if files is not None else [],
+    )
+
+
+def elsewhere(
+    plan: Plan,
+    reach: Reach,
+    address: str,
+    checks: dict[str, Any] | None = None,
+    files: Files | None = None,
+) -> Assignment:
+    """What a parent on another machine is for."""
+    job = plan.placement.job is not None
+    count = 1 if job else len(plan.on(reach.name))
+    cwd = plan.placement.cwd
+    return Assignment(
+        cluster_id=CLUSTER_ID,
+        preload=framework_plan(plan.framework).preload(plan),
+        fork=plan.start_method == "fork",
+        controller_address=address,
+        environment={
+            **forwarded(os.environ),
+            **(reach.host.environment if reach.host else {}),
+            **plan.environment,
+        },
+        cwd=cwd or str(Path.cwd()),
+        cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
+        paths=files.there if files is not None else [],
+        # Enough for the coordinator, a server each, and all of it again after a failure.
+        ports=2 * count + 2,
+        silence_s=KERNEL_LOST_SECONDS,
+        kept=plan.keep,
+        checks=checks,
+    )
+
+
+def clean_environment(environment: Mapping[str, str], added: Mapping[str, str]) -> dict[str, str]:
+    """The environment engines get: the kernel's, without what would make them behave otherwise.
+
+    `PYTEST_*` switches off ipykernel's capture of file descriptors; the variables of Jupyter's own
+    kernel start belong to the kernel alone.
+    """
+    left_out = ("PYTEST_", "JPY_", "IPP_", "NBDIST_")
+    kept = {k: v for k, v in environment.items() if not k.startswith(left_out)}
+    return {**kept, **added}
+
+
+PAUSED_SECONDS = 3600
+"""Engines that are stopped or starved for so long are not lost to ipyparallel; the nanny reports deaths."""
+
+
+def controller_arguments(
+    folder: str, cluster_id: str, *, processes: int, address: str = LOOPBACK
+) -> list[str]:
+    """The command line of the controller of a session.
+
+    Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
+    second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. What leaves
+    this machine is encrypted.
+    """
+    period = max(100, 4 * processes)
+    return [
+        f"--profile-dir={folder}",
+        f"--cluster-id={cluster_id}",
+        f"--ip={address}",
+        *([] if address == LOOPBACK else _encrypted(address)),
+        f"--HeartMonitor.period={period}",
+        f"--HeartMonitor.max_heartmonitor_misses={PAUSED_SECONDS * 1000 // period}",
+        *CONTROLLER_ARGUMENTS,
+    ]
+
+
+def _encrypted(address: str) -> list[str]:
+    """Encryption, and signatures all the same.
+
+    With CURVE ipyparallel would sign nothing, and whoever has the public key of the controller would be let in.
+    These arguments are no command line that others could see: they reach a fork through a pipe.
+    """
+    key = secrets.token_hex(32)
+    return [f"--location={address}", "--IPController.enable_curve=True", f"--Session.key={key}"]
+
+
+def planned(
+    processes: Sequence[PlannedProcess],
+    environment: Callable[[PlannedProcess], Mapping[str, str]],
+) -> list[dict[str, Any]]:
+    """What a parent needs to know of each planned process, the framework's `environment` included."""
+    return [
+        {
+            "process_id": process.process_id,
+            "environment": {
+                **environment(process),
+                "NBDIST_PROCESS_ID": str(process.process_id),
+            },
+        }
+        for process in processes
+    ]

@@ -1,0 +1,203 @@
+"""Hearing from every host before anything is started on any."""
+
+from __future__ import annotations
+
+import time
+
+from nbdist.errors import HostError, VersionError
+from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.doctor.refused import refused
+from nbdist.launch.doctor.report import do_text
+from nbdist.launch.files.sync import first_failure
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
+from nbdist.launch.start.job import job_ended, wait_for_tasks
+from nbdist.launch.start.preflight import targets
+from nbdist.launch.start.spawn import Spawned
+from nbdist.version import __version__
+
+ANSWER_SECONDS = 30.0
+"""What a host may take to answer, where the person's `ConnectTimeout` is not shorter."""
+
+STARTING_SECONDS = 4 * SILENT_SECONDS
+"""How long a host may then be silent: one large library that is read over a slow network takes seconds."""
+
+
+def gather(spawned: Spawned, *, tell: Tell) -> None:
+    """Waits until every host has said who it is, and settles where the processes meet.
+
+    Raises:
+      HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
+    """
+    others = spawned.parents.others
+    if not others:
+        spawned.warnings = spawned.preflight.judge({})
+        _place(spawned)
+        _send_files(spawned)  # to nobody; but what changes from now on can be told
+        return
+    if spawned.plan.placement.job is not None:
+        wait_for_tasks(spawned, check_host, tell=tell)
+    else:
+        _wait_for_hosts(spawned, tell)
+    _place(spawned)
+    told = told_by_host(spawned)
+    spawned.warnings = spawned.preflight.judge(told)
+    for parent in others.values():
+        parent.order({"reach": targets(told)})
+    _send_files(spawned)
+
+
+def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
+    others = spawned.parents.others
+    deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
+    reached = -1
+    while True:
+        for name, parent in others.items():
+            _check_with_advice(
+                name, parent, spawned.plan.placement.ssh_advice, several=len(others) > 1
+            )
+        answered = [name for name, parent in others.items() if parent.facts]
+        if len(answered) != reached:
+            reached = len(answered)
+            tell("reached", reached, len(others))
+        if reached == len(others) and spawned.parents.home.facts:
+            break
+        if time.monotonic() > deadline:
+            name = next(name for name in others if name not in answered)
+            raise HostError(
+                f"Host {name} did not answer within {ANSWER_SECONDS:g} s: it is cut off, overloaded, or stopped, "
+                "or a command of its shell's start-up files waits. Look with %dist_doctor.",
+                host=name,
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
+    """What the parents on other machines have told, by the name the plan has for their host."""
+    parents, found = spawned.parents, {}
+    for process in spawned.plan.processes:
+        parent = parents.of(process.process_id)
+        if parent.reach.remote and process.host not in found:
+            facts = parent.facts.get(process.process_id) or parent.facts.get(None)
+            if facts is not None:
+                found[process.host] = facts
+    return found
+
+
+def _send_files(spawned: Spawned) -> None:
+    """Sends the user's files ahead of all that comes after; that they have arrived shows in what does."""
+    parents = spawned.parents
+    if parents.files is None:
+        return
+    parents.files.begin(parents.others)
+    while not parents.files.written():
+        for name, parent in parents.others.items():
+            check_host(name, parent)
+        time.sleep(POLL_SECONDS)
+
+
+def check_host(name: str, parent: Parent) -> None:
+    """Raises when a host can no longer take part.
+
+    Raises:
+      HostError: Says why, in ssh's own words where it was ssh.
+      VersionError: It has another version of nbdist.
+    """
+    if parent.failure is not None and parent.failure["event"] == "refused":
+        raise HostError(_refused(name, parent), host=name)
+    not_copied = first_failure(parent)
+    if not_copied is not None:
+        host, why = not_copied
+        raise HostError(f"Host {host} could not take your files (--sync): {why}.", host=name)
+    for facts in parent.facts.values():
+        if facts.nbdist != __version__:
+            raise VersionError(
+                f"Host {facts.host} has nbdist {facts.nbdist}, this kernel has {__version__}. On "
+                f"{facts.host} run: pip install nbdist=={__version__}",
+                host=name,
+            )
+    if parent.ended_at is not None and parent.failure is None:
+        raise HostError(_ended(name, parent), host=name)
+    for task, end in parent.exits.items():
+        if end.because_of is not None:
+            words = "\n".join(f"  {line}" for line in end.last_lines)
+            raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
+    if parent.facts and parent.silence_s > STARTING_SECONDS:
+        raise HostError(
+            f"Host {name} has not answered for {parent.silence_s:.0f} s while the processes started: it is "
+            "cut off, overloaded, or stopped.",
+            host=name,
+        )
+
+
+def _check_with_advice(name: str, parent: Parent, advice: str | None, *, several: bool) -> None:
+    """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
+    try:
+        check_host(name, parent)
+    except HostError as error:
+        if parent.facts:
+            raise
+        more = [] if advice is None else [advice]
+        more += ["%dist_doctor with the same hosts looks at all of them."] if several else []
+        raise HostError("\n".join([str(error), *more]), host=name) from None
+
+
+def _place(spawned: Spawned) -> None:
+    """Says which parent has which process, and where they meet."""
+    plan, parents = spawned.plan, spawned.parents
+    if plan.placement.job is not None:
+        (job,) = parents.others.values()
+        hosts = {
+            p.process_id: facts.host
+            for p in plan.processes
+            if (facts := job.facts.get(p.process_id)) is not None
+        }
+        plan = spawned.plan = plan.placed(hosts)
+        parents.assign({p.process_id: job for p in plan.processes})
+    else:
+        of = {p.process_id: parents.others.get(p.host, parents.home) for p in plan.processes}
+        parents.assign(of)
+    if spawned.meeting is None:
+        places: dict[int, Place] = {
+            p.process_id: parents.place(p.process_id) or _home(spawned) for p in plan.processes
+        }
+        spawned.meeting = meet(plan, places)
+
+
+def _home(spawned: Spawned) -> Place:
+    facts = spawned.parents.home.facts.get(None)
+    return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
+
+
+def _refused(name: str, parent: Parent) -> str:
+    failure = parent.failure or {}
+    folder, error = failure.get("folder"), failure["error"]
+    host = next((facts.host for facts in parent.facts.values()), name)
+    if isinstance(parent, JobParent):
+        host = failure["host"]
+    if "No such file" in error or "Permission" in error:
+        return (
+            f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "
+            "your files there with --sync."
+        )
+    return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
+
+
+def _ended(name: str, parent: Parent) -> str:
+    if isinstance(parent, JobParent):
+        return job_ended(parent)
+    code, lines = parent.poll(), parent.last_words()
+    words = "\n".join(f"  {line}" for line in lines)
+    if parent.facts:
+        return f"Host {name} was lost while the processes started.\n{words}".rstrip()
+    python = parent.reach.command[-1].split()[0]
+    if any("No module named" in line and "nbdist" in line for line in lines):
+        return (
+            f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
+            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+        )
+    assert parent.reach.host is not None and parent.reach.options is not None
+    finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
+    return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

@@ -17,18 +17,18 @@ from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.progress import Tell
 from nbdist.launch.planning.frameworks import framework_plan
-from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start import sequence as start
-from nbdist.launch.start.cluster import Running
-from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.spawn import Spawned
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text, where_text
-from nbdist.run.choice import Choice
+from nbdist.run.choice import TargetSelector
 from nbdist.run.facts import Facts
-from nbdist.run.standing import Outcome, Standing
+from nbdist.run.standing import Outcome, ProcessOutcome
 from nbdist.widgets import Widgets
 
 RECOVER = (
@@ -67,7 +67,7 @@ DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
 
 
-class Crew:
+class EngineGroup:
     """Connected and watched processes; stopped once and for all by `stop`, or left to themselves by `leave`.
 
     Made by `begin` or `again`.
@@ -78,7 +78,7 @@ class Crew:
       publish: Hears each new snapshot, on the monitor's thread.
     """
 
-    def __init__(self, link: Running, *, session: str, publish: Callable[[Snapshot], None]) -> None:
+    def __init__(self, link: Cluster, *, session: str, publish: Callable[[Snapshot], None]) -> None:
         self.link = link
         plan = self.plan = link.plan
         self.answers: Mapping[int, dict[str, Any]] = {}
@@ -92,13 +92,13 @@ class Crew:
         self.last_cell = 0
         self._lock = threading.Lock()
         self.proves = False
-        self.asked_alone: list[Asked] = []
+        self.asked_alone: list[Request] = []
         # After which program, as generation and serial, they were when last compared.
         self.in_step_at: tuple[int, int] | None = None
         self.settling = threading.RLock()
         # Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
         self.hurry = threading.Event()
-        self._standings: Mapping[int, Standing] = {}
+        self._standings: Mapping[int, ProcessOutcome] = {}
         # It listens before there is anything to hear: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,
@@ -113,7 +113,7 @@ class Crew:
         self.widgets = Widgets()
         self.monitor.on_answer = self._asking.put
         self.monitor.start()
-        self.choice = Choice(
+        self.choice = TargetSelector(
             plan.hosts,
             named=plan.named,
             workers=self.facts.workers,
@@ -129,7 +129,7 @@ class Crew:
         session: str,
         tell: Tell,
         publish: Callable[[Snapshot], None],
-    ) -> Crew:
+    ) -> EngineGroup:
         """Starts processes whose parents are there.
 
         Raises:
@@ -153,14 +153,14 @@ class Crew:
     @classmethod
     def again(
         cls,
-        regained: Regained,
+        regained: AttachedCluster,
         *,
         session: str,
         tell: Tell,
         publish: Callable[[Snapshot], None],
         since: int | None = None,
         stuck: frozenset[int] = frozenset(),
-    ) -> Crew:
+    ) -> EngineGroup:
         """Watches processes that run already; `since` and `stuck` as in `Facts`.
 
         Raises:
@@ -278,7 +278,7 @@ class Crew:
         found = [*self.plan.placement.remarks, *self._brought, *found]
         return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
 
-    def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Asked:
+    def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Request:
         """Sends a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
@@ -529,9 +529,9 @@ class Crew:
         stuck = {p: self._standing(p, "stuck", "did not come back") for p in process_ids}
         self.learn(stuck, self.last_cell)
 
-    def _standing(self, process_id: int, outcome: Outcome, error: str) -> Standing:
+    def _standing(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         hosts = self.plan.hosts
-        return Standing(
+        return ProcessOutcome(
             process_id=process_id,
             host=hosts[process_id],
             one_host=len(set(hosts.values())) == 1,
@@ -556,12 +556,12 @@ class Crew:
             self.facts = replace(self.facts, repairing=repairing)
             self.monitor.know(self.facts.known(self._standings))
 
-    def told(self, standings: Mapping[int, Standing]) -> None:
+    def told(self, standings: Mapping[int, ProcessOutcome]) -> None:
         """Hears where the processes stand in a cell that runs."""
         self._standings = standings
         self.monitor.know(self.facts.known(standings))
 
-    def learn(self, standings: Mapping[int, Standing], cell: int) -> Facts:
+    def learn(self, standings: Mapping[int, ProcessOutcome], cell: int) -> Facts:
         """Learns from a cell that has ended, or from an end between cells."""
         with self._lock:
             self.last_cell = cell

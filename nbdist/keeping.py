@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
@@ -23,7 +23,7 @@ from nbdist.run.regained import RegainedRun
 OnEnd = Callable[[Ended], Facts]
 
 
-def write_down(crew: Crew, *, session: str, asked: Plan, rules: Rules) -> str | None:
+def write_down(crew: EngineGroup, *, session: str, asked: Plan, rules: Rules) -> str | None:
     """Has the session found from elsewhere.
 
     Returns:
@@ -48,7 +48,7 @@ def write_down(crew: Crew, *, session: str, asked: Plan, rules: Rules) -> str | 
 
 
 def take_up(
-    crew: Crew,
+    crew: EngineGroup,
     cells: Iterable[OpenCell],
     *,
     besides: Collection[int],

@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.quantities import names_text
 from nbdist.recovery.after import exclusive
@@ -34,7 +34,7 @@ class Evaluates(Protocol):
 
 
 def push(
-    crew: Crew,
+    crew: EngineGroup,
     targets: Sequence[int],
     values: Mapping[str, Any],
     *,
@@ -99,7 +99,7 @@ def push(
 
 
 def pull(
-    crew: Crew,
+    crew: EngineGroup,
     evaluated: Evaluates,
     targets: Sequence[int],
     expression: str,
@@ -166,7 +166,7 @@ def _interrupted_in_one_line(said: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _exchange(crew: Crew, process_ids: Sequence[int]) -> Iterator[str]:
+def _exchange(crew: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
     """A token for what is on its way; at the end the processes keep nothing of it.
 
     Args:

@@ -14,13 +14,13 @@ from typing import Any, Self
 import nbdist.moving as moving
 from nbdist.check import refuse_disagreement
 from nbdist.contract.snapshot import Snapshot
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.progress import Tell, silent
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached_cluster import Regained
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.moving import LARGE_BYTES, Progress
 from nbdist.output.shown import SHOWN
@@ -80,7 +80,7 @@ class Session:
 
     def __init__(
         self,
-        source: Spawned | Regained,
+        source: Spawned | AttachedCluster,
         *,
         rules: Rules,
         tell: Tell,
@@ -91,8 +91,8 @@ class Session:
         self.feed = feed or Feed()
         self._rules = rules
         self._pictures: list[Picture] = []
-        self._crew: Crew | None = None
-        if isinstance(source, Regained):
+        self._crew: EngineGroup | None = None
+        if isinstance(source, AttachedCluster):
             self._attach(source, tell)
         else:
             self._asked = source.plan
@@ -100,7 +100,7 @@ class Session:
             self._start(source, tell)
 
     def _start(self, spawned: Spawned, tell: Tell) -> None:
-        crew = Crew.begin(spawned, session=self.id, tell=tell, publish=self._publish)
+        crew = EngineGroup.begin(spawned, session=self.id, tell=tell, publish=self._publish)
         self._numbers = itertools.count(1)
         self._history = History(Path(crew.link.folder))
         self._background = Background()
@@ -109,14 +109,14 @@ class Session:
         unwritten = self._write_down(crew)
         self._own_remarks = ([unwritten] if unwritten else [say_kept(self.id)]) * self.plan.keep
 
-    def _write_down(self, crew: Crew) -> str | None:
+    def _write_down(self, crew: EngineGroup) -> str | None:
         return write_down(crew, session=self.id, asked=self._asked, rules=self._rules)
 
-    def _attach(self, regained: Regained, tell: Tell) -> None:
+    def _attach(self, regained: AttachedCluster, tell: Tell) -> None:
         self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
         folder = Path(regained.link.folder)
         known = read_history(folder)
-        crew = Crew.again(
+        crew = EngineGroup.again(
             regained,
             session=self.id,
             tell=tell,
@@ -142,7 +142,7 @@ class Session:
             done = make_sure(crew, automatic=self._rules.recover)
             self._own_remarks += [done] if done else []
 
-    def _take(self, crew: Crew) -> None:
+    def _take(self, crew: EngineGroup) -> None:
         self._crew = crew
         self.feed.on_fault = crew.monitor.fault
         self.feed.values = self.values
@@ -340,7 +340,7 @@ class Session:
         return handle.wait()
 
     def _remarks(
-        self, crew: Crew, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
+        self, crew: EngineGroup, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
     ) -> list[str]:
         """Lines to show above a cell's output."""
         busy = self._background.busy()
@@ -354,7 +354,7 @@ class Session:
             *remarks,
         ]
 
-    def _compare(self, crew: Crew, targets: Iterable[int], code: str) -> None:
+    def _compare(self, crew: EngineGroup, targets: Iterable[int], code: str) -> None:
         refuse_disagreement(
             crew.send,
             [p for p in targets if p in crew.facts.workers],  # nobody computes with an evaluator
@@ -853,14 +853,14 @@ class Session:
         else:
             self.shutdown()
 
-    def _give_up(self) -> Crew | None:
+    def _give_up(self) -> EngineGroup | None:
         crew, self._crew = self._crew, None
         if crew is not None:
             atexit.unregister(self.leave)
             self._background.leave()
         return crew
 
-    def _alive(self) -> Crew:
+    def _alive(self) -> EngineGroup:
         if self._crew is None:
             raise SessionError("The session has ended. %dist_init starts one.")
         return self._crew

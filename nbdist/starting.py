@@ -107,11 +107,11 @@ def attach_session(
       LaunchError: Engines cannot be made a session of.
     """
     from nbdist.launch.sessions.recorded import regain
-    from nbdist.launch.sessions.resolve import Cluster, option_name, resolve
+    from nbdist.launch.sessions.resolve import ForeignCluster, option_name, resolve
     from nbdist.session import Session
 
     found = resolve(word)
-    if isinstance(found, Cluster):
+    if isinstance(found, ForeignCluster):
         from nbdist.launch.sessions.foreign import take_part
 
         regained = take_part(found, tell=tell or silent, **options)

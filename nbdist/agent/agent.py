@@ -64,7 +64,7 @@ logger = logging.getLogger(__name__)
 
 
 @dataclass
-class Host:
+class Agent:
     """Obeys orders and watches children, all on the main thread."""
 
     children: Children
@@ -418,7 +418,7 @@ def main() -> None:
     events = Events(os.fdopen(os.dup(1), "w"), task)
     # What libraries print while they are imported must not be taken for an event.
     os.dup2(2, 1)
-    host = Host(children=Children(events), events=events, orders=0, task=task)
+    host = Agent(children=Children(events), events=events, orders=0, task=task)
     host.unread = unread(sys.argv)
     try:
         host.serve()

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.launch.model.progress import Tell
 from nbdist.recovery import tensorflow
@@ -30,7 +30,7 @@ PROVE_SECONDS = 30.0
 """How long a process takes part in a proof in which others wait already."""
 
 
-def after_cell(crew: Crew, end: Ended, *, automatic: bool) -> Facts:
+def after_cell(crew: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
     """Proves or repairs after a cell that did not end alike on all; says what was done below its output."""
     if crew.facts.out_of_step and (end.looked or not automatic):
         return crew.facts
@@ -40,7 +40,7 @@ def after_cell(crew: Crew, end: Ended, *, automatic: bool) -> Facts:
     )
 
 
-def _learn(crew: Crew, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
+def _learn(crew: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
     if settled.why is not None:
         crew.out_of_step(cell, settled.why)
     else:
@@ -50,7 +50,7 @@ def _learn(crew: Crew, settled: Settled, cell: int, say: Callable[[str], None]) 
     return crew.facts
 
 
-def left_unsettled(crew: Crew) -> bool:
+def left_unsettled(crew: EngineGroup) -> bool:
     """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
     if crew.facts.out_of_step:
         return True
@@ -65,7 +65,7 @@ def left_unsettled(crew: Crew) -> bool:
     return False
 
 
-def make_sure(crew: Crew, *, automatic: bool) -> str | None:
+def make_sure(crew: EngineGroup, *, automatic: bool) -> str | None:
     """Proves or repairs after something other than a cell has failed, or has computed on one process alone.
 
     Returns:
@@ -82,7 +82,7 @@ def make_sure(crew: Crew, *, automatic: bool) -> str | None:
     return "\n".join(said) or None
 
 
-def join_proof(crew: Crew, execution: Execution) -> bool:
+def join_proof(crew: EngineGroup, execution: Execution) -> bool:
     """Has processes take part in a proof in which others wait at the end of a cell.
 
     Those that wait only for what they have sent themselves need nobody, if all others have sent the same.
@@ -123,7 +123,7 @@ def join_proof(crew: Crew, execution: Execution) -> bool:
     return True
 
 
-def recover(crew: Crew, *, tell: Tell) -> str:
+def recover(crew: EngineGroup, *, tell: Tell) -> str:
     """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.tensorflow`.
 
     Returns:
@@ -149,7 +149,7 @@ def recover(crew: Crew, *, tell: Tell) -> str:
     return "\n".join(said)
 
 
-def exclusive(crew: Crew, work: Callable[[], T]) -> T:
+def exclusive(crew: EngineGroup, work: Callable[[], T]) -> T:
     """Does work that an interrupt of the notebook must not end halfway, on a thread of its own.
 
     It ends by itself: everything it waits for has a time limit. An interrupt that comes meanwhile sets

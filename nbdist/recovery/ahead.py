@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import NbdistError
 from nbdist.quantities import count_text, processes_text
 from nbdist.recovery.compared import since
@@ -23,7 +23,7 @@ ANSWER_SECONDS = 0.3
 LOOK_SECONDS = 0.01
 
 
-def waits_in_vain(crew: Crew, execution: Execution, waiting: Collection[int]) -> str | None:
+def waits_in_vain(crew: EngineGroup, execution: Execution, waiting: Collection[int]) -> str | None:
     """Says for what processes wait that does not come; None where it may come yet.
 
     Args:
@@ -52,7 +52,9 @@ def _programs(count: int) -> str:
     return count_text(count, "program")
 
 
-def _counts_of_idle(crew: Crew, execution: Execution, done: Collection[int]) -> dict[int, int]:
+def _counts_of_idle(
+    crew: EngineGroup, execution: Execution, done: Collection[int]
+) -> dict[int, int]:
     """What processes have sent that are not in the code of the cell."""
     counts = {p: _sent(crew, execution.steps[p]) for p in done if p in execution.steps}
     try:
@@ -63,7 +65,7 @@ def _counts_of_idle(crew: Crew, execution: Execution, done: Collection[int]) -> 
     return {p: sent for p, sent in counts.items() if sent >= 0}
 
 
-def _counts_of(crew: Crew, execution: Execution, waiting: Collection[int]) -> dict[int, int]:
+def _counts_of(crew: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, int]:
     """What processes have sent whose main threads wait."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
@@ -74,6 +76,6 @@ def _counts_of(crew: Crew, execution: Execution, waiting: Collection[int]) -> di
     return {p: _sent(crew, execution.sent[p]) for p in waiting if p in execution.sent}
 
 
-def _sent(crew: Crew, state: Mapping[str, Any]) -> int:
+def _sent(crew: EngineGroup, state: Mapping[str, Any]) -> int:
     """Programs on the devices of all since they were in step; less than none where nobody counts them."""
     return since(state, crew.in_step_at) if state["counted"] else -1

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import processes_text, seconds_text, where_text
 
@@ -17,7 +17,7 @@ MEANWHILE_SECONDS = 1.0
 
 
 def ask_all(
-    crew: Crew,
+    crew: EngineGroup,
     name: str,
     *,
     within_s: float,
@@ -75,7 +75,7 @@ def ask_all(
     return answers
 
 
-def _refuse_gone(crew: Crew, process_ids: Collection[int]) -> None:
+def _refuse_gone(crew: EngineGroup, process_ids: Collection[int]) -> None:
     """Raises `RecoveryError` when one of these has ended; one that has cannot be sent anything."""
     gone = crew.link.exits.keys() & process_ids
     if gone:

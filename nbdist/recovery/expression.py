@@ -11,9 +11,9 @@ from functools import partial
 from typing import Any
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import NbdistError, SessionError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.recovery.after import make_sure
 from nbdist.rules import Rules
@@ -32,7 +32,7 @@ def is_name(expression: str) -> bool:
 
 
 def ask_some(
-    crew: Crew, name: str, process_ids: Sequence[int], *, timeout_s: float, **arguments: Any
+    crew: EngineGroup, name: str, process_ids: Sequence[int], *, timeout_s: float, **arguments: Any
 ) -> Answers:
     """Asks some processes for what needs no program.
 
@@ -55,7 +55,7 @@ def ask_some(
 
 
 def ask_all_workers(
-    crew: Crew,
+    crew: EngineGroup,
     name: str,
     *,
     wanted: Sequence[int],
@@ -101,7 +101,7 @@ def _only(name: str, wanted: bool) -> dict[str, bool]:
 
 
 def refuse_busy(
-    crew: Crew, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
+    crew: EngineGroup, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
 ) -> None:
     """Lets pass when none of these processes is in a cell.
 
@@ -126,7 +126,7 @@ def refuse_busy(
 
 
 def _until_end(
-    crew: Crew, asked: dict[int, Asked], *, timeout_s: float, rules: Rules
+    crew: EngineGroup, asked: dict[int, Request], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
     """Waits until all have answered; frees those that wait for one which has failed, or too long."""
     started, failed_at = time.monotonic(), None
@@ -155,7 +155,7 @@ def _until_end(
     return errors
 
 
-def _free(crew: Crew, asked: dict[int, Asked], give_up_s: float) -> None:
+def _free(crew: EngineGroup, asked: dict[int, Request], give_up_s: float) -> None:
     """Brings back those that have not answered: an interrupt, then their collectives are cut."""
     waiting = [p for p, request in asked.items() if not request.ready()]
     aside = crew.link.parents.ask

@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import RecoveryError
 from nbdist.launch.planning.frameworks import jax
 from nbdist.launch.start import coordination
@@ -58,7 +58,7 @@ class Repaired:
 
 
 def repair(
-    crew: Crew, *, number: int, say: Callable[[str], None], states: States | None = None
+    crew: EngineGroup, *, number: int, say: Callable[[str], None], states: States | None = None
 ) -> Repaired:
     """Brings all processes in step; their variables stay.
 
@@ -136,7 +136,7 @@ def repair(
 
 
 def _say_disk(
-    crew: Crew, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
+    crew: EngineGroup, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
 ) -> None:
     """Says where memory was too small for the copies."""
     remarks = []

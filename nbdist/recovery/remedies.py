@@ -6,13 +6,13 @@ from dataclasses import replace
 from functools import partial
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.recovery.after import join_proof
 from nbdist.recovery.ahead import waits_in_vain
 from nbdist.run.remedies import Remedies
 
 
-def remedies_for(crew: Crew) -> Remedies:
+def remedies_for(crew: EngineGroup) -> Remedies:
     """All of them where the processes can prove that they are in step."""
     ask = crew.link.parents.ask
     always = Remedies(

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import names_text, processes_text
 from nbdist.recovery.asking import ask_all
@@ -40,7 +40,7 @@ class Settled:
     lost: tuple[str, ...] = ()
 
 
-def settle(crew: Crew, *, automatic: bool, say: Callable[[str], None]) -> Settled:
+def settle(crew: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
     """Proves that all processes are in step, or repairs them.
 
     Args:
@@ -67,7 +67,7 @@ def settle(crew: Crew, *, automatic: bool, say: Callable[[str], None]) -> Settle
     )
 
 
-def mend(crew: Crew, *, say: Callable[[str], None], states: States | None = None) -> Settled:
+def mend(crew: EngineGroup, *, say: Callable[[str], None], states: States | None = None) -> Settled:
     """Repairs all processes in place, whether or not they are in step.
 
     What they have computed since they were in step is lost, from the first program on that not all have sent.
@@ -92,7 +92,7 @@ def mend(crew: Crew, *, say: Callable[[str], None], states: States | None = None
     return Settled(done=done.text(), lost=done.lost)
 
 
-def hindrance(crew: Crew) -> str | None:
+def hindrance(crew: EngineGroup) -> str | None:
     """Why the processes can be neither proven nor repaired; None when they can."""
     crew.take_back()
     facts = crew.facts
@@ -107,7 +107,7 @@ def hindrance(crew: Crew) -> str | None:
     return None
 
 
-def disproven(crew: Crew, *, say: Callable[[str], None]) -> str | None:
+def disproven(crew: EngineGroup, *, say: Callable[[str], None]) -> str | None:
     """Why the processes are not in step; None when that they are has been proven just now.
 
     Args:
@@ -121,7 +121,7 @@ def disproven(crew: Crew, *, say: Callable[[str], None]) -> str | None:
     return why if why is not None else _unproven(crew, states, say=say)
 
 
-def _compared(crew: Crew) -> tuple[States, str | None]:
+def _compared(crew: EngineGroup) -> tuple[States, str | None]:
     """What the processes have sent, and why that cannot be in step, if it cannot."""
     states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
     sent = {p: since(state, crew.in_step_at) for p, state in states.items()}
@@ -133,13 +133,13 @@ def _compared(crew: Crew) -> tuple[States, str | None]:
     return states, why
 
 
-def _unproven(crew: Crew, states: States, *, say: Callable[[str], None]) -> str | None:
+def _unproven(crew: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
     """As `unproven`, once what all have sent is computed."""
     until_computed(crew, states, say=say)
     return unproven(crew)
 
 
-def _labels(crew: Crew, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+def _labels(crew: EngineGroup, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     """What each process calls its newest programs, as many as it has `sent`."""
     answers = ask_all(crew, "labels", within_s=ANSWER_SECONDS)
     return {
@@ -148,7 +148,7 @@ def _labels(crew: Crew, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     }
 
 
-def unproven(crew: Crew) -> str | None:
+def unproven(crew: EngineGroup) -> str | None:
     """Has all take part in a proof; says that it did not pass, or None."""
     answers = ask_all(
         crew,
@@ -162,7 +162,7 @@ def unproven(crew: Crew) -> str | None:
     return None if passed else "the collectives of the processes do not match"
 
 
-def _without_mixed_arrays(crew: Crew) -> Settled:
+def _without_mixed_arrays(crew: EngineGroup) -> Settled:
     """In step; arrays whose pieces do not belong together are deleted, so that none gives a wrong number."""
     mixed = disagreeing(ask_all(crew, "versions", within_s=ANSWER_SECONDS))
     if mixed == Mixed():

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.launch.model.progress import Tell
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
@@ -17,7 +17,7 @@ REPORT_SECONDS = 3.0
 """What a process that has ended its cell may take to say so."""
 
 
-def recover(crew: Crew, *, tell: Tell) -> str:
+def recover(crew: EngineGroup, *, tell: Tell) -> str:
     """Replaces lost workers and makes TensorFlow's strategy anew on all.
 
     Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
@@ -66,7 +66,7 @@ def recover(crew: Crew, *, tell: Tell) -> str:
     return f"{'; '.join(parts)}; {seconds_text(time.monotonic() - started)}"
 
 
-def _not_back(crew: Crew) -> set[int]:
+def _not_back(crew: EngineGroup) -> set[int]:
     """The stuck processes that do not come back from one more interrupt."""
     stuck = {p for p in crew.facts.stuck if p not in crew.facts.lost and not _idle(crew, p)}
     if stuck:
@@ -74,7 +74,7 @@ def _not_back(crew: Crew) -> set[int]:
     return _busy(crew, stuck, within_s=BACK_SECONDS)
 
 
-def refuse_busy(crew: Crew, hopeless: set[int]) -> None:
+def refuse_busy(crew: EngineGroup, hopeless: set[int]) -> None:
     """Lets pass when no worker is in a cell, those in `hopeless` aside.
 
     Raises:
@@ -91,7 +91,7 @@ def refuse_busy(crew: Crew, hopeless: set[int]) -> None:
         )
 
 
-def _busy(crew: Crew, process_ids: set[int], *, within_s: float) -> set[int]:
+def _busy(crew: EngineGroup, process_ids: set[int], *, within_s: float) -> set[int]:
     """Those that do not become idle in time."""
     deadline = time.monotonic() + within_s
     busy = {p for p in process_ids if not _idle(crew, p)}
@@ -101,6 +101,6 @@ def _busy(crew: Crew, process_ids: set[int], *, within_s: float) -> set[int]:
     return busy
 
 
-def _idle(crew: Crew, process_id: int) -> bool:
+def _idle(crew: EngineGroup, process_id: int) -> bool:
     activity = crew.monitor.activity(process_id)
     return activity is None or activity.state == "idle"

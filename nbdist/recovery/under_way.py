@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.quantities import processes_text
 from nbdist.recovery.asking import ask_all
 from nbdist.recovery.versions import common_serial
@@ -27,7 +27,7 @@ LIMIT_SECONDS = 300.0
 SAY_SECONDS = 2.0
 
 
-def until_computed(crew: Crew, states: States, *, say: Callable[[str], None]) -> None:
+def until_computed(crew: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
     """Waits until the programs that all processes have sent are computed, as long as they get on with them.
 
     Args:

@@ -6,7 +6,7 @@ import base64
 import math
 from collections.abc import Mapping
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.recovery.expression import ask_all_workers, ask_some
@@ -14,7 +14,7 @@ from nbdist.rules import Rules
 from nbdist.widgets import Event
 
 
-def deliver(crew: Crew, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
+def deliver(crew: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
     """Returns when the processes have done it. It may compute, so all take part in the proof after it.
 
     Args:

@@ -24,7 +24,7 @@ from nbdist.output import (
     shows_widgets,
 )
 from nbdist.quantities import processes_text
-from nbdist.run.conduct import Conductor, timeout_error
+from nbdist.run.conduct import CellSupervisor, timeout_error
 from nbdist.run.execution import Cell, Execution, Heard, Link
 from nbdist.run.facts import Facts
 from nbdist.run.failure import failure, outcome_text
@@ -33,7 +33,7 @@ from nbdist.run.late import LateOutput, late_name
 from nbdist.run.prompts import Prompts
 from nbdist.run.refuse import computes
 from nbdist.run.remedies import Remedies
-from nbdist.run.standing import Standing
+from nbdist.run.standing import ProcessOutcome
 from nbdist.run.submission import Message
 from nbdist.widgets import Widgets
 
@@ -50,7 +50,7 @@ class CellHandle:
         return self._run.done
 
     @property
-    def standings(self) -> Mapping[int, Standing]:
+    def standings(self) -> Mapping[int, ProcessOutcome]:
         """Where each process stands."""
         return self._run.execution.standings()
 
@@ -90,7 +90,7 @@ class Ended:
     """
 
     cell: Cell
-    standings: dict[int, Standing]
+    standings: dict[int, ProcessOutcome]
     started: float
     number: int
     clean: bool
@@ -114,7 +114,7 @@ class CellRun:
       interrupt: Sends the framework's interrupt.
       folder: Where floods of output are kept in whole.
       grace_s: How long others may stay when one has failed.
-      give_up_s: As `Conductor.give_up_s`.
+      give_up_s: As `CellSupervisor.give_up_s`.
       timeout_s: Limit of the cell, or None.
       out_of_step: Whether the session is so now.
       in_step: After which program all processes are known to be in step, as a cell's label has it.
@@ -145,7 +145,7 @@ class CellRun:
         out_of_step: bool,
         in_step: tuple[int, int] | None = None,
         remarks: Sequence[str],
-        told: Callable[[dict[int, Standing]], None],
+        told: Callable[[dict[int, ProcessOutcome]], None],
         began: Callable[[OpenCell], None],
         ended: Callable[[Ended], Facts],
         renderer: Renderer | None,
@@ -183,8 +183,8 @@ class CellRun:
         self.execution.late = self._late
         self._remarks = remarks
         self._in_step = in_step
-        self._final: dict[int, Standing] | None = None
-        self._conductor = Conductor(
+        self._final: dict[int, ProcessOutcome] | None = None
+        self._conductor = CellSupervisor(
             execution=self.execution,
             interrupt=interrupt,
             refresh=self._refresh,
@@ -265,7 +265,7 @@ class CellRun:
         if error is not None:
             raise error
 
-    def _finish(self, standings: dict[int, Standing]) -> Exception | None:
+    def _finish(self, standings: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = standings
         facts = self._ended(
             Ended(
@@ -294,7 +294,7 @@ class CellRun:
             self._link.client.listen(request, functools.partial(take, process_id))
 
     def _failure(
-        self, standings: dict[int, Standing], ends: Mapping[int, Any], facts: Facts
+        self, standings: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: Facts
     ) -> ProcessError | None:
         return failure(
             standings,
@@ -320,7 +320,7 @@ class CellRun:
         """Asks the person what a process waits for, where this run is on the thread that waits for it."""
         self._prompts.answer()
 
-    def _note_end(self, standings: dict[int, Standing]) -> None:
+    def _note_end(self, standings: dict[int, ProcessOutcome]) -> None:
         """Says how it ended, where nobody may be looking."""
 
     def _draw(self) -> None:

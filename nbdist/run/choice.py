@@ -13,7 +13,7 @@ from nbdist.targets import parse
 Targets = str | Sequence[int] | None
 
 
-class Choice:
+class TargetSelector:
     """Reads target words for one session.
 
     Args:

@@ -30,7 +30,7 @@ from nbdist.run.facts import Facts
 from nbdist.run.prompt import say_prompts
 from nbdist.run.remedies import Remedies
 from nbdist.run.standing import (
-    Standing,
+    ProcessOutcome,
     divergence,
     first_cause,
     nobody_can_join,
@@ -69,7 +69,7 @@ PROOF_SECONDS = 5.0
 
 
 @dataclass
-class Conductor:
+class CellSupervisor:
     """Follows one execution to its end.
 
     Args:
@@ -93,7 +93,7 @@ class Conductor:
     give_up_s: float
     timeout_s: float | None = None
     out_of_step: bool = False
-    told: Callable[[dict[int, Standing]], None] = lambda standings: None
+    told: Callable[[dict[int, ProcessOutcome]], None] = lambda standings: None
     remedies: Remedies = field(default_factory=Remedies)
     answer: Callable[[], None] = lambda: None
     attended: bool = True
@@ -114,7 +114,7 @@ class Conductor:
     _prompting: set[frozenset[int]] = field(default_factory=set)
     _stopped_prompts: set[int] = field(default_factory=set)
 
-    def until_end(self) -> dict[int, Standing]:
+    def until_end(self) -> dict[int, ProcessOutcome]:
         """Returns the final standings; every process has left the cell, or is stuck.
 
         Raises:
@@ -128,7 +128,7 @@ class Conductor:
             self._interrupted_by_user()
             raise
 
-    def step_until(self, deadline: float) -> dict[int, Standing] | None:
+    def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:
         """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
         while time.monotonic() < deadline:
             if (standings := self._step()) is not None:
@@ -140,7 +140,7 @@ class Conductor:
         if self.interrupted_at is None:
             self._stop(self.execution.standings(), None)
 
-    def _step(self) -> dict[int, Standing] | None:
+    def _step(self) -> dict[int, ProcessOutcome] | None:
         if self._started is None:
             self._started = time.monotonic()
         pending = self.execution.pending()
@@ -165,7 +165,7 @@ class Conductor:
             self.answer()
         return None
 
-    def _pauses(self, standings: dict[int, Standing], now: float) -> bool:
+    def _pauses(self, standings: dict[int, ProcessOutcome], now: float) -> bool:
         """Whether a process is at a prompt; how long it was then counts for nothing."""
         still = running(standings.values())
         prompts = {s.process_id: s.prompt for s in still if s.prompt is not None}
@@ -184,7 +184,7 @@ class Conductor:
             self._failed_at = None if self._failed_at is None else self._failed_at + paused_s
         return False
 
-    def _watch(self, standings: dict[int, Standing], now: float) -> None:
+    def _watch(self, standings: dict[int, ProcessOutcome], now: float) -> None:
         if self.interrupted_at is not None:
             self._end_prompts(standings)
             self._interrupt_late(standings, now)
@@ -213,7 +213,7 @@ class Conductor:
         elif not self._stopped_in_vain(standings, now):
             self._say_once(silence(standings) or divergence(standings))
 
-    def _end_prompts(self, standings: dict[int, Standing]) -> None:
+    def _end_prompts(self, standings: dict[int, ProcessOutcome]) -> None:
         """Interrupts those that have come to a prompt since the cell was interrupted."""
         prompts = {s.process_id: s.prompt for s in standings.values() if s.prompt is not None}
         new = [p for p, prompt in prompts.items() if prompt.number not in self._stopped_prompts]
@@ -221,7 +221,7 @@ class Conductor:
         if new:
             self.interrupt(new)
 
-    def _interrupt_late(self, standings: dict[int, Standing], now: float) -> None:
+    def _interrupt_late(self, standings: dict[int, ProcessOutcome], now: float) -> None:
         """Interrupts those that had not begun the cell when the others were: no signal is kept for later."""
         begun = [p for p in sorted(self._early) if standings[p].begun]
         self._early -= set(begun)
@@ -234,7 +234,7 @@ class Conductor:
     def _cut_seconds(self) -> float:
         return CUT_SECONDS if self._failed_at is None else FAILED_CUT_SECONDS
 
-    def _free(self, standings: dict[int, Standing], now: float) -> None:
+    def _free(self, standings: dict[int, ProcessOutcome], now: float) -> None:
         due = self._freed_at is None or now - self._freed_at >= CUT_AGAIN_SECONDS
         if self.remedies.free is not None and due:
             self._freed_at = now
@@ -242,7 +242,7 @@ class Conductor:
             self.execution.mark_cut(ids)
             self.remedies.free(ids)
 
-    def _prove(self, standings: dict[int, Standing], now: float) -> None:
+    def _prove(self, standings: dict[int, ProcessOutcome], now: float) -> None:
         """All code has ended, and those that finished it wait for a proof."""
         assert self.remedies.join is not None
         if self._joined_at is None:
@@ -254,12 +254,14 @@ class Conductor:
         else:
             self._say_once(silence(standings))
 
-    def _all_finished(self, standings: dict[int, Standing]) -> bool:
+    def _all_finished(self, standings: dict[int, ProcessOutcome]) -> bool:
         """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
         finished = all(s.proving or s.outcome == "finished" for s in standings.values())
         return finished and len({place(step) for step in self.execution.steps.values()}) < 2
 
-    def _after_failure(self, cause: Standing, standings: dict[int, Standing], now: float) -> None:
+    def _after_failure(
+        self, cause: ProcessOutcome, standings: dict[int, ProcessOutcome], now: float
+    ) -> None:
         self._failed_at = self._failed_at or now
         since = now - self._failed_at
         died = cause.outcome == "gone"
@@ -273,12 +275,12 @@ class Conductor:
         if since >= grace_s:
             self._stop(standings, None)
 
-    def _out_of_step(self, standings: dict[int, Standing]) -> None:
+    def _out_of_step(self, standings: dict[int, ProcessOutcome]) -> None:
         waiting = nobody_can_join(standings, longer_than_s=self.grace_s)
         if waiting:
             self._stop(standings, "waiting for what cannot come; the session is out of step")
 
-    def _stopped_in_vain(self, standings: dict[int, Standing], now: float) -> bool:
+    def _stopped_in_vain(self, standings: dict[int, ProcessOutcome], now: float) -> bool:
         """Stops the cell if all that are in its code have waited for long, and what they wait for is not sent."""
         in_code = {p: s for p, s in standings.items() if s.outcome == "running" and not s.proving}
         waiting = nobody_can_join(in_code, longer_than_s=self.grace_s)
@@ -299,7 +301,7 @@ class Conductor:
             if text is not None:
                 self.execution.output.note(text)
 
-    def _stop(self, standings: dict[int, Standing], why: str | None) -> None:
+    def _stop(self, standings: dict[int, ProcessOutcome], why: str | None) -> None:
         """Interrupts all that are still in the cell, and says so."""
         still = running(standings.values())
         ids = [standing.process_id for standing in still]
@@ -320,7 +322,7 @@ class Conductor:
         if inside:
             self.interrupt(inside)
 
-    def _say_alone(self, standings: dict[int, Standing], now: float) -> None:
+    def _say_alone(self, standings: dict[int, ProcessOutcome], now: float) -> None:
         """Says who goes on by itself although it was interrupted, and for how long it may."""
         assert self.interrupted_at is not None
         since = now - self.interrupted_at
@@ -334,7 +336,7 @@ class Conductor:
         left = seconds_text(max(0.0, self.give_up_s - since))
         self.execution.output.note("\n".join([f"{what} {left} (--give-up)", *lines]))
 
-    def _give_up(self, standings: dict[int, Standing], waited_s: float) -> None:
+    def _give_up(self, standings: dict[int, ProcessOutcome], waited_s: float) -> None:
         """Ends the cell without those that did not come back."""
         still = running(standings.values())
         ids = [standing.process_id for standing in still]
@@ -359,7 +361,9 @@ class Conductor:
             )
 
 
-def timeout_error(standings: dict[int, Standing], timeout_s: float, facts: Facts) -> CellTimeout:
+def timeout_error(
+    standings: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
+) -> CellTimeout:
     """What a cell raises that was cut off by `--timeout`; what it took to go on is said before it."""
     late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
     return CellTimeout(

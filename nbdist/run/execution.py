@@ -15,13 +15,13 @@ from typing import Any, Protocol
 from ipyparallel.error import TaskAborted
 
 from nbdist.contract.snapshot import Activity
-from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
 from nbdist.quantities import bytes_text, count_text, names_text, where_text
 from nbdist.run.late import LateOutput, put
 from nbdist.run.prompt import Prompt
-from nbdist.run.standing import Outcome, Standing
+from nbdist.run.standing import Outcome, ProcessOutcome
 from nbdist.run.submission import Message, Submission, submit
 from nbdist.widgets import Widgets
 
@@ -54,7 +54,7 @@ class Link(Protocol):
         """The engines' routing names by process id."""
 
     @property
-    def exits(self) -> Mapping[int, Exit]:
+    def exits(self) -> Mapping[int, ProcessExit]:
         """How processes ended that have."""
 
 
@@ -121,7 +121,7 @@ class Execution:
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
         self._was: dict[int, Activity | None] = {}
-        self._ended: dict[int, Standing] = {}
+        self._ended: dict[int, ProcessOutcome] = {}
         self._replied_at: dict[int, float] = {}
         self._cut: set[int] = set()
         self._begun: set[int] = set()
@@ -257,7 +257,7 @@ class Execution:
             step.get("passed", True) and step.get("alike", True) for step in self.steps.values()
         )
 
-    def standings(self) -> dict[int, Standing]:
+    def standings(self) -> dict[int, ProcessOutcome]:
         """Where each target stands now."""
         for process_id in self.targets:
             if process_id not in self._ended:
@@ -267,12 +267,12 @@ class Execution:
                     self.output.finish(process_id)
         return {p: self._ended.get(p) or self._running(p) for p in self.targets}
 
-    def _running(self, process_id: int) -> Standing:
+    def _running(self, process_id: int) -> ProcessOutcome:
         activity = self._heard_of.activity(process_id)
         if activity is not None and activity.cell != self.cell.number:
             activity = None
         marked = self._marked.get(process_id)
-        return Standing(
+        return ProcessOutcome(
             process_id=process_id,
             host=self._hosts[process_id],
             one_host=self._one_host,
@@ -284,7 +284,7 @@ class Execution:
             prompt=self._prompts.get(process_id),
         )
 
-    def _settle(self, process_id: int) -> Standing | None:
+    def _settle(self, process_id: int) -> ProcessOutcome | None:
         """The standing of a process that has left the cell, or None."""
         end = self._link.exits.get(process_id)
         if end is not None:
@@ -319,9 +319,9 @@ class Execution:
         )
         return True
 
-    def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> Standing:
+    def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> ProcessOutcome:
         facts.setdefault("time", time.time())
-        return Standing(
+        return ProcessOutcome(
             process_id=process_id,
             host=self._hosts[process_id],
             one_host=self._one_host,
@@ -329,7 +329,7 @@ class Execution:
             **facts,
         )
 
-    def _gone(self, process_id: int, end: Exit) -> Standing:
+    def _gone(self, process_id: int, end: ProcessExit) -> ProcessOutcome:
         last = self._running(process_id).activity
         return self._standing(
             process_id,
@@ -340,10 +340,10 @@ class Execution:
             time=end.time,
         )
 
-    def _lost(self, process_id: int, text: str) -> Standing:
+    def _lost(self, process_id: int, text: str) -> ProcessOutcome:
         return self._standing(process_id, "gone", error=text)
 
-    def _raised(self, process_id: int, error: Any) -> Standing:
+    def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
         if process_id in self._marked and (
             error.ename == "KeyboardInterrupt"

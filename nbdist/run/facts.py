@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from nbdist.merge import Failure, Known
-from nbdist.run.standing import Standing, first_line
+from nbdist.run.standing import ProcessOutcome, first_line
 
 WITHOUT_REPAIR = "A repair needs all processes: %dist_pull brings values here, %dist_init --restart starts afresh."
 
@@ -53,7 +53,7 @@ class Facts:
         """The end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
-    def after(self, standings: Mapping[int, Standing], cell: int) -> Facts:
+    def after(self, standings: Mapping[int, ProcessOutcome], cell: int) -> Facts:
         """These facts and what a cell has taught."""
         lost = {p: s.error or "gone" for p, s in standings.items() if s.outcome == "gone"}
         stuck = {p for p, s in standings.items() if s.outcome == "stuck"}
@@ -77,7 +77,7 @@ class Facts:
         """These facts when all processes are there again and in step; `done` says what it took."""
         return replace(self, lost={}, stuck=frozenset(), since=None, why=None, repaired=done)
 
-    def known(self, standings: Mapping[int, Standing] | None = None) -> Known:
+    def known(self, standings: Mapping[int, ProcessOutcome] | None = None) -> Known:
         """For the live view; `standings` of a cell that runs."""
         still = any(s.outcome == "running" for s in (standings or {}).values())
         failed = {

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.run.standing import (
-    Standing,
+    ProcessOutcome,
     first_cause,
     first_line,
     place,
@@ -22,7 +22,7 @@ STOPPED = "stopped before step"
 
 
 def failure(
-    standings: Mapping[int, Standing],
+    standings: Mapping[int, ProcessOutcome],
     tracebacks: Mapping[int, str],
     last_lines: Mapping[int, tuple[str, ...]],
     *,
@@ -66,7 +66,7 @@ def failure(
     )
 
 
-def outcome_text(standings: Mapping[int, Standing]) -> str:
+def outcome_text(standings: Mapping[int, ProcessOutcome]) -> str:
     """`processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
     failed = [s for s in standings.values() if s.outcome != "finished"]
     if not failed:
@@ -76,7 +76,7 @@ def outcome_text(standings: Mapping[int, Standing]) -> str:
     return _headline(cause, same, standings)
 
 
-def ending_text(number: int, standings: Mapping[int, Standing], seconds: float) -> str:
+def ending_text(number: int, standings: Mapping[int, ProcessOutcome], seconds: float) -> str:
     """`cell 5 ended after 3.2 s: processes 0–3 finished`."""
     return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(standings)}"
 
@@ -89,11 +89,13 @@ def _diverged(diverged: str, way_on: str | None) -> ProcessError:
     return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
 
 
-def _named(standings: Mapping[int, Standing], ids: list[int]) -> str:
+def _named(standings: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
     return say_processes([standings[p] for p in ids])
 
 
-def _headline(cause: Standing, same: list[int], standings: Mapping[int, Standing]) -> str:
+def _headline(
+    cause: ProcessOutcome, same: list[int], standings: Mapping[int, ProcessOutcome]
+) -> str:
     error = cause.error or ""
     if cause.outcome == "raised":
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
@@ -108,7 +110,7 @@ def _headline(cause: Standing, same: list[int], standings: Mapping[int, Standing
     return f"{processes_text(same)} interrupted"
 
 
-def _others(standings: Mapping[int, Standing], left_out: set[int]) -> list[str]:
+def _others(standings: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
     """One line for every other process, equal ones together."""
     said: dict[str, list[int]] = defaultdict(list)
     for process_id, standing in standings.items():
@@ -117,7 +119,7 @@ def _others(standings: Mapping[int, Standing], left_out: set[int]) -> list[str]:
     return [f"{processes_text(ids)}   {text}" for text, ids in said.items()]
 
 
-def _ending(standing: Standing) -> str:
+def _ending(standing: ProcessOutcome) -> str:
     where = say_place(*place(standing.activity))
     match standing.outcome:
         case "finished":

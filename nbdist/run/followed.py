@@ -17,7 +17,7 @@ from nbdist.output import Renderer, renderer_elsewhere, show_end
 from nbdist.run.cellrun import CellHandle, CellRun, error_text
 from nbdist.run.failure import ending_text
 from nbdist.run.prompts import Prompts
-from nbdist.run.standing import Standing
+from nbdist.run.standing import ProcessOutcome
 
 logger = logging.getLogger(__name__)
 
@@ -111,7 +111,7 @@ class FollowedRun(CellRun):
         if self._draws:
             super()._draw()
 
-    def _note_end(self, standings: dict[int, Standing]) -> None:
+    def _note_end(self, standings: dict[int, ProcessOutcome]) -> None:
         seconds = time.time() - self._started
         self.output.note(ending_text(self.cell.number, standings, seconds))
 
@@ -175,10 +175,10 @@ class FollowedRun(CellRun):
 
 
 def follow(
-    step_until: Callable[[float], dict[int, Standing] | None],
+    step_until: Callable[[float], dict[int, ProcessOutcome] | None],
     left: threading.Event,
     guard: MessageGuard,
-) -> dict[int, Standing] | None:
+) -> dict[int, ProcessOutcome] | None:
     """Steps until a cell has ended, also when a step fails; answers None once `left` is set.
 
     Args:

@@ -13,7 +13,7 @@ from typing import Any
 from ipyparallel.error import TaskAborted
 
 from nbdist.errors import NbdistError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.quantities import count_text
 from nbdist.run.cellrun import CellHandle
 from nbdist.run.followed import FollowedRun
@@ -26,7 +26,7 @@ logger = logging.getLogger(__name__)
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
 
-Recall = Callable[[int, str], Asked]
+Recall = Callable[[int, str], Request]
 """Asks a process how the cell of a request has ended; the answer comes behind the cell."""
 
 
@@ -48,7 +48,7 @@ class Recalled(Submission):
       take: Hears the answer.
     """
 
-    def __init__(self, ask: Callable[[], Asked], take: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(self, ask: Callable[[], Request], take: Callable[[dict[str, Any]], None]) -> None:
         super().__init__(Future(), Future())
         self._ask = ask
         self._take = take

@@ -33,7 +33,7 @@ PROVING = ", waiting for what was sent to the devices"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
+class ProcessOutcome:
     """One process in one cell.
 
     `activity` is its newest report in this cell, None before the first, `silent_s` the age of the newest
@@ -58,19 +58,19 @@ class Standing:
     prompt: Prompt | None = None
 
 
-def running(standings: Iterable[Standing]) -> list[Standing]:
+def running(standings: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
     """Those still in the cell."""
     return [standing for standing in standings if standing.outcome == "running"]
 
 
-def first_cause(standings: Collection[Standing]) -> Standing | None:
+def first_cause(standings: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     """The failure that came first; what nbdist was asked to stop is never a cause."""
     failed = [s for s in standings if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in standings if s.outcome == "not run" and s.error is not None]
     return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 
-def say_processes(standings: Collection[Standing]) -> str:
+def say_processes(standings: Collection[ProcessOutcome]) -> str:
     """`processes 0, 1 (host h1)`; without the host where the session has no other."""
     said = processes_text([s.process_id for s in standings])
     if all(s.one_host for s in standings):
@@ -90,7 +90,7 @@ def say_place(line: int | None, source: str | None) -> str:
     return f"line {line}, {source}" if source else f"line {line}"
 
 
-def say_where_all(standings: Iterable[Standing], *, ending: str = "") -> list[str]:
+def say_where_all(standings: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
     """One line for each place processes are in: who waits, runs or compiles where."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
     for standing in running(standings):
@@ -123,7 +123,7 @@ def first_line(error: str) -> str:
     return f"{line} …" if any(map(str.strip, more)) else line
 
 
-def say_failure(standing: Standing) -> list[str]:
+def say_failure(standing: ProcessOutcome) -> list[str]:
     """Who failed with what, and in which line."""
     lines = [f"{say_processes([standing])}   {first_line(standing.error or '')}"]
     if standing.line is not None:
@@ -131,9 +131,9 @@ def say_failure(standing: Standing) -> list[str]:
     return lines
 
 
-def silence(standings: Mapping[int, Standing]) -> str | None:
+def silence(standings: Mapping[int, ProcessOutcome]) -> str | None:
     """A sentence when processes in the cell have not been heard for `SILENT_SECONDS`."""
-    groups: dict[tuple[str, str], list[Standing]] = defaultdict(list)
+    groups: dict[tuple[str, str], list[ProcessOutcome]] = defaultdict(list)
     for standing in running(standings.values()):
         if standing.silent_s >= SILENT_SECONDS:
             groups[standing.host, say_place(*place(standing.activity))].append(standing)
@@ -148,7 +148,7 @@ def silence(standings: Mapping[int, Standing]) -> str | None:
     )
 
 
-def divergence(standings: Mapping[int, Standing]) -> str | None:
+def divergence(standings: Mapping[int, ProcessOutcome]) -> str | None:
     """A sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
 
     Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
@@ -158,7 +158,7 @@ def divergence(standings: Mapping[int, Standing]) -> str | None:
         return None
     waiting = [s for s in still if s.activity and (s.activity.line_seconds or 0.0) >= WAIT_SECONDS]
     finished = [s for s in standings.values() if s.outcome == "finished"]
-    places: dict[tuple[int | None, str | None], list[Standing]] = defaultdict(list)
+    places: dict[tuple[int | None, str | None], list[ProcessOutcome]] = defaultdict(list)
     for standing in still:
         places[place(standing.activity)].append(standing)
     if not waiting or (len(places) < 2 and not finished):
@@ -167,9 +167,9 @@ def divergence(standings: Mapping[int, Standing]) -> str | None:
 
 
 def _say_divergence(
-    places: Mapping[tuple[int | None, str | None], list[Standing]],
-    waiting: list[Standing],
-    finished: list[Standing],
+    places: Mapping[tuple[int | None, str | None], list[ProcessOutcome]],
+    waiting: list[ProcessOutcome],
+    finished: list[ProcessOutcome],
 ) -> str:
     lines = []
     waiting_ids = {s.process_id for s in waiting}
@@ -187,7 +187,7 @@ def _say_divergence(
     return "\n".join(lines)
 
 
-def nobody_can_join(standings: Mapping[int, Standing], *, longer_than_s: float) -> list[int]:
+def nobody_can_join(standings: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
     """Those of these that are still in the cell, if all of them wait inside the framework and have for long.
 
     In a session out of step that is for what cannot come: every other process has left the cell, or their

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.values.flow import Answer, Job, Processes, ask_each
 
@@ -87,7 +87,7 @@ class Comparison:
             for process_id, its in pieces.items()
         ]
 
-    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Asked:
+    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request:
         wanted = [(path, number) for (path, _), number in pieces]
         return self._processes.send(process_id, "digests", token=self._token, pieces=wanted)
 

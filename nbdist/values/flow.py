@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any, Protocol
 
 from nbdist.errors import GoneError, SessionError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
 
 POLL_SECONDS = 0.005
@@ -40,9 +40,9 @@ def silent(done: int, total: int) -> None:
 
 
 class Processes(Protocol):
-    """The processes of a session; a `nbdist.crew.Crew` is one."""
+    """The processes of a session; a `nbdist.crew.EngineGroup` is one."""
 
-    def send(self, process_id: int, name: str, *buffers: Any, **arguments: Any) -> Asked:
+    def send(self, process_id: int, name: str, *buffers: Any, **arguments: Any) -> Request:
         """Sends a request; does not wait."""
 
     def where(self, process_id: int) -> str:
@@ -65,7 +65,7 @@ class Job:
 
     process_id: int
     nbytes: int
-    begin: Callable[[], Asked]
+    begin: Callable[[], Request]
     end: Callable[[Answer], None]
 
 
@@ -82,7 +82,7 @@ class Flow:
         self._processes = processes
         self._timeout_s = timeout_s
         self._progress = progress
-        self._running: list[tuple[Job, Asked]] = []
+        self._running: list[tuple[Job, Request]] = []
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Does all jobs.
@@ -136,7 +136,7 @@ class Flow:
         return [job for job, _ in ended]
 
 
-def ask_each(processes: Processes, asked: Mapping[int, Asked], *, timeout_s: float) -> Answers:
+def ask_each(processes: Processes, asked: Mapping[int, Request], *, timeout_s: float) -> Answers:
     """Waits for the answers of several processes.
 
     Raises:

@@ -16,7 +16,7 @@ from nbdist.bounds import Bounds, boxes, elements, shape_of
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.quantities import bytes_text
 from nbdist.values.arriving import Array, Arriving
 from nbdist.values.differing import Offers
@@ -196,7 +196,7 @@ class Pull:
         def nbytes(part: Part) -> int:
             return elements(part.box) * arriving.dtype(part.array).itemsize
 
-        def begin(batch: Sequence[Part]) -> Asked:
+        def begin(batch: Sequence[Part]) -> Request:
             wanted = [(part.path, part.piece, part.box) for part in batch]
             if not near:
                 return self._processes.send(process_id, "take", token=self._token, boxes=wanted)

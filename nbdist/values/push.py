@@ -15,7 +15,7 @@ from nbdist.engine.cell.showable import error_text
 from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.machine.sealed import Sealed
 from nbdist.values.flow import (
     PART_BYTES,
@@ -327,7 +327,7 @@ class Push:
                 end=_taken,
             )
 
-    def _put(self, owner: int, batch: Sequence[Stretch]) -> Asked:
+    def _put(self, owner: int, batch: Sequence[Stretch]) -> Request:
         return self._processes.send(
             owner,
             "put",

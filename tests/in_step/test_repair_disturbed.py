@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import ProcessError, RecoveryError
 from nbdist.recovery import inplace
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
@@ -44,13 +44,13 @@ if me == 1:
 def repairing(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Set while a repair is under way."""
     under_way = threading.Event()
-    tell = Crew.repairing
+    tell = EngineGroup.repairing
 
-    def told(crew: Crew, begins: bool) -> None:
+    def told(crew: EngineGroup, begins: bool) -> None:
         (under_way.set if begins else under_way.clear)()
         tell(crew, begins)
 
-    monkeypatch.setattr(Crew, "repairing", told)
+    monkeypatch.setattr(EngineGroup, "repairing", told)
     yield under_way
     under_way.clear()
 

@@ -9,14 +9,14 @@ import pytest
 from ipyparallel.error import RemoteError
 
 from nbdist.errors import GoneError, SessionError
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 
 
-def failed(name: str) -> Asked:
+def failed(name: str) -> Request:
     def get(timeout_s: float | None) -> Any:
         raise RemoteError(name, "it says why", "", {})
 
-    return Asked(SimpleNamespace(get=get), "process 1 (host h1)")
+    return Request(SimpleNamespace(get=get), "process 1 (host h1)")
 
 
 def test_a_process_that_has_ended_is_told_from_one_that_failed() -> None:

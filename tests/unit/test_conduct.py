@@ -11,11 +11,11 @@ import pytest
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import CellTimeout
 from nbdist.run import conduct
-from nbdist.run.conduct import Conductor, timeout_error
+from nbdist.run.conduct import CellSupervisor, timeout_error
 from nbdist.run.facts import Facts
 from nbdist.run.prompt import Prompt
 from nbdist.run.remedies import Remedies
-from nbdist.run.standing import Standing
+from nbdist.run.standing import ProcessOutcome
 
 
 class Clock:
@@ -36,7 +36,7 @@ class FakeExecution:
 
     def __init__(self, clock: Clock, script: dict[float, Any]) -> None:
         self.clock, self.script, self.started = clock, dict(script), clock.now
-        self.now: dict[int, Standing] = {p: stands(p) for p in (0, 1)}
+        self.now: dict[int, ProcessOutcome] = {p: stands(p) for p in (0, 1)}
         self.notes: list[str] = []
         self.marks: list[tuple[list[int], str]] = []
         self.cuts: list[list[int]] = []
@@ -51,7 +51,7 @@ class FakeExecution:
     def pending(self) -> list[Any]:
         return []
 
-    def standings(self) -> dict[int, Standing]:
+    def standings(self) -> dict[int, ProcessOutcome]:
         for moment in sorted(self.script):
             if self.clock.now - self.started >= moment:
                 change = self.script.pop(moment)
@@ -60,7 +60,7 @@ class FakeExecution:
                 self.change(change)
         return dict(self.now)
 
-    def change(self, standings: dict[int, Standing]) -> None:
+    def change(self, standings: dict[int, ProcessOutcome]) -> None:
         self.now.update(standings)
 
     def mark(self, ids: Sequence[int], outcome: Any) -> None:
@@ -76,11 +76,11 @@ class FakeExecution:
         self.cuts.append(list(ids))
 
 
-def stands(process_id: int, outcome: Any = "running", **facts: Any) -> Standing:
-    return Standing(process_id=process_id, host="h1", outcome=outcome, **facts)
+def stands(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
+    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
 
 
-def proving(*ids: int) -> dict[int, Standing]:
+def proving(*ids: int) -> dict[int, ProcessOutcome]:
     return {p: stands(p, proving=True) for p in ids}
 
 
@@ -98,7 +98,7 @@ class Scene:
         self.execution = FakeExecution(clock, script)
         self.asked: list[tuple[str, Any, float]] = []
         self.clock = clock
-        self.conductor = Conductor(
+        self.conductor = CellSupervisor(
             execution=self.execution,  # type: ignore[arg-type]
             interrupt=lambda ids: self.ask("interrupt", ids),
             refresh=lambda: None,
@@ -127,7 +127,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     return made
 
 
-def both(outcome: str) -> dict[int, Standing]:
+def both(outcome: str) -> dict[int, ProcessOutcome]:
     return {p: stands(p, outcome) for p in (0, 1)}
 
 
@@ -330,7 +330,7 @@ def test_in_a_session_out_of_step_waits_that_cannot_end_are_interrupted(clock: C
     assert "waiting for what cannot come; the session is out of step" in scene.execution.notes[0]
 
 
-def waiting(*ids: int, seconds: float = 9.0) -> dict[int, Standing]:
+def waiting(*ids: int, seconds: float = 9.0) -> dict[int, ProcessOutcome]:
     activity = Activity(
         state="running",
         cell=1,
@@ -385,7 +385,7 @@ def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> 
     ids=["not for long", "it computes", "another computes"],
 )
 def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
-    clock: Clock, standings: dict[int, Standing]
+    clock: Clock, standings: dict[int, ProcessOutcome]
 ) -> None:
     scene = Scene(
         clock, {0.5: standings, 4.0: both("finished")}, remedies={"in_vain": lambda *_: "never"}
@@ -400,7 +400,7 @@ def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     assert scene.asked == []
 
 
-def at_prompt(process_id: int, number: int = 1) -> Standing:
+def at_prompt(process_id: int, number: int = 1) -> ProcessOutcome:
     asked = Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=2, source="step()")
     return stands(process_id, prompt=asked)
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.errors import GoneError
 
 
@@ -31,7 +31,7 @@ class Well(Ended):
 
 def crew() -> Any:
     """A crew of two, of which the second dies when it is asked."""
-    made: Any = Crew.__new__(Crew)
+    made: Any = EngineGroup.__new__(EngineGroup)
     made.heard = {}
     made.asked_alone = []
     made.send = lambda process_id, name, **arguments: Well() if process_id == 0 else Ended()

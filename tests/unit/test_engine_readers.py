@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 from nbdist.agent import agent as host
-from nbdist.agent.agent import Host
+from nbdist.agent.agent import Agent
 from nbdist.agent.children import Children
 from nbdist.agent.heartbeat import Pulse
 from nbdist.contract.asides import Aside
@@ -178,7 +178,7 @@ def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
     assert len(cut) == cuts
 
 
-class Parent(Host):
+class Parent(Agent):
     """A parent whose events are kept, and that has an assignment already."""
 
     def __init__(self) -> None:

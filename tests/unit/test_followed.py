@@ -10,9 +10,9 @@ import pytest
 from nbdist.message_guard import MessageGuard
 from nbdist.run import followed
 from nbdist.run.followed import MOST_FAILED_STEPS, follow
-from nbdist.run.standing import Standing
+from nbdist.run.standing import ProcessOutcome
 
-FINAL = {0: Standing(process_id=0, host="h", outcome="finished")}
+FINAL = {0: ProcessOutcome(process_id=0, host="h", outcome="finished")}
 
 
 @pytest.fixture
@@ -24,7 +24,7 @@ def guard(monkeypatch: pytest.MonkeyPatch) -> MessageGuard:
 def test_a_step_that_fails_is_followed_by_the_next(guard: MessageGuard) -> None:
     steps = iter([RuntimeError("a renderer"), None, RuntimeError("again"), None, FINAL])
 
-    def step_until(deadline: float) -> dict[int, Standing] | None:
+    def step_until(deadline: float) -> dict[int, ProcessOutcome] | None:
         step = next(steps)
         if isinstance(step, Exception):
             raise step
@@ -37,7 +37,7 @@ def test_a_step_that_fails_is_followed_by_the_next(guard: MessageGuard) -> None:
 def test_a_cell_whose_every_step_fails_ends_with_what_it_raised(guard: MessageGuard) -> None:
     calls = 0
 
-    def step_until(deadline: float) -> dict[int, Standing] | None:
+    def step_until(deadline: float) -> dict[int, ProcessOutcome] | None:
         nonlocal calls
         calls += 1
         raise RuntimeError(f"step {calls}")

@@ -15,7 +15,7 @@ from nbdist.engine.kernel import foreign_engine as stranger
 from nbdist.errors import LaunchError
 from nbdist.launch.sessions.asking import address_of
 from nbdist.launch.sessions.foreign import _known, _plan, _refuse
-from nbdist.launch.start.request import Asked
+from nbdist.launch.start.request import Request
 from nbdist.run.regained import Recalled, raised
 
 
@@ -146,7 +146,7 @@ class Answers:
         self.left = list(answers)
         self.asked = 0
 
-    def ask(self) -> Asked:
+    def ask(self) -> Request:
         self.asked += 1
         answer = self.left.pop(0)
 
@@ -155,7 +155,7 @@ class Answers:
                 raise answer
             return [json.dumps({"ok": answer})]
 
-        return Asked(SimpleNamespace(ready=lambda: True, get=get), "process 0")
+        return Request(SimpleNamespace(ready=lambda: True, get=get), "process 0")
 
 
 def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_away() -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.schedulers import job_guard as hold
 
 ROOT = Path(__file__).parents[2]
@@ -100,4 +100,4 @@ def test_the_exit_status_is_the_commands(tmp_path: Path) -> None:
 
 
 def test_tasks_have_less_time_to_end_than_the_kernel_waits_for_them() -> None:
-    assert JobParent.stop_seconds > hold.END_SECONDS + 2
+    assert JobAgent.stop_seconds > hold.END_SECONDS + 2

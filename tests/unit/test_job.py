@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 
 from nbdist.errors import HostError
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.start import job
 
 LIMIT_SECONDS = 100
 
 
-class Queued(JobParent):
+class Queued(JobAgent):
     """A job that waits for so many looks, and whose two tasks come so many looks later; never, if None."""
 
     def __init__(self, waits: int, comes: int | None) -> None:

@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.job_agent import JobAgent
 
 
-class Job(JobParent):
+class Job(JobAgent):
     """A job without a command; its hosts have been silent for so many seconds."""
 
     def __init__(self, *silences: float, lost: bool = False) -> None:

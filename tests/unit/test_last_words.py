@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.machine.log_tail import tail
 
 CHATTER = "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"
@@ -38,7 +38,7 @@ def test_a_missing_log_is_no_words(tmp_path: Path) -> None:
 
 def test_an_exit_says_signal_and_out_of_memory() -> None:
     def end(code: int, *, oom: bool) -> str:
-        return str(Exit(process_id=1, pid=2, code=code, oom=oom, time=0.0, last_lines=()))
+        return str(ProcessExit(process_id=1, pid=2, code=code, oom=oom, time=0.0, last_lines=()))
 
     assert end(-9, oom=True) == "killed by signal 9 (SIGKILL), out of memory"
     assert end(-11, oom=False) == "killed by signal 11 (SIGSEGV)"

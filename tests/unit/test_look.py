@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist import crew as module
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 
 
 class Fake:
@@ -33,7 +33,7 @@ class Fake:
 
 
 def asked(fake: Any, in_cells: set[int] | None = None) -> list[int] | None:
-    Crew.look(fake, in_cells or set())
+    EngineGroup.look(fake, in_cells or set())
     found: list[int] | None = fake.asked
     return found
 

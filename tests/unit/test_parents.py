@@ -17,13 +17,13 @@ import pytest
 from nbdist.contract.asides import Aside
 from nbdist.contract.orders import Assignment
 from nbdist.launch.agents import agent_handle as one_parent
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Pipes
 from nbdist.launch.agents.fifo_channel import Kept
-from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.start import agent_pool as all_parents
-from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import pauses
 from nbdist.machine.pauses import Pauses
 
@@ -68,7 +68,7 @@ for line in sys.stdin:
 
 
 @pytest.fixture
-def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Parents]]:
+def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AgentPool]]:
     """Makes parents out of short programs, by host name; the times are a tenth of the real ones."""
     for module, name, seconds in (
         (all_parents, "PERIOD_SECONDS", 0.1),
@@ -77,12 +77,12 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         (all_parents, "LOST_SECONDS", 1.5),
     ):
         monkeypatch.setattr(module, name, seconds)
-    made: list[Parents] = []
+    made: list[AgentPool] = []
 
-    def begin(name: str, program: str, *, remote: bool = True) -> Parent:
+    def begin(name: str, program: str, *, remote: bool = True) -> AgentHandle:
         facts = json.dumps({**FACTS, "host": name})
-        return Parent.begin(
-            Reach(
+        return AgentHandle.begin(
+            AgentSpec(
                 name=name,
                 command=(sys.executable, "-c", BEGIN + program, facts, f"told-{name}"),
                 remote=remote,
@@ -96,9 +96,9 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         for parents in made:
             parents.heard(event)
 
-    def parents_of(**programs: str) -> Parents:
+    def parents_of(**programs: str) -> AgentPool:
         others = {name: begin(name, program) for name, program in programs.items()}
-        made.append(Parents(begin("home", ANSWERS, remote=False), others))
+        made.append(AgentPool(begin("home", ANSWERS, remote=False), others))
         made[0].assign(dict(enumerate(others.values())))
         wait_for(lambda: all(parent.facts for parent in others.values()))
         return made[0]
@@ -116,7 +116,7 @@ def wait_for(condition: Callable[[], object]) -> None:
 
 
 def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_reach(
-    make: Callable[..., Parents],
+    make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
     heard: list[dict[str, Any]] = []
@@ -131,7 +131,7 @@ def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_r
     assert [list(e["since"]) for e in heard if e["event"] == "silence"] == [["h2"], []]
 
 
-def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., Parents]) -> None:
+def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., AgentPool]) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
     now = time.monotonic()
     wait_for(lambda: parents.heard_since("h1", now))
@@ -140,7 +140,7 @@ def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., Pare
 
 
 def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
-    make: Callable[..., Parents],
+    make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
     parents.start([{"process_id": 0}, {"process_id": 1}])
@@ -156,7 +156,7 @@ def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
 
 
 def test_a_connection_that_ends_takes_its_processes_out_of_reach(
-    make: Callable[..., Parents],
+    make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
     parents.others["h1"].order({"die": 1})
@@ -165,7 +165,7 @@ def test_a_connection_that_ends_takes_its_processes_out_of_reach(
     assert {p: str(end) for p, end in parents.exits.items()} == {0: said}
 
 
-def test_the_end_of_home_is_the_end_of_all(make: Callable[..., Parents]) -> None:
+def test_the_end_of_home_is_the_end_of_all(make: Callable[..., AgentPool]) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
     parents.home.order({"die": 1})
     wait_for(lambda: parents.controller_end)
@@ -174,7 +174,7 @@ def test_the_end_of_home_is_the_end_of_all(make: Callable[..., Parents]) -> None
 
 
 def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
-    make: Callable[..., Parents], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., AgentPool], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(one_parent, "STOP_SECONDS", 3 * WAIT_SECONDS)
     together = ANSWERS + (
@@ -225,7 +225,7 @@ for line in sys.stdin:
         "null",
     ],
 )
-def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., Parents], said: str) -> None:
+def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., AgentPool], said: str) -> None:
     parents = make(h1=SAYS)
     heard: list[dict[str, Any]] = []
     parents.hears = heard.append
@@ -237,7 +237,7 @@ def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., Parents], s
 
 
 def test_a_message_that_lacks_something_is_named_with_its_host_once(
-    make: Callable[..., Parents],
+    make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=SAYS)
     for _ in range(3):
@@ -249,7 +249,7 @@ def test_a_message_that_lacks_something_is_named_with_its_host_once(
     assert "KeyError: 'pid'" in said
 
 
-def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., Parents]) -> None:
+def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., AgentPool]) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
     heard: list[str] = []
 
@@ -266,7 +266,7 @@ def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., Paren
 
 
 def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
-    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., AgentPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines, failures = Pipes.lines, iter([OSError("stale file handle"), ValueError("no")])
 
@@ -283,7 +283,7 @@ def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
 
 
 def test_one_parent_that_fails_does_not_keep_the_others_from_being_looked_after(
-    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., AgentPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
 
@@ -296,7 +296,7 @@ def test_one_parent_that_fails_does_not_keep_the_others_from_being_looked_after(
 
 
 def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
-    make: Callable[..., Parents], monkeypatch: pytest.MonkeyPatch
+    make: Callable[..., AgentPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     jump = 0.0
     real = time.monotonic
@@ -317,7 +317,7 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
 
 
 def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(
-    make: Callable[..., Parents], tmp_path: Path
+    make: Callable[..., AgentPool], tmp_path: Path
 ) -> None:
     parents = make(h1=ANSWERS)
     kept = Kept((sys.executable, "-c", "input()"), None, tmp_path / "kept.log")
@@ -332,7 +332,7 @@ def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(
 
 
 def test_engines_of_others_are_interrupted_out_of_a_proof_and_asked_nothing_else() -> None:
-    made: Any = Strangers.__new__(Strangers)
+    made: Any = ForeignEngines.__new__(ForeignEngines)
     signals: list[tuple[int, list[int]]] = []
     made.signal = lambda number, process_ids: signals.append((number, list(process_ids)))
     for what in Aside:

@@ -9,7 +9,7 @@ import pytest
 
 from nbdist.errors import OptionError
 from nbdist.launch.model.plan import Plan, plan_for
-from nbdist.launch.model.rendezvous import Meeting, checked_coordinator
+from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
 from nbdist.launch.planning import platform
 from nbdist.launch.planning.choose import make_plan, proxy_warning
 from nbdist.launch.planning.frameworks.jax import arguments
@@ -110,7 +110,9 @@ def test_every_argument_of_initialize_can_be_given_and_detection_is_off() -> Non
         shutdown_timeout_s=10,
         coordinator_bind_address="127.0.0.1:1234",
     )
-    assert arguments(plan, plan.processes[1], Meeting(coordinator="127.0.0.1:999", tasks={})) == {
+    assert arguments(
+        plan, plan.processes[1], Rendezvous(coordinator="127.0.0.1:999", tasks={})
+    ) == {
         "coordinator_address": "127.0.0.1:999",
         "num_processes": 2,
         "process_id": 1,

@@ -15,7 +15,7 @@ import nbdist
 from nbdist import options
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Meeting, meet
+from nbdist.launch.model.rendezvous import Rendezvous, meet
 from nbdist.launch.planning import platform
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.planning.frameworks import framework_plan
@@ -265,7 +265,7 @@ def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     (port,) = free_ports(1)
-    found = Meeting(coordinator=f"127.0.0.1:{port}", tasks={})
+    found = Rendezvous(coordinator=f"127.0.0.1:{port}", tasks={})
     monkeypatch.setattr(join, "LISTENS_SECONDS", 0.05)
     join.until_it_listens(found)  # nobody comes: it goes on all the same
     monkeypatch.setattr(join, "LISTENS_SECONDS", 60.0)

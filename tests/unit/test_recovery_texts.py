@@ -10,12 +10,12 @@ from nbdist.recovery.differing import differing
 from nbdist.recovery.inplace import Repaired
 from nbdist.run.conduct import timeout_error
 from nbdist.run.facts import Facts
-from nbdist.run.standing import Standing
+from nbdist.run.standing import ProcessOutcome
 
 FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
 LATE = {
-    0: Standing(process_id=0, host="h1", outcome="interrupted"),
-    1: Standing(process_id=1, host="h1", outcome="finished"),
+    0: ProcessOutcome(process_id=0, host="h1", outcome="interrupted"),
+    1: ProcessOutcome(process_id=1, host="h1", outcome="finished"),
 }
 
 

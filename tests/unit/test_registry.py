@@ -16,11 +16,11 @@ import pytest
 from nbdist import cli, listing
 from nbdist.errors import LaunchError, SessionError
 from nbdist.launch.agents.fifo_channel import FoundAgain, Kept
-from nbdist.launch.agents.process_handle import Found, beginning, found
+from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
 from nbdist.launch.model.host_list import parse_hosts
 from nbdist.launch.model.placement import Placement
 from nbdist.launch.model.plain import from_plain, to_plain
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.sessions import registry
@@ -120,7 +120,7 @@ def test_another_process_of_the_same_number_is_never_taken_for_a_session(
 ) -> None:
     other = ParentMark(name="", pid=process.pid, began="long ago", log="log")
     assert not registry.stop(record(process, tmp_path / "nbdist-a", parents=(other,)))
-    Found(process.pid, "long ago").signal(9)
+    ProcessHandle(process.pid, "long ago").signal(9)
     assert process.poll() is None
     held = found(process.pid)
     assert held is not None
@@ -209,7 +209,7 @@ def test_a_plan_is_the_same_after_json() -> None:
         initialization_timeout_s=5,
         keep=True,
     )
-    meeting = Meeting(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
+    meeting = Rendezvous(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
     state = State(
         plan=plan,
         asked=plan,

@@ -11,7 +11,7 @@ from nbdist.contract.snapshot import Activity
 from nbdist.run.execution import without_leading_blank_lines
 from nbdist.run.failure import failure, outcome_text
 from nbdist.run.standing import (
-    Standing,
+    ProcessOutcome,
     divergence,
     first_cause,
     first_line,
@@ -36,13 +36,13 @@ def activity(**changes: Any) -> Activity:
     return Activity(**{**given, **changes})
 
 
-def standing(process_id: int, outcome: Any = "running", **facts: Any) -> Standing:
+def standing(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
     if outcome == "running":
         facts.setdefault("activity", activity())
-    return Standing(process_id=process_id, host="h1", outcome=outcome, **facts)
+    return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
 
 
-def by_id(*standings: Standing) -> dict[int, Standing]:
+def by_id(*standings: ProcessOutcome) -> dict[int, ProcessOutcome]:
     return {s.process_id: s for s in standings}
 
 

@@ -11,12 +11,12 @@ import pytest
 
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError
-from nbdist.launch.model.exits import Exit
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.start import connect
 from nbdist.launch.start import sequence as start
 
 
-def running(*, ended: dict[int, Exit] | None = None) -> Any:
+def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
     """A start of one process on this machine, whose engine has not registered."""
     home = SimpleNamespace(exits=ended or {}, poll=lambda: None)
     parents = SimpleNamespace(all=[], exits={}, home=home, others={})
@@ -53,7 +53,9 @@ def test_one_that_does_not_answer_in_time_is_an_error_with_what_to_type(asked: l
 
 
 def test_one_that_has_ended_is_not_asked(asked: list[str]) -> None:
-    end = Exit(process_id=CONTROLLER, pid=7, code=3, oom=False, time=0.0, last_lines=("no room",))
+    end = ProcessExit(
+        process_id=CONTROLLER, pid=7, code=3, oom=False, time=0.0, last_lines=("no room",)
+    )
     with pytest.raises(
         LaunchError, match=r"The controller .* ended with exit code 3 .*\n  no room"
     ):

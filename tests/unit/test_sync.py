@@ -17,11 +17,11 @@ from typing import Any
 import pytest
 
 from nbdist.agent.sync import FOLDER, Copies, Refused, checked
-from nbdist.crew import Crew
+from nbdist.crew import EngineGroup
 from nbdist.engine.kernel.imported_files import imported
 from nbdist.errors import OptionError, SessionError, SyncError
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.files import listing
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sending import HostCopy
@@ -420,7 +420,7 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
 def test_a_session_without_files_says_how_to_name_some() -> None:
     crew = SimpleNamespace(link=SimpleNamespace(parents=SimpleNamespace(files=None)))
     with pytest.raises(SessionError, match="%dist_init --sync PATH names them"):
-        Crew.sync_files(crew)  # type: ignore[arg-type]
+        EngineGroup.sync_files(crew)  # type: ignore[arg-type]
 
 
 def test_this_machine_alone_needs_no_copy(project: Path) -> None:
@@ -460,8 +460,8 @@ class Stuck:
 
 def test_neither_a_ping_nor_the_end_waits_for_an_order_that_nobody_takes(tmp_path: Path) -> None:
     channel = Stuck()
-    parent = Parent(
-        Reach(name="h1", remote=True),
+    parent = AgentHandle(
+        AgentSpec(name="h1", remote=True),
         channel,  # type: ignore[arg-type]
         log=tmp_path / "log",
         on_event=lambda event: None,

@@ -14,12 +14,12 @@ from typing import Any, Self
 
 from nbdist.contract.events import Lines
 from nbdist.contract.orders import CONTROLLER, Assignment
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Channel, Pipes
 from nbdist.launch.agents.fifo_channel import FoundAgain, Kept, Spot
-from nbdist.launch.agents.process_handle import Found, found
-from nbdist.launch.model.exits import Exit
-from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.launch.agents.process_handle import ProcessHandle, found
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
 from nbdist.machine.log_tail import LOG_LINES, tail
 from nbdist.machine.pauses import Pauses
 from nbdist.message_guard import MessageGuard
@@ -38,7 +38,7 @@ AGAIN_SECONDS = 0.1
 STOPPED = "the session was stopped"
 
 
-class Parent:
+class AgentHandle:
     """A running parent, held by its process handle and the way to it.
 
     Args:
@@ -52,7 +52,7 @@ class Parent:
 
     def __init__(
         self,
-        reach: Reach,
+        reach: AgentSpec,
         channel: Channel,
         *,
         log: Path,
@@ -63,9 +63,9 @@ class Parent:
         self._channel = channel
         self._on_event = on_event
         self._lock = threading.Lock()
-        self.facts: dict[int | None, HostFacts] = {}
+        self.facts: dict[int | None, HostInfo] = {}
         self.pids: dict[int, int] = {}
-        self.exits: dict[int, Exit] = {}
+        self.exits: dict[int, ProcessExit] = {}
         self.failure: dict[str, Any] | None = None
         self.copying: list[dict[str, Any]] = []
         self.services: dict[int, dict[str, Any]] = {}
@@ -83,7 +83,7 @@ class Parent:
     @classmethod
     def begin(
         cls,
-        reach: Reach,
+        reach: AgentSpec,
         assignment: Assignment,
         *,
         log: Path,
@@ -105,7 +105,7 @@ class Parent:
     @classmethod
     def again(
         cls,
-        reach: Reach,
+        reach: AgentSpec,
         channel: FoundAgain,
         *,
         log: Path,
@@ -141,7 +141,7 @@ class Parent:
         return getattr(self._channel, "spot", None)
 
     @property
-    def found(self) -> Found | None:
+    def found(self) -> ProcessHandle | None:
         """Its process, for others to find; None when it has ended."""
         return found(self.pid)
 
@@ -234,7 +234,7 @@ class Parent:
         """The end of what ipyparallel's controller wrote."""
         return tail(self.log.parent / "controller.log", lines=LOG_LINES)
 
-    def end_of_all(self) -> Exit | None:
+    def end_of_all(self) -> ProcessExit | None:
         """The end of this parent, with which all its engines are out of reach; None while it runs."""
         if self.ended_at is None:
             return None
@@ -250,8 +250,8 @@ class Parent:
             return f"the connection to host {self.reach.name}", self._channel.status
         return "the engines' parent process", self._channel.status
 
-    def _end(self, because: str, code: int | None) -> Exit:
-        return Exit(
+    def _end(self, because: str, code: int | None) -> ProcessExit:
+        return ProcessExit(
             process_id=CONTROLLER,
             pid=self.pid,
             code=code,
@@ -310,8 +310,8 @@ class Parent:
     def _take(self, event: dict[str, Any]) -> None:
         kind = event["event"]
         if kind == "host":
-            names = HostFacts.__dataclass_fields__
-            self.facts[event.get("task")] = HostFacts(
+            names = HostInfo.__dataclass_fields__
+            self.facts[event.get("task")] = HostInfo(
                 **{name: event[name] for name in names if name in event},
                 asked_s=self.asked_s,
                 heard_s=time.time(),
@@ -332,7 +332,7 @@ class Parent:
         elif kind == "coordinating":
             self.services[event["number"]] = event
         elif kind == "exited":
-            self.exits[event["process_id"]] = Exit(
+            self.exits[event["process_id"]] = ProcessExit(
                 process_id=event["process_id"],
                 pid=event["pid"],
                 # Who stops a session ends its processes with a signal, which explains nothing.

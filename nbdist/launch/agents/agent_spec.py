@@ -14,7 +14,7 @@ LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Reach:
+class AgentSpec:
     """How a parent is started, and what its end means.
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says

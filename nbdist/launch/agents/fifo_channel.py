@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import BinaryIO
 
 from nbdist.launch.agents.channel import Child, has_room
-from nbdist.launch.agents.process_handle import Found, found
+from nbdist.launch.agents.process_handle import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
 """A pipe holds at least so much before anybody reads (macOS: 16384; Linux: 65536)."""
@@ -50,7 +50,7 @@ class Another:
 
     status = None
 
-    def __init__(self, process: Found) -> None:
+    def __init__(self, process: ProcessHandle) -> None:
         self.process = process
         self.pid = process.pid
 
@@ -219,6 +219,6 @@ class FoundAgain(_Files, Another):
     """
 
     def __init__(self, spot: Spot) -> None:
-        Another.__init__(self, Found(spot.pid, spot.began))
+        Another.__init__(self, ProcessHandle(spot.pid, spot.began))
         _Files.__init__(self, Path(spot.orders), Path(spot.events))
         self.spot = spot

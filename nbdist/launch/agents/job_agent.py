@@ -7,8 +7,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Channel
 from nbdist.launch.agents.watch import Watch
 from nbdist.launch.model.host_info import SILENT_SECONDS
@@ -18,7 +18,7 @@ JOB_LINES = 1000
 """What is read of the words of a job's command; each of its tasks may have some."""
 
 
-class JobParent(Parent):
+class JobAgent(AgentHandle):
     """The parents of all tasks of a job, through one stream."""
 
     stop_seconds = 6.0
@@ -26,7 +26,7 @@ class JobParent(Parent):
 
     def __init__(
         self,
-        reach: Reach,
+        reach: AgentSpec,
         channel: Channel,
         *,
         log: Path,

@@ -20,7 +20,7 @@ POLL_SECONDS = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class ProcessHandle:
     """One process of this machine, which may have ended.
 
     `began` is what `beginning` said of it.
@@ -55,10 +55,10 @@ class Found:
         return True
 
 
-def found(pid: int) -> Found | None:
+def found(pid: int) -> ProcessHandle | None:
     """The process that has this number now; None where there is none."""
     began = beginning(pid)
-    return None if began is None else Found(pid, began)
+    return None if began is None else ProcessHandle(pid, began)
 
 
 def beginning(pid: int) -> str | None:

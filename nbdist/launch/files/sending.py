@@ -14,7 +14,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.listing import FILE_BYTES, File
 from nbdist.launch.model.progress import POLL_SECONDS
 
@@ -54,7 +54,7 @@ class Sending:
     """
 
     def __init__(
-        self, parent: Parent, name: str, listed: Sequence[tuple[File, str]], *, ask: bool
+        self, parent: AgentHandle, name: str, listed: Sequence[tuple[File, str]], *, ask: bool
     ) -> None:
         self.parent = parent
         self.error: str | None = None
@@ -169,7 +169,7 @@ class Sending:
             raise _Stopped("the connection has ended")
 
 
-def host_of(parent: Parent, event: Mapping[str, Any]) -> str:
+def host_of(parent: AgentHandle, event: Mapping[str, Any]) -> str:
     """The host that an event comes from."""
     if "task" not in event:
         return parent.reach.name

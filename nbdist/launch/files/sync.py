@@ -15,7 +15,7 @@ from pathlib import Path
 
 from nbdist.agent.sync import FOLDER
 from nbdist.errors import OptionError, SyncError
-from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.listing import Hashes, Source, left_out_text, sources, walk
 from nbdist.launch.files.sending import HostCopy, Sending, host_of
 from nbdist.launch.model.progress import POLL_SECONDS
@@ -134,7 +134,7 @@ class Files:
             return str(file.path)
         return f"{folder}/{FOLDER}/{name}"
 
-    def begin(self, others: Mapping[str, Parent]) -> None:
+    def begin(self, others: Mapping[str, AgentHandle]) -> None:
         """Sends everything to hosts that have nothing yet; see `written` and `first`."""
         self._start(others, ask=False)
 
@@ -146,7 +146,7 @@ class Files:
         """What the copying of the start has done; the hosts that have come up have done it."""
         return self._done(None)
 
-    def working_folders(self, others: Mapping[str, Parent]) -> str | None:
+    def working_folders(self, others: Mapping[str, AgentHandle]) -> str | None:
         """A sentence where the working folder is the copy; None where every host has its own."""
         hosts = [
             name if task is None else facts.host
@@ -166,7 +166,7 @@ class Files:
         within = any(source.there(cwd) is not None for source in self.sources)
         return str(cwd if within else self.sources[0].path)
 
-    def sync(self, others: Mapping[str, Parent]) -> Copied:
+    def sync(self, others: Mapping[str, AgentHandle]) -> Copied:
         """Makes the copies the same again; only what has changed is sent.
 
         Raises:
@@ -203,7 +203,7 @@ class Files:
         for sending in self._sendings:
             sending.stop()
 
-    def _start(self, others: Mapping[str, Parent], *, ask: bool) -> None:
+    def _start(self, others: Mapping[str, AgentHandle], *, ask: bool) -> None:
         while any(sending.running for sending in self._sendings):
             time.sleep(
                 POLL_SECONDS
@@ -243,7 +243,7 @@ def files_again(paths: Sequence[str]) -> Files | None:
         return None
 
 
-def first_failure(parent: Parent) -> tuple[str, str] | None:
+def first_failure(parent: AgentHandle) -> tuple[str, str] | None:
     """The host that could not take the files at the start, and why; None where all could or have not said yet."""
     for event in list(parent.copying):
         if event["id"] == FIRST and "error" in event:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Exit:
+class ProcessExit:
     """How a process ended.
 
     `code` is its exit status, or minus the signal's number, None where the host itself is out of reach; `oom`

@@ -10,7 +10,7 @@ SILENT_SECONDS = 3.0
 
 
 @dataclass
-class HostFacts:
+class HostInfo:
     """What a parent has said of its host.
 
     `ports` are free there and are used up one by one; at `listening` it can be reached until it

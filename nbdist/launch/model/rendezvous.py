@@ -16,7 +16,7 @@ LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Meeting:
+class Rendezvous:
     """Addresses, each `HOST:PORT`.
 
     `coordinator` is where JAX's coordination service is: `served` when it is ours, else process 0 serves; `tasks`
@@ -51,7 +51,9 @@ class ThisMachine:
     address: str | None = LOOPBACK
 
 
-def meet(plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False) -> Meeting:
+def meet(
+    plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False
+) -> Rendezvous:
     """The addresses of a plan, with free ports where none were asked for.
 
     Args:
@@ -77,14 +79,14 @@ def meet(plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool =
             hosts = hosts or [None] * len(ids)
             addresses = [serves(p, host) for p, host in zip(ids, hosts, strict=True)]
         tasks = dict(zip(ids, addresses, strict=True))
-        return Meeting(coordinator=tasks[ids[0]], tasks=tasks, own=own)
+        return Rendezvous(coordinator=tasks[ids[0]], tasks=tasks, own=own)
     asked = plan.addresses[0] if plan.addresses else plan.coordinator
     if asked is not None and ":" not in asked:
         asked = serves(ids[0], asked)
     chosen = asked or serves(ids[0])
     # Who chooses an address of this machine chooses it for gloo as well.
     mine = {} if here and not chosen.startswith(LOOPBACK) else own
-    return Meeting(coordinator=chosen, tasks={}, own=mine)
+    return Rendezvous(coordinator=chosen, tasks={}, own=mine)
 
 
 def checked_coordinator(

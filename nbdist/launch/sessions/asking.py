@@ -10,9 +10,9 @@ import ipyparallel
 
 from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import NbdistError, SessionError, VersionError
-from nbdist.launch.sessions.resolve import Cluster
+from nbdist.launch.sessions.resolve import ForeignCluster
 from nbdist.launch.start.client import Client
-from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.request import Request, ask
 from nbdist.version import __version__
 
 CONNECT_SECONDS = 10
@@ -23,7 +23,7 @@ Told = Mapping[int, Mapping[str, Any]]
 """What `nbdist.engine.kernel.foreign_engine.describe` says of each."""
 
 
-def client_of(cluster: Cluster) -> Any:
+def client_of(cluster: ForeignCluster) -> Any:
     """ipyparallel's client of a cluster.
 
     Raises:
@@ -38,7 +38,7 @@ def client_of(cluster: Cluster) -> Any:
         ) from error
 
 
-def who(cluster: Cluster, client: Any, framework: str) -> Told:
+def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
     """What each engine says of itself, by engine id.
 
     Raises:
@@ -75,7 +75,7 @@ def who(cluster: Cluster, client: Any, framework: str) -> Told:
     return told
 
 
-def _checked(client: Any, engine: int, request: Asked) -> Mapping[str, Any]:
+def _checked(client: Any, engine: int, request: Request) -> Mapping[str, Any]:
     try:
         facts, _ = request.get()
     except NbdistError as error:

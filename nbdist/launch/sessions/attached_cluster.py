@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.rules import Rules
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Regained:
+class AttachedCluster:
     """What a session is made of that nobody starts.
 
     `session` is its id, `asked` the plan as a person asked for it. `answers` are the frameworks' answers by
@@ -23,7 +23,7 @@ class Regained:
     """
 
     session: str
-    link: Running
+    link: Cluster
     asked: Plan
     answers: Mapping[int, dict[str, Any]]
     ours: bool

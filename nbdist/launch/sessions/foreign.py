@@ -14,15 +14,15 @@ from typing import Any
 from nbdist.errors import LaunchError
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import Tell
-from nbdist.launch.model.rendezvous import Meeting, Place, ThisMachine, meet
+from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.sessions.asking import ANSWER_SECONDS, Told, client_of, who
-from nbdist.launch.sessions.attached_cluster import Regained
-from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.numbering import number
-from nbdist.launch.sessions.resolve import Cluster
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.sessions.resolve import ForeignCluster
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import install_text
 from nbdist.launch.start.initialize import join
 from nbdist.launch.start.request import ask
@@ -32,13 +32,13 @@ from nbdist.rules import Rules
 
 
 def take_part(
-    cluster: Cluster,
+    cluster: ForeignCluster,
     *,
     tell: Tell,
     platform: str | None = None,
     devices_per_process: int | None = None,
     **options: Any,
-) -> Regained:
+) -> AttachedCluster:
     """Makes a session of a cluster's engines, which all go on when this kernel leaves.
 
     Args:
@@ -77,7 +77,7 @@ def take_part(
     except BaseException:
         running.leave()
         raise
-    return Regained(
+    return AttachedCluster(
         session=_session(cluster.connection),
         link=running,
         asked=running.plan,
@@ -152,7 +152,7 @@ def _known(plan: Plan, by_id: Told) -> dict[int, dict[str, Any]]:
     }
 
 
-def _meet(plan: Plan, by_id: Told) -> Meeting:
+def _meet(plan: Plan, by_id: Told) -> Rendezvous:
     if all(facts["host"] == socket.gethostname() for facts in by_id.values()):
         return meet(plan)
     places: dict[int, Place] = {
@@ -163,21 +163,21 @@ def _meet(plan: Plan, by_id: Told) -> Meeting:
 
 
 def _running(
-    cluster: Cluster,
+    cluster: ForeignCluster,
     client: Any,
     plan: Plan,
-    meeting: Meeting,
+    meeting: Rendezvous,
     folder: str,
     ids: Mapping[int, int],
     by_id: Told,
-) -> Running:
+) -> Cluster:
     path = Path(folder) / "client.json"
     folders.write_private(path, dict(cluster.connection))
     engines = {process_id: engine for engine, process_id in ids.items()}
-    running = Running(
+    running = Cluster(
         plan=plan,
         folder=folder,
-        parents=Strangers(client, engines, folder=folder),
+        parents=ForeignEngines(client, engines, folder=folder),
         cluster=None,
         meeting=meeting,
         client=client,
@@ -195,7 +195,7 @@ def _running(
     return running
 
 
-def _prepare(running: Running, by_id: Told) -> list[str]:
+def _prepare(running: Cluster, by_id: Told) -> list[str]:
     """Makes the engines ready for cells, with the variables that processes of our own have."""
     framework, plan = framework_plan(running.plan.framework), running.plan
     late: set[str] = set()

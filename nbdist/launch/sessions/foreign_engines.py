@@ -12,10 +12,10 @@ from typing import Any
 
 from nbdist.contract.asides import Aside
 from nbdist.errors import SessionError
-from nbdist.launch.agents.process_handle import Found
-from nbdist.launch.model.exits import Exit
-from nbdist.launch.model.host_info import HostFacts
-from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.agents.process_handle import ProcessHandle
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import folder as folders
 from nbdist.message_guard import MessageGuard
 
@@ -24,7 +24,7 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 
 
-class Strangers(Parents):
+class ForeignEngines(AgentPool):
     """Stands where a session of our own has its parents.
 
     Args:
@@ -42,7 +42,7 @@ class Strangers(Parents):
         engines: Mapping[int, int],
         *,
         folder: str | None = None,
-        home: Found | None = None,
+        home: ProcessHandle | None = None,
     ) -> None:
         self._home = home
         self._folder = folder
@@ -54,7 +54,7 @@ class Strangers(Parents):
         self.hears: Callable[[dict[str, Any]], None] | None = None
         self._client = client
         self._engines = dict(engines)
-        self._ends: dict[int, Exit] = {}
+        self._ends: dict[int, ProcessExit] = {}
         self._stopped = threading.Event()
         self._watch = threading.Thread(target=self._look, name="nbdist-strangers", daemon=True)
         self._watch.start()
@@ -64,7 +64,7 @@ class Strangers(Parents):
         """None: no parent of ours."""
         return ()
 
-    def place(self, process_id: int) -> HostFacts | None:
+    def place(self, process_id: int) -> HostInfo | None:
         """Not known."""
         return None
 
@@ -99,12 +99,12 @@ class Strangers(Parents):
         """Nothing: they are not started again."""
 
     @property
-    def controller_end(self) -> Exit | None:
+    def controller_end(self) -> ProcessExit | None:
         """Told as the end of every engine."""
         return None
 
     @property
-    def exits(self) -> dict[int, Exit]:
+    def exits(self) -> dict[int, ProcessExit]:
         """Engines that the hub no longer has."""
         return dict(self._ends)
 
@@ -133,7 +133,7 @@ class Strangers(Parents):
                     self._note(process_id, because)
 
     def _note(self, process_id: int, because: str) -> None:
-        self._ends[process_id] = Exit(
+        self._ends[process_id] = ProcessExit(
             process_id=process_id,
             pid=0,
             code=None,

@@ -11,22 +11,22 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import SessionError, VersionError
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.fifo_channel import FoundAgain
-from nbdist.launch.agents.job_agent import JobParent
-from nbdist.launch.agents.process_handle import Found
+from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.files.sync import files_again
 from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.sessions import registry
-from nbdist.launch.sessions.attached_cluster import Regained
-from nbdist.launch.sessions.foreign_engines import Strangers
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record
-from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.client import Client
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import reaches
 from nbdist.quantities import seconds_text
 from nbdist.rules import Rules
@@ -42,7 +42,7 @@ class State:
 
     plan: Plan
     asked: Plan
-    meeting: Meeting
+    meeting: Rendezvous
     engines: Mapping[int, int]
     idents: Mapping[int, str]
     pids: Mapping[int, int]
@@ -52,7 +52,7 @@ class State:
 
 
 def write_down(
-    running: Running,
+    running: Cluster,
     *,
     session: str,
     asked: Plan,
@@ -101,7 +101,7 @@ def write_down(
     )
 
 
-def _mark(name: str, parent: Parent) -> ParentMark:
+def _mark(name: str, parent: AgentHandle) -> ParentMark:
     process = parent.found
     return ParentMark(
         name=name,
@@ -112,7 +112,7 @@ def _mark(name: str, parent: Parent) -> ParentMark:
     )
 
 
-def regain(record: Record) -> Regained:
+def regain(record: Record) -> AttachedCluster:
     """Holds a session again that another kernel has started.
 
     A session that is not kept belongs to its kernel: another can only take part in it.
@@ -132,7 +132,7 @@ def regain(record: Record) -> Regained:
     others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
     client = _client(record)
     parents = _parents(record, state, client)
-    running = Running(
+    running = Cluster(
         plan=state.plan,
         folder=record.folder,
         parents=parents,
@@ -151,7 +151,7 @@ def regain(record: Record) -> Regained:
 
     parents.hears = hears
     registry.come(record)
-    return Regained(
+    return AttachedCluster(
         session=record.id,
         link=running,
         asked=state.asked,
@@ -209,10 +209,10 @@ def _client(record: Record) -> Any:
         ) from error
 
 
-def _parents(record: Record, state: State, client: Any) -> Parents:
+def _parents(record: Record, state: State, client: Any) -> AgentPool:
     if not record.kept:
         home = record.parents[0]
-        return Strangers(client, state.engines, home=Found(home.pid, home.began))
+        return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
     heard: list[Any] = []
 
     def hears(event: dict[str, Any]) -> None:
@@ -220,12 +220,12 @@ def _parents(record: Record, state: State, client: Any) -> Parents:
             one(event)
 
     ways = {reach.name: reach for reach in reaches(state.plan)}
-    found: dict[str, Parent] = {}
+    found: dict[str, AgentHandle] = {}
     for mark in record.parents:
-        reach = ways.get(mark.name) or Reach(name=record.host, remote=bool(mark.name))
+        reach = ways.get(mark.name) or AgentSpec(name=record.host, remote=bool(mark.name))
         assert mark.spot is not None
         try:
-            kind = Parent if reach.watch is None else JobParent
+            kind = AgentHandle if reach.watch is None else JobAgent
             found[mark.name] = kind.again(
                 reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=hears
             )
@@ -235,7 +235,7 @@ def _parents(record: Record, state: State, client: Any) -> Parents:
                 "of it."
             ) from error
     files = files_again(state.plan.placement.sync)
-    parents = Parents(found.pop(""), found, files=files)
+    parents = AgentPool(found.pop(""), found, files=files)
     parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
     heard.append(parents.heard)
     return parents

@@ -20,7 +20,7 @@ from typing import Any
 
 from nbdist.errors import SessionError
 from nbdist.launch.agents.fifo_channel import FoundAgain, Spot
-from nbdist.launch.agents.process_handle import Found, found
+from nbdist.launch.agents.process_handle import ProcessHandle, found
 from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.machine.folder import write_private
 
@@ -83,12 +83,14 @@ class Record:
     @property
     def running(self) -> bool:
         """Whether its parent on this machine still runs."""
-        return bool(self.parents) and Found(self.parents[0].pid, self.parents[0].began).running
+        return (
+            bool(self.parents) and ProcessHandle(self.parents[0].pid, self.parents[0].began).running
+        )
 
     @property
     def attached(self) -> tuple[Kernel, ...]:
         """The kernels that are attached and live."""
-        return tuple(one for one in self.kernels if Found(one.pid, one.began).running)
+        return tuple(one for one in self.kernels if ProcessHandle(one.pid, one.began).running)
 
 
 def folder() -> Path:
@@ -260,14 +262,14 @@ def _stop_all(marks: Iterable[ParentMark]) -> None:
         _tell_to_stop(mark)
     deadline = time.monotonic() + STOP_SECONDS
     for mark in marks:
-        process = Found(mark.pid, mark.began)
+        process = ProcessHandle(mark.pid, mark.began)
         if not process.wait(max(0.0, deadline - time.monotonic())):
             process.signal(9)  # what it has started is told by the operating system
             process.wait(1.0)
 
 
 def _tell_to_stop(mark: ParentMark) -> None:
-    process = Found(mark.pid, mark.began)
+    process = ProcessHandle(mark.pid, mark.began)
     if not process.running:
         return
     if mark.spot is not None:

@@ -17,14 +17,14 @@ NEEDED = ("interface", "key", "iopub", "signature_scheme", "registration")
 
 
 @dataclass(frozen=True, slots=True)
-class Cluster:
+class ForeignCluster:
     """A cluster that somebody else has started; `name` is what a person wrote."""
 
     name: str
     connection: Mapping[str, Any]
 
 
-def resolve(word: str) -> Record | Cluster:
+def resolve(word: str) -> Record | ForeignCluster:
     """The session or cluster that a person means.
 
     Args:
@@ -55,11 +55,11 @@ def resolve(word: str) -> Record | Cluster:
         ) from None
 
 
-def _of_file(word: str, path: Path) -> Record | Cluster:
+def _of_file(word: str, path: Path) -> Record | ForeignCluster:
     for record in registry.sessions():
         if Path(record.connection).resolve() == path.resolve():
             return record
-    return Cluster(word, read_connection(path))
+    return ForeignCluster(word, read_connection(path))
 
 
 def read_connection(path: Path) -> dict[str, Any]:

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 
 from nbdist.errors import LaunchError
-from nbdist.launch.agents.agent_spec import Reach
+from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.watch import Watch
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.placement import Job, Placement
@@ -67,15 +67,17 @@ OF_ANOTHER_TASK = (
 HOLD = (sys.executable, "-m", "nbdist.launch.schedulers.job_guard")
 
 
-def ssh_reach(host: AskedHost, options: SshOptions) -> Reach:
+def ssh_reach(host: AskedHost, options: SshOptions) -> AgentSpec:
     """One parent through one connection, which lasts as long as the parent."""
     command = ssh_command(host, options, [options.python, *PARENT])
-    return Reach(name=host.name, command=tuple(command), remote=True, host=host, options=options)
+    return AgentSpec(
+        name=host.name, command=tuple(command), remote=True, host=host, options=options
+    )
 
 
 def job_reach(
     job: Job, launcher: str, *, tasks: int, environment: Mapping[str, str] | None = None
-) -> Reach:
+) -> AgentSpec:
     """As many parents as the job has tasks, through one stream.
 
     Args:
@@ -90,7 +92,7 @@ def job_reach(
         if launcher == "slurm"
         else MpiWatch(job.command[0], python=job.python)
     )
-    return Reach(
+    return AgentSpec(
         name=watch.title,
         command=(*HOLD, *job.command, "-n", str(tasks), *program),
         environment=environment,

@@ -13,10 +13,10 @@ from typing import Any
 from nbdist.agent.heartbeat import PERIOD_SECONDS
 from nbdist.contract.asides import Aside
 from nbdist.contract.orders import CONTROLLER
-from nbdist.launch.agents.agent_handle import Parent
+from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
-from nbdist.launch.model.exits import Exit
-from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -36,7 +36,7 @@ which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`: 924.6
 """
 
 
-class Parents:
+class AgentPool:
     """Every parent of a session.
 
     Args:
@@ -53,7 +53,7 @@ class Parents:
     reaches_past_main_threads = True
 
     def __init__(
-        self, home: Parent, others: Mapping[str, Parent], *, files: Files | None = None
+        self, home: AgentHandle, others: Mapping[str, AgentHandle], *, files: Files | None = None
     ) -> None:
         self.home = home
         self.files = files
@@ -62,7 +62,7 @@ class Parents:
         self.silent: dict[str, float] = {}
         self.faults: list[str] = []
         self._guard = MessageGuard("A look after the hosts", logger, self._fault)
-        self._of: dict[int, Parent] = {}
+        self._of: dict[int, AgentHandle] = {}
         self._stopped = threading.Event()
         self._stopping = threading.Lock()
         self._watch = threading.Thread(target=self._pulse, name="nbdist-pulse", daemon=True)
@@ -70,22 +70,22 @@ class Parents:
             self._watch.start()
 
     @property
-    def all(self) -> tuple[Parent, ...]:
+    def all(self) -> tuple[AgentHandle, ...]:
         """Home first."""
         return (self.home, *self.others.values())
 
-    def of(self, process_id: int) -> Parent:
+    def of(self, process_id: int) -> AgentHandle:
         """The parent of one process."""
         return self._of[process_id]
 
-    def place(self, process_id: int) -> HostFacts | None:
+    def place(self, process_id: int) -> HostInfo | None:
         """What is known of a process's host; None where it is this machine."""
         parent = self._of[process_id]
         if not parent.reach.remote:
             return None
         return parent.facts.get(process_id) or parent.facts.get(None)
 
-    def assign(self, of: Mapping[int, Parent]) -> None:
+    def assign(self, of: Mapping[int, AgentHandle]) -> None:
         """Says which parent each process belongs to."""
         self._of = dict(of)
 
@@ -96,7 +96,7 @@ class Parents:
 
     def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
         """Asks for engines, each of its parent."""
-        wanted: dict[Parent, list[Mapping[str, Any]]] = defaultdict(list)
+        wanted: dict[AgentHandle, list[Mapping[str, Any]]] = defaultdict(list)
         for process in processes:
             wanted[self._of[process["process_id"]]].append(process)
         for parent, its in wanted.items():
@@ -114,7 +114,7 @@ class Parents:
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""
-        wanted: dict[Parent, list[int]] = defaultdict(list)
+        wanted: dict[AgentHandle, list[int]] = defaultdict(list)
         for process_id in process_ids:
             wanted[self._of[process_id]].append(process_id)
         for parent, ids in wanted.items():
@@ -126,7 +126,7 @@ class Parents:
             self._of[process_id].exits.pop(process_id, None)
 
     @property
-    def controller_end(self) -> Exit | None:
+    def controller_end(self) -> ProcessExit | None:
         """The end of the controller, or of its parent, with which all engines are lost."""
         controller = self.home.exits.get(CONTROLLER)
         if controller is not None:
@@ -135,9 +135,9 @@ class Parents:
         return self.home.end_of_all()
 
     @property
-    def exits(self) -> dict[int, Exit]:
+    def exits(self) -> dict[int, ProcessExit]:
         """How processes ended that have, or why they can no longer be reached."""
-        ends: dict[int, Exit] = {}
+        ends: dict[int, ProcessExit] = {}
         everything = self.controller_end
         for process_id, parent in self._of.items():
             end = parent.exits.get(process_id) or parent.end_of_all() or everything
@@ -203,7 +203,7 @@ class Parents:
             with self._guard:
                 self._look_who_is_silent()
 
-    def _look_after(self, parent: Parent) -> None:
+    def _look_after(self, parent: AgentHandle) -> None:
         if parent.poll() is None and parent.facts:
             parent.beat()
             parent.look_after_tasks(LOST_SECONDS)

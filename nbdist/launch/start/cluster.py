@@ -10,19 +10,19 @@ from typing import Any
 
 from nbdist.engine.cell.where import ONE_HOST
 from nbdist.launch.doctor.finding import Finding
-from nbdist.launch.model.exits import Exit
-from nbdist.launch.model.host_info import HostFacts
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.planning.frameworks import framework_plan
-from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.spawn import planned
 from nbdist.machine import folder as folders
 
 
 @dataclass
-class Running:
+class Cluster:
     """Started and connected engines.
 
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
@@ -33,15 +33,15 @@ class Running:
 
     plan: Plan
     folder: str
-    parents: Parents
+    parents: AgentPool
     cluster: Any
-    meeting: Meeting
+    meeting: Rendezvous
     client: Any = None
     engines: dict[int, int] = field(default_factory=dict)
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     connected: int = 0
-    told: Mapping[str, HostFacts] = field(default_factory=dict)
+    told: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
     on_event: Callable[[dict[str, Any]], None] | None = None
     client_file: str = ""
@@ -75,7 +75,7 @@ class Running:
         return json.loads(Path(self.client_file).read_text())  # type: ignore[no-any-return]
 
     @property
-    def exits(self) -> dict[int, Exit]:
+    def exits(self) -> dict[int, ProcessExit]:
         """How processes ended that have, or why they can no longer be reached."""
         return self.parents.exits
 

@@ -10,12 +10,12 @@ from typing import Any
 from nbdist.contract.orders import CONTROLLER
 from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import LaunchError, VersionError
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.model.exits import Exit
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.progress import POLL_SECONDS, Tell
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.preflight import unreached
-from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.wait_for_hosts import check_host
 from nbdist.quantities import processes_text
 from nbdist.version import __version__
@@ -25,7 +25,7 @@ GREET_SECONDS = 3.0
 
 
 def connect(
-    running: Running,
+    running: Cluster,
     process_ids: Collection[int],
     *,
     known: Collection[int] = (),
@@ -60,7 +60,7 @@ def connect(
     tell("ready", total, total)
 
 
-def check(running: Running, process_ids: Collection[int], deadline: float) -> None:
+def check(running: Cluster, process_ids: Collection[int], deadline: float) -> None:
     """Raises when the start of these processes can no longer succeed.
 
     Raises:
@@ -93,7 +93,7 @@ def check(running: Running, process_ids: Collection[int], deadline: float) -> No
         )
 
 
-def check_hosts(running: Running) -> None:
+def check_hosts(running: Cluster) -> None:
     """Raises when a host can no longer take part, or does not reach another.
 
     Raises:
@@ -105,7 +105,7 @@ def check_hosts(running: Running) -> None:
         _check_ways(running, name, parent)
 
 
-def _check_ways(running: Running, name: str, parent: Parent) -> None:
+def _check_ways(running: Cluster, name: str, parent: AgentHandle) -> None:
     """Hosts that cannot reach each other would wait in the first collective."""
     for task, (moment, answers) in parent.reached.items():
         host = name if task is None else running.plan.hosts[task]
@@ -115,7 +115,7 @@ def _check_ways(running: Running, name: str, parent: Parent) -> None:
             raise LaunchError(found[1])
 
 
-def _unreached(running: Running) -> str:
+def _unreached(running: Cluster) -> str:
     """What else may be the matter where the controller is on another machine."""
     if not running.parents.others:
         return ""
@@ -126,7 +126,7 @@ def _unreached(running: Running) -> str:
     )
 
 
-def _cannot_import(running: Running, parent: Parent) -> str:
+def _cannot_import(running: Cluster, parent: AgentHandle) -> str:
     failure = parent.failure or {}
     task = failure.get("task")
     plan = running.plan
@@ -148,7 +148,7 @@ def install_text(module: str, error: str = "", *, where: str = " of this noteboo
     return f"In the environment{where} run: pip install {what}"
 
 
-def _ended(running: Running, end: Exit) -> str:
+def _ended(running: Cluster, end: ProcessExit) -> str:
     who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
     host = running.plan.hosts.get(end.process_id, running.plan.processes[0].host)
     lines = "\n".join(f"  {line}" for line in end.last_lines)
@@ -156,7 +156,7 @@ def _ended(running: Running, end: Exit) -> str:
 
 
 def _greet(
-    running: Running, engines: Collection[int], process_ids: Collection[int], deadline: float
+    running: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """The first message: who is who, and the versions compared."""
     asked = {engine: _Greeted(running.client[engine]) for engine in engines}
@@ -184,10 +184,10 @@ class _Greeted:
 
     def __init__(self, view: Any) -> None:
         self._view = view
-        self._asked: list[Asked] = []
+        self._asked: list[Request] = []
         self._ask()
 
-    def answer(self, *, within_s: float) -> Asked | None:
+    def answer(self, *, within_s: float) -> Request | None:
         """The first answer that is there; asks again where there has been none for a while."""
         self._asked[-1].wait(within_s)
         for asked in self._asked:

@@ -8,11 +8,11 @@ from dataclasses import replace
 from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS
 from nbdist.errors import LaunchError
 from nbdist.launch.model.progress import POLL_SECONDS
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
 
 
-def wanted(running: Running) -> bool:
+def wanted(running: Cluster) -> bool:
     """Whether a service of ours is what the processes join; TensorFlow has none, one process needs none.
 
     Engines that somebody else has started have no parent to serve beside them: there process 0 serves.
@@ -26,7 +26,7 @@ def wanted(running: Running) -> bool:
     )
 
 
-def ask_for_service(running: Running, *, again: bool = False) -> int:
+def ask_for_service(running: Cluster, *, again: bool = False) -> int:
     """Has the parent of process 0 start one; does not wait.
 
     Args:
@@ -58,7 +58,7 @@ def ask_for_service(running: Running, *, again: bool = False) -> int:
     return number
 
 
-def until_it_serves(running: Running, number: int) -> None:
+def until_it_serves(running: Cluster, number: int) -> None:
     """Waits until a service listens, and has the processes meet there.
 
     Raises:
@@ -86,7 +86,7 @@ def until_it_serves(running: Running, number: int) -> None:
     running.meeting = replace(running.meeting, coordinator=f"{host}:{port}", served=True)
 
 
-def end(running: Running, number: int) -> None:
+def end(running: Cluster, number: int) -> None:
     """Ends a service that nobody uses any more."""
     first = running.plan.processes[0].process_id
     running.parents.of(first).order({"end_coordination": number})

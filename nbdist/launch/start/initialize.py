@@ -12,12 +12,12 @@ from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start import coordination
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
-from nbdist.launch.start.request import Asked, ask
+from nbdist.launch.start.request import Request, ask
 from nbdist.quantities import processes_text
 
 MARGIN_SECONDS = 15.0
@@ -31,7 +31,7 @@ JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
 
 
-def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
+def join(running: Cluster, *, tell: Tell) -> dict[int, dict[str, Any]]:
     """Has all processes join one cluster and start their back ends.
 
     Returns:
@@ -57,7 +57,7 @@ def join(running: Running, *, tell: Tell) -> dict[int, dict[str, Any]]:
 
 
 def broadcast(
-    running: Running, options: Mapping[int, Mapping[str, Any]], *, tell: Tell
+    running: Cluster, options: Mapping[int, Mapping[str, Any]], *, tell: Tell
 ) -> dict[int, dict[str, Any]]:
     """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
 
@@ -78,11 +78,11 @@ def broadcast(
     return _collect(running, asked, tell)
 
 
-def _process_0_serves(running: Running) -> bool:
+def _process_0_serves(running: Cluster) -> bool:
     return running.plan.initialize and not running.meeting.served
 
 
-def until_it_listens(meeting: Meeting) -> None:
+def until_it_listens(meeting: Rendezvous) -> None:
     """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
     if meeting.tasks:
         return
@@ -96,7 +96,9 @@ def until_it_listens(meeting: Meeting) -> None:
         time.sleep(POLL_SECONDS / 2)
 
 
-def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[int, dict[str, Any]]:
+def _collect(
+    running: Cluster, asked: Mapping[int, Request], tell: Tell
+) -> dict[int, dict[str, Any]]:
     plan = running.plan
     answers: dict[int, dict[str, Any]] = {}
     limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
@@ -117,7 +119,7 @@ def _collect(running: Running, asked: Mapping[int, Asked], tell: Tell) -> dict[i
     return answers
 
 
-def _ended(running: Running, unanswered: set[int]) -> str:
+def _ended(running: Cluster, unanswered: set[int]) -> str:
     """A process has ended while all were joining. JAX ends those that wait too long for another."""
     plan = running.plan
     process_id, end = next(iter(running.exits.items()))
@@ -132,7 +134,9 @@ def _ended(running: Running, unanswered: set[int]) -> str:
     return text
 
 
-def _answer(running: Running, process_id: int, request: Asked, missing: set[int]) -> dict[str, Any]:
+def _answer(
+    running: Cluster, process_id: int, request: Request, missing: set[int]
+) -> dict[str, Any]:
     try:
         return request.get()[0]
     except NbdistError as error:

@@ -7,8 +7,8 @@ import time
 from collections.abc import Callable
 
 from nbdist.errors import HostError
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.progress import Tell
 from nbdist.launch.start.spawn import Spawned
 from nbdist.quantities import count_text
@@ -19,7 +19,9 @@ TELL_SECONDS = 1.0
 """A job may wait for hours, and whoever waits with it wants to see that something is alive."""
 
 
-def wait_for_tasks(spawned: Spawned, check: Callable[[str, Parent], None], *, tell: Tell) -> None:
+def wait_for_tasks(
+    spawned: Spawned, check: Callable[[str, AgentHandle], None], *, tell: Tell
+) -> None:
     """Waits until every task of the job has said who it is; as long as the job waits in a queue, for ever.
 
     Args:
@@ -31,7 +33,7 @@ def wait_for_tasks(spawned: Spawned, check: Callable[[str, Parent], None], *, te
       HostError: The job has ended, or not all tasks began in time after it had.
     """
     ((name, parent),) = spawned.parents.others.items()
-    assert isinstance(parent, JobParent)
+    assert isinstance(parent, JobAgent)
     total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
     begun, told_at, launched = time.monotonic(), float("-inf"), -1
     while True:
@@ -52,7 +54,7 @@ def wait_for_tasks(spawned: Spawned, check: Callable[[str, Parent], None], *, te
         time.sleep(POLL_SECONDS)
 
 
-def _missing(parent: Parent, total: int, limit_s: float) -> str:
+def _missing(parent: AgentHandle, total: int, limit_s: float) -> str:
     missing = sorted(set(range(total)) - {task for task in parent.facts if task is not None})
     listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
     words = "\n".join(f"  {line}" for line in parent.last_words())
@@ -62,7 +64,7 @@ def _missing(parent: Parent, total: int, limit_s: float) -> str:
     ).rstrip()
 
 
-def job_ended(parent: JobParent) -> str:
+def job_ended(parent: JobAgent) -> str:
     """Why a start failed whose job has ended, and what to type where that is known."""
     watch = parent.watch
     lines = watch.reasons(parent.job_words())

@@ -1,6 +1,6 @@
 """ipyparallel's launchers for preloaded parents that fork, on this machine and on others.
 
-They take the place of ipyparallel's own in an `ipyparallel.Cluster`; both hold the same `Parents`, since the
+They take the place of ipyparallel's own in an `ipyparallel.Cluster`; both hold the same `AgentPool`, since the
 controller is a child of one of them as well.
 """
 
@@ -11,13 +11,13 @@ import asyncio
 from ipyparallel.cluster.launcher import ControllerLauncher, EngineLauncher
 from traitlets import Instance, List
 
-from nbdist.launch.start.agent_pool import Parents
+from nbdist.launch.start.agent_pool import AgentPool
 
 
 class Controller(ControllerLauncher):
     """The controller as a fork of this machine's parent."""
 
-    parents: Parents = Instance(Parents)
+    parents: AgentPool = Instance(AgentPool)
 
     def find_args(self) -> list[str]:
         """For ipyparallel's log."""
@@ -47,7 +47,7 @@ class Controller(ControllerLauncher):
 class Engines(EngineLauncher):
     """All engines, each forked by the parent of its host."""
 
-    parents: Parents = Instance(Parents)
+    parents: AgentPool = Instance(AgentPool)
     processes = List()
 
     def find_args(self) -> list[str]:

@@ -15,7 +15,7 @@ from nbdist.launch.doctor.judge import judge
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.report import findings_text
 from nbdist.launch.doctor.visit import clock
-from nbdist.launch.model.host_info import HostFacts
+from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import LOOPBACK
 from nbdist.machine import checkup
@@ -53,7 +53,7 @@ class Preflight:
             return {}
         return {"connect": [list(self._listener.getsockname()[:2])]}
 
-    def judge(self, told: Mapping[str, HostFacts]) -> list[Finding]:
+    def judge(self, told: Mapping[str, HostInfo]) -> list[Finding]:
         """Judges what the hosts have told, and what this machine is like; closes what was opened.
 
         Args:
@@ -94,7 +94,7 @@ class Preflight:
         if self._listener is not None:
             self._listener.close()
 
-    def _examined(self, name: str, facts: HostFacts, kernel: Mapping[str, Any]) -> Examined:
+    def _examined(self, name: str, facts: HostInfo, kernel: Mapping[str, Any]) -> Examined:
         placement = self._plan.placement
         typed = f"ssh {name} "
         asked = next((host for host in placement.hosts if host.name == name), None)
@@ -112,14 +112,14 @@ class Preflight:
         )
 
 
-def targets(told: Mapping[str, HostFacts]) -> list[list[Any]]:
+def targets(told: Mapping[str, HostInfo]) -> list[list[Any]]:
     """`[address, port]` of the first hosts, which every host is to reach."""
     listening = [[facts.address, facts.listening] for facts in told.values() if facts.listening]
     return listening[:MOST_TARGETS]
 
 
 def unreached(
-    told: Mapping[str, HostFacts], host: str, answers: Sequence[Mapping[str, Any]]
+    told: Mapping[str, HostInfo], host: str, answers: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str] | None:
     """The first host that another one did not reach, and what is to be said then; None when it reached all."""
     names = [name for name, facts in told.items() if facts.listening]

@@ -11,7 +11,7 @@ from nbdist.errors import LaunchError
 from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
 from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.planning.frameworks import tensorflow
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
 from nbdist.launch.start.initialize import broadcast
 from nbdist.quantities import processes_text
@@ -20,7 +20,7 @@ END_SECONDS = 5.0
 """What a process may take to be gone after SIGKILL."""
 
 
-def end(running: Running, process_ids: Collection[int]) -> None:
+def end(running: Cluster, process_ids: Collection[int]) -> None:
     """Ends processes that no longer answer; waits until they are gone.
 
     Raises:
@@ -36,7 +36,7 @@ def end(running: Running, process_ids: Collection[int]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> None:
+def replace(running: Cluster, process_ids: Collection[int], *, tell: Tell) -> None:
     """Starts these processes of the plan again, each on its host and with its id.
 
     Raises:
@@ -50,7 +50,7 @@ def replace(running: Running, process_ids: Collection[int], *, tell: Tell) -> No
 
 
 def rebuild_strategy(
-    running: Running, replaced: Collection[int], *, workers: bool, tell: Tell
+    running: Cluster, replaced: Collection[int], *, workers: bool, tell: Tell
 ) -> dict[int, dict[str, Any]]:
     """Makes TensorFlow's strategy anew, on the workers at new addresses.
 
@@ -83,7 +83,7 @@ def rebuild_strategy(
     return broadcast(running, calls, tell=tell)
 
 
-def meet_again(running: Running) -> None:
+def meet_again(running: Cluster) -> None:
     """Chooses new addresses: the old servers of those that live on are still there."""
     ids = list(running.plan.hosts)
     places = {p: place for p in ids if (place := running.parents.place(p)) is not None}

@@ -12,7 +12,7 @@ import nbdist.errors as errors
 from nbdist.engine.kernel.calls import Call
 
 
-class Asked:
+class Request:
     """One request to one engine.
 
     Args:
@@ -56,7 +56,7 @@ class Asked:
         return answer["ok"], buffers
 
 
-def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any) -> Asked:
+def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any) -> Request:
     """Sends a request to the one engine of `view`; does not wait.
 
     Args:
@@ -68,7 +68,7 @@ def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any
     """
     call = Call(name, json.dumps(arguments))
     result = view.set_flags(label=call.label).apply_async(call, *buffers)
-    return Asked(result, where or f"engine {view.targets}")
+    return Request(result, where or f"engine {view.targets}")
 
 
 def typed(error: dict[str, str], where: str) -> Exception:

@@ -13,7 +13,7 @@ from nbdist.errors import LaunchError
 from nbdist.launch.model.progress import POLL_SECONDS, Tell
 from nbdist.launch.start import coordination
 from nbdist.launch.start.client import Client
-from nbdist.launch.start.cluster import Running
+from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check, connect
 from nbdist.launch.start.launchers import Controller, Engines
 from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
@@ -24,7 +24,7 @@ ANSWER_SECONDS = 5
 """So long each request to the controller waits; between two it is seen whether the start can still succeed."""
 
 
-def start(spawned: Spawned, *, tell: Tell) -> Running:
+def start(spawned: Spawned, *, tell: Tell) -> Cluster:
     """Starts what the plan says and waits until every engine has answered.
 
     Args:
@@ -49,7 +49,7 @@ def start(spawned: Spawned, *, tell: Tell) -> Running:
     return running
 
 
-def _engines(spawned: Spawned) -> Running:
+def _engines(spawned: Spawned) -> Cluster:
     """Asks for the controller and all engines."""
     plan, parents = spawned.plan, spawned.parents
     assert spawned.meeting is not None
@@ -65,7 +65,7 @@ def _engines(spawned: Spawned) -> Running:
         parent=None,
         log_level=40,
     )
-    running = Running(
+    running = Cluster(
         plan=plan,
         folder=spawned.folder,
         parents=parents,
@@ -88,7 +88,7 @@ def _engines(spawned: Spawned) -> Running:
     return running
 
 
-def _open_client(running: Running, tell: Tell) -> None:
+def _open_client(running: Cluster, tell: Tell) -> None:
     """Waits for the controller, connects to it, and tells the other hosts where it is."""
     deadline = time.monotonic() + running.plan.start_timeout_s
     tell("starting", 0, len(running.plan.processes))
@@ -102,7 +102,7 @@ def _open_client(running: Running, tell: Tell) -> None:
     running.client = _connected(running, client, deadline)
 
 
-def _connected(running: Running, connection_file: Path, deadline: float) -> Client:
+def _connected(running: Cluster, connection_file: Path, deadline: float) -> Client:
     """ipyparallel's client; a controller on a busy machine may take its time, one that has ended is named.
 
     Raises:

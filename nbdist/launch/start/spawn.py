@@ -16,14 +16,14 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.orders import Assignment
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.agent_spec import Reach
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.agent_spec import AgentSpec
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import LOOPBACK, Meeting, meet
+from nbdist.launch.model.rendezvous import LOOPBACK, Rendezvous, meet
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start.agent_commands import (
@@ -33,7 +33,7 @@ from nbdist.launch.start.agent_commands import (
     job_reach,
     ssh_reach,
 )
-from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, Parents
+from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, AgentPool
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
 
@@ -58,8 +58,8 @@ class Spawned:
 
     plan: Plan
     folder: str
-    meeting: Meeting | None
-    parents: Parents
+    meeting: Rendezvous | None
+    parents: AgentPool
     began: float
     preflight: Preflight
     warnings: list[Finding] = field(default_factory=list)
@@ -87,16 +87,16 @@ def spawn(plan: Plan) -> Spawned:
     address = LOOPBACK if here else controller_address(plan.placement)
     folder = folders.make()
     preflight = Preflight(plan, address)
-    started: list[Parent] = []
+    started: list[AgentHandle] = []
     heard: list[Callable[[dict[str, Any]], None]] = []
 
     def hears(event: dict[str, Any]) -> None:
         for one in heard:
             one(event)
 
-    def start(reach: Reach, assignment: Assignment, name: str) -> Parent:
+    def start(reach: AgentSpec, assignment: Assignment, name: str) -> AgentHandle:
         log = Path(folder) / f"{name}.log"
-        kind = Parent if reach.watch is None else JobParent
+        kind = AgentHandle if reach.watch is None else JobAgent
         parent = kind.begin(reach, assignment, log=log, on_event=hears)
         started.append(parent)
         return parent
@@ -110,7 +110,7 @@ def spawn(plan: Plan) -> Spawned:
             for number, reach in enumerate(reaches(plan, folder))
         }
         home = start(
-            Reach(
+            AgentSpec(
                 name=socket.gethostname(),
                 environment=clean_environment(os.environ, plan.environment),
             ),
@@ -120,7 +120,7 @@ def spawn(plan: Plan) -> Spawned:
     except BaseException:
         to_the_end(lambda: _give_up(started, preflight, folder))
         raise
-    parents = Parents(home, others, files=files)
+    parents = AgentPool(home, others, files=files)
     heard.append(parents.heard)
     return Spawned(
         plan=plan,
@@ -132,14 +132,14 @@ def spawn(plan: Plan) -> Spawned:
     )
 
 
-def _give_up(started: Sequence[Parent], preflight: Preflight, folder: str) -> None:
+def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) -> None:
     for parent in started:
         parent.stop()
     preflight.close()
     folders.remove(folder)
 
 
-def reaches(plan: Plan, folder: str | None = None) -> list[Reach]:
+def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
     """How the parents on other machines are started; `folder` is that of the session here."""
     placement = plan.placement
     if placement.job is not None:
@@ -177,7 +177,7 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
 
 def elsewhere(
     plan: Plan,
-    reach: Reach,
+    reach: AgentSpec,
     address: str,
     checks: dict[str, Any] | None = None,
     files: Files | None = None,

@@ -5,12 +5,12 @@ from __future__ import annotations
 import time
 
 from nbdist.errors import HostError, VersionError
-from nbdist.launch.agents.agent_handle import Parent
-from nbdist.launch.agents.job_agent import JobParent
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
-from nbdist.launch.model.host_info import SILENT_SECONDS, HostFacts
+from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
 from nbdist.launch.model.progress import POLL_SECONDS, Tell
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
@@ -74,7 +74,7 @@ def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def told_by_host(spawned: Spawned) -> dict[str, HostFacts]:
+def told_by_host(spawned: Spawned) -> dict[str, HostInfo]:
     """What the parents on other machines have told, by the name the plan has for their host."""
     parents, found = spawned.parents, {}
     for process in spawned.plan.processes:
@@ -98,7 +98,7 @@ def _send_files(spawned: Spawned) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def check_host(name: str, parent: Parent) -> None:
+def check_host(name: str, parent: AgentHandle) -> None:
     """Raises when a host can no longer take part.
 
     Raises:
@@ -132,7 +132,9 @@ def check_host(name: str, parent: Parent) -> None:
         )
 
 
-def _check_with_advice(name: str, parent: Parent, advice: str | None, *, several: bool) -> None:
+def _check_with_advice(
+    name: str, parent: AgentHandle, advice: str | None, *, several: bool
+) -> None:
     """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
     try:
         check_host(name, parent)
@@ -171,11 +173,11 @@ def _home(spawned: Spawned) -> Place:
     return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
 
 
-def _refused(name: str, parent: Parent) -> str:
+def _refused(name: str, parent: AgentHandle) -> str:
     failure = parent.failure or {}
     folder, error = failure.get("folder"), failure["error"]
     host = next((facts.host for facts in parent.facts.values()), name)
-    if isinstance(parent, JobParent):
+    if isinstance(parent, JobAgent):
         host = failure["host"]
     if "No such file" in error or "Permission" in error:
         return (
@@ -185,8 +187,8 @@ def _refused(name: str, parent: Parent) -> str:
     return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
 
 
-def _ended(name: str, parent: Parent) -> str:
-    if isinstance(parent, JobParent):
+def _ended(name: str, parent: AgentHandle) -> str:
+    if isinstance(parent, JobAgent):
         return job_ended(parent)
     code, lines = parent.poll(), parent.last_words()
     words = "\n".join(f"  {line}" for line in lines)

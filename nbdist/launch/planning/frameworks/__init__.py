@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from typing import Any, Protocol, cast
 
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 
 Answers = Mapping[int, Mapping[str, Any]]
 
@@ -23,10 +23,14 @@ class FrameworkPlan(Protocol):
     def preload(self, plan: Plan) -> list[str]:
         """Modules to import once, before processes are forked."""
 
-    def environment(self, plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, str]:
+    def environment(
+        self, plan: Plan, process: PlannedProcess, meeting: Rendezvous
+    ) -> dict[str, str]:
         """Variables of one process, in place before its framework is imported."""
 
-    def stages(self, plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[str, Any]]:
+    def stages(
+        self, plan: Plan, process: PlannedProcess, meeting: Rendezvous
+    ) -> list[dict[str, Any]]:
         """Keyword arguments of the engine's `initialize`, one entry a call."""
 
     def check(self, plan: Plan, answers: Answers) -> None:

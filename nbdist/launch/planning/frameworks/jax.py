@@ -9,7 +9,7 @@ from typing import Any
 from nbdist.agent.coordinator import HEARTBEAT_SECONDS
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.detect import METHODS
 from nbdist.launch.planning.frameworks import Answers
 from nbdist.quantities import count_text
@@ -32,12 +32,12 @@ def preload(plan: Plan) -> list[str]:
     return ["jax"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
     """Nothing beyond what all processes get."""
     return {}
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
     """One: join the cluster."""
     return [
         {
@@ -82,7 +82,7 @@ def devices_by_config(plan: Plan) -> bool:
     return "xla_force_host_platform_device_count" not in flags
 
 
-def arguments(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, Any]:
+def arguments(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, Any]:
     """The keyword arguments of `jax.distributed.initialize` for one process.
 
     All are given, and detection is switched off: JAX detects a cluster whenever `local_device_ids` is

@@ -11,7 +11,7 @@ from typing import Any
 
 from nbdist.errors import OptionError
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Meeting, checked_coordinator
+from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
 from nbdist.launch.planning.frameworks import Answers, jax
 
 BACKENDS = ("jax", "tensorflow", "torch")
@@ -25,7 +25,7 @@ def preload(plan: Plan) -> list[str]:
     return ["keras"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
     """What `keras.distribution.initialize()` reads when it is called without arguments.
 
     The address JAX's coordinator binds has no place among Keras' arguments; JAX takes it from a variable.
@@ -40,7 +40,7 @@ def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[s
     }
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
     """One: join the cluster."""
     (through_jax,) = jax.stages(plan, process, meeting)
     joined = {
@@ -78,7 +78,7 @@ def remarks(plan: Plan, answers: Answers) -> list[str]:
     return list(dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said")))
 
 
-def _addresses(plan: Plan, meeting: Meeting) -> str:
+def _addresses(plan: Plan, meeting: Rendezvous) -> str:
     return ",".join(plan.addresses) or meeting.coordinator
 
 

@@ -12,7 +12,7 @@ from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Meeting
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.frameworks import Answers
 from nbdist.quantities import count_text
 
@@ -29,13 +29,13 @@ def preload(plan: Plan) -> list[str]:
     return ["tensorflow", "tf_keras" if legacy else "keras"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
     """`TF_CONFIG`, for several processes; TensorFlow takes one alone for a cluster of its own."""
     config = tf_config(plan, process, meeting)
     return {} if config is None else {"TF_CONFIG": config}
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
     """Two: devices, which must be settled before any operation and are then compared; the strategy."""
     devices = {
         "stage": "devices",
@@ -50,7 +50,7 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Meeting) -> list[dict[s
     return [devices, strategy_stage(plan, process, meeting)]
 
 
-def strategy_stage(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dict[str, Any]:
+def strategy_stage(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, Any]:
     """The arguments with which a process makes its strategy, at the start or again after a failure."""
     return {
         "stage": "strategy",
@@ -61,7 +61,7 @@ def strategy_stage(plan: Plan, process: PlannedProcess, meeting: Meeting) -> dic
     }
 
 
-def tf_config(plan: Plan, process: PlannedProcess, meeting: Meeting) -> str | None:
+def tf_config(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> str | None:
     """`TF_CONFIG` of one process, as JSON; None for a process alone."""
     if len(plan.processes) == 1:
         return None

@@ -29,7 +29,7 @@ TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Standing:
+class JobState:
     """What the queue says of a job; `reason` is empty where Slurm has none."""
 
     job: str
@@ -66,7 +66,7 @@ class SlurmWatch:
         self._allocation = allocation
         self._ask = asks
         self._looked = float("-inf")
-        self._standing: Standing | None = None
+        self._standing: JobState | None = None
         self._asked_for_end = False
         self._ending: str | None = None
 
@@ -83,9 +83,9 @@ class SlurmWatch:
         if now - self._looked >= LOOK_SECONDS:
             self._standing = self.look() or self._standing
             self._looked = time.monotonic()
-        return str(self._standing or Standing(queued[1], "PENDING", ""))
+        return str(self._standing or JobState(queued[1], "PENDING", ""))
 
-    def look(self) -> Standing | None:
+    def look(self) -> JobState | None:
         """What the queue says now, also of a job that has ended a moment ago; None when it says nothing."""
         which = f"--jobs={self._allocation}" if self._allocation else f"--name={self._name}"
         with contextlib.suppress(LaunchError):
@@ -93,7 +93,7 @@ class SlurmWatch:
             rows = [line.strip().split("|", 2) for line in found.splitlines()]
             # A session that was started afresh had another job of this name before.
             job, state, reason = max(rows, key=lambda row: numbers(row[0]), default=("", "", ""))
-            return Standing(job, state, "" if reason == "None" else reason) if job else None
+            return JobState(job, state, "" if reason == "None" else reason) if job else None
         return None
 
     def ending(self, lines: Sequence[str]) -> str | None:

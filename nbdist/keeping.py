@@ -7,18 +7,18 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from pathlib import Path
 
+from nbdist.cells.attached_cell import RegainedRun
+from nbdist.cells.cellrun import CellHandle, Ended
+from nbdist.cells.execution import Cell
+from nbdist.cells.facts import Facts
+from nbdist.cells.history import OpenCell
 from nbdist.contract.asides import Aside
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
 from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules
-from nbdist.run.cellrun import CellHandle, Ended
-from nbdist.run.execution import Cell
-from nbdist.run.facts import Facts
-from nbdist.run.history import OpenCell
-from nbdist.run.regained import RegainedRun
 
 OnEnd = Callable[[Ended], Facts]
 

@@ -11,6 +11,7 @@ from typing import Any, TypeVar, cast
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 
 import nbdist.options as options
+from nbdist.cells.listed import cells_text
 from nbdist.errors import ArrayError, NbdistError, OptionError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.notebook.completion import Completion
@@ -19,7 +20,6 @@ from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
-from nbdist.run.listed import cells_text
 from nbdist.session import Session
 from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel

@@ -7,13 +7,13 @@ import uuid
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
-from nbdist.crew import EngineGroup
+from nbdist.cells.refuse import refuse_computing
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.quantities import names_text
 from nbdist.recovery.after import exclusive
 from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
 from nbdist.rules import Rules
-from nbdist.run.refuse import refuse_computing
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Progress, ask_each, silent
 from nbdist.values.pull import LARGE_BYTES, Pull

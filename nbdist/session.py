@@ -12,9 +12,23 @@ from types import TracebackType
 from typing import Any, Self
 
 import nbdist.moving as moving
+from nbdist.cells.attached_cell import RegainedRun
+from nbdist.cells.background import Background, queued_text, stopping_text
+from nbdist.cells.cellrun import CellHandle, CellRun, Ended
+from nbdist.cells.execution import Cell, without_leading_blank_lines
+from nbdist.cells.facts import Facts
+from nbdist.cells.followed import FollowedRun
+from nbdist.cells.history import History, OpenCell, PastCell
+from nbdist.cells.history import read as read_history
+from nbdist.cells.listed import ListedCell, listed
+from nbdist.cells.outcome import first_cause
+from nbdist.cells.post_mortem import refuse_busy, refuse_sound
+from nbdist.cells.refuse import refuse_computing
+from nbdist.cells.stacks import native_text, stacks_text
+from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.snapshot import Snapshot
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch.files.sync import Copied
@@ -31,20 +45,6 @@ from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_na
 from nbdist.recovery.remedies import remedies_for
 from nbdist.recovery.widget import deliver
 from nbdist.rules import Rules
-from nbdist.run.background import Background, queued_text, stopping_text
-from nbdist.run.cellrun import CellHandle, CellRun, Ended
-from nbdist.run.choice import Targets
-from nbdist.run.execution import Cell, without_leading_blank_lines
-from nbdist.run.facts import Facts
-from nbdist.run.followed import FollowedRun
-from nbdist.run.history import History, OpenCell, PastCell
-from nbdist.run.history import read as read_history
-from nbdist.run.listed import ListedCell, listed
-from nbdist.run.post_mortem import refuse_busy, refuse_sound
-from nbdist.run.refuse import refuse_computing
-from nbdist.run.regained import RegainedRun
-from nbdist.run.stacks import native_text, stacks_text
-from nbdist.run.standing import first_cause
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
@@ -421,8 +421,10 @@ class Session:
             return f"interrupted: cell {cell} ({processes_text(inside)})"
         stopped = self._background.interrupt()
         others = [p for p in sorted(self.hosts) if not any(p in ids for ids in stopped.values())]
-        busy = [p for p in others if crew.busy(p)]
-        crew.interrupt(others)
+        # No other: a signal that finds a process between two cells might end the one that comes next.
+        busy = [p for p in others if crew.in_cell(p) or p in crew.facts.stuck]
+        if busy:
+            crew.interrupt(busy)
         said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
         said += [f"what runs on {processes_text(busy)}"] if busy else []
         return f"interrupted: {', '.join(said)}" if said else "no cell is running"

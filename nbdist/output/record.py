@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 from weakref import WeakValueDictionary
 
+from nbdist.output.bounded_log import Checkpoint, Kept
+from nbdist.output.cursor import WIDTH, Pen
 from nbdist.output.entries import Display, Entry, Gap, Line, Stream, digest_of_lines
-from nbdist.output.kept import Checkpoint, Kept
 from nbdist.output.limits import Limits
-from nbdist.output.pen import WIDTH, Pen
 from nbdist.output.queue import Item, Queue
 from nbdist.output.row import Row
 from nbdist.output.spool import Spool

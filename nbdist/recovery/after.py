@@ -9,14 +9,14 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from nbdist.crew import EngineGroup
+from nbdist.cells.cellrun import Ended
+from nbdist.cells.execution import Execution, place
+from nbdist.cells.facts import Facts
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.launch.model.progress import Tell
 from nbdist.recovery import tensorflow
 from nbdist.recovery.settle import Settled, disproven, mend, settle
-from nbdist.run.cellrun import Ended
-from nbdist.run.execution import Execution, place
-from nbdist.run.facts import Facts
 
 T = TypeVar("T")
 

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import processes_text, seconds_text, where_text
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping
 from typing import Any
 
-from nbdist.run.execution import place
+from nbdist.cells.execution import place
 
 State = Mapping[str, Any]
 Place = tuple[int, int]

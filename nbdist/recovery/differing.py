@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
+from nbdist.cells.execution import place
 from nbdist.quantities import processes_text
-from nbdist.run.execution import place
 
 T = TypeVar("T")
 

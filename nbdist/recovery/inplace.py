@@ -9,7 +9,7 @@ from functools import partial
 from typing import Any
 
 from nbdist.contract.asides import Aside
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import RecoveryError
 from nbdist.launch.planning.frameworks import jax
 from nbdist.launch.start import coordination

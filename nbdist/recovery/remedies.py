@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from nbdist.cells.remedies import Remedies
 from nbdist.contract.asides import Aside
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.recovery.after import join_proof
 from nbdist.recovery.ahead import waits_in_vain
-from nbdist.run.remedies import Remedies
 
 
 def remedies_for(crew: EngineGroup) -> Remedies:

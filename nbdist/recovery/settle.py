@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import names_text, processes_text
 from nbdist.recovery.asking import ask_all

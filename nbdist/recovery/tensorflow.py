@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.launch.model.progress import Tell
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace

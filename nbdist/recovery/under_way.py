@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.quantities import processes_text
 from nbdist.recovery.asking import ask_all
 from nbdist.recovery.versions import common_serial

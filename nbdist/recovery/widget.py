@@ -6,7 +6,7 @@ import base64
 import math
 from collections.abc import Mapping
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.recovery.expression import ask_all_workers, ask_some

@@ -11,8 +11,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from nbdist.cells.cellrun import CellHandle
 from nbdist.errors import ArrayError, ProcessError, SessionError
-from nbdist.run.cellrun import CellHandle
 from tests.in_step.disturb import interrupted, wait_for
 from tests.in_step.world import LIMIT_SECONDS, World
 

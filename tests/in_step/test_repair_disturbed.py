@@ -11,7 +11,7 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from nbdist.crew import EngineGroup
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import ProcessError, RecoveryError
 from nbdist.recovery import inplace
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World

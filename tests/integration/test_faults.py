@@ -11,7 +11,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from nbdist.run.standing import WAIT_SECONDS
+from nbdist.cells.outcome import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
 
@@ -27,7 +27,7 @@ float(total(x))
 """
 
 SOONER = """
-from nbdist.run import standing
+from nbdist.cells import standing
 standing.WAIT_SECONDS = {wait}
 """
 

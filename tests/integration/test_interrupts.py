@@ -8,9 +8,9 @@ import time
 import pytest
 
 from nbdist import Session
+from nbdist.cells.cellrun import CellHandle
 from nbdist.contract.asides import Aside
 from nbdist.errors import NbdistError, ProcessError
-from nbdist.run.cellrun import CellHandle
 from tests.waiting import wait_for
 
 LOOP = """
@@ -65,6 +65,17 @@ def test_more_of_them_lose_no_reply_to_the_first(session: Session, nth: int) -> 
     wait_for(lambda: is_over(session))
     session.run(f"kept = {nth}", on="0")
     assert session.pull("kept", on="0") == nth
+
+
+def test_no_signal_is_sent_where_no_cell_runs(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It might come so late that it ends the next one."""
+    session.run("'idle'")
+    crew = session._crew
+    assert crew is not None
+    monkeypatch.setattr(crew, "interrupt", lambda process_ids: pytest.fail(f"{process_ids}"))
+    assert session.interrupt() == "no cell is running"
 
 
 PRINTS = """

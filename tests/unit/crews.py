@@ -9,8 +9,8 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+from nbdist.cells.facts import Facts
 from nbdist.errors import GoneError
-from nbdist.run.facts import Facts
 
 
 class Request:

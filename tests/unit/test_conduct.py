@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells import supervisor as conduct
+from nbdist.cells.facts import Facts
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.prompt import Prompt
+from nbdist.cells.remedies import Remedies
+from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import CellTimeout
-from nbdist.run import conduct
-from nbdist.run.conduct import CellSupervisor, timeout_error
-from nbdist.run.facts import Facts
-from nbdist.run.prompt import Prompt
-from nbdist.run.remedies import Remedies
-from nbdist.run.standing import ProcessOutcome
 
 
 class Clock:

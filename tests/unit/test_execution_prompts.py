@@ -8,10 +8,10 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells.execution import Cell, Execution
+from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.errors import SessionError
 from nbdist.output import CellOutput
-from nbdist.run.execution import Cell, Execution
-from nbdist.run.post_mortem import refuse_busy, refuse_sound
 
 
 @pytest.fixture

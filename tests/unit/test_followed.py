@@ -7,10 +7,10 @@ import threading
 
 import pytest
 
+from nbdist.cells import followed
+from nbdist.cells.followed import MOST_FAILED_STEPS, follow
+from nbdist.cells.outcome import ProcessOutcome
 from nbdist.message_guard import MessageGuard
-from nbdist.run import followed
-from nbdist.run.followed import MOST_FAILED_STEPS, follow
-from nbdist.run.standing import ProcessOutcome
 
 FINAL = {0: ProcessOutcome(process_id=0, host="h", outcome="finished")}
 
@@ -18,7 +18,7 @@ FINAL = {0: ProcessOutcome(process_id=0, host="h", outcome="finished")}
 @pytest.fixture
 def guard(monkeypatch: pytest.MonkeyPatch) -> MessageGuard:
     monkeypatch.setattr(followed, "STEP_SECONDS", 0.0)
-    return MessageGuard("A look at cell 3", logging.getLogger("nbdist.run.followed"))
+    return MessageGuard("A look at cell 3", logging.getLogger("nbdist.cells.followed"))
 
 
 def test_a_step_that_fails_is_followed_by_the_next(guard: MessageGuard) -> None:

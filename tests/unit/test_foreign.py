@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells.attached_cell import Recalled, raised
 from nbdist.engine.cell import echo as echoes
 from nbdist.engine.cell.echo import Echo
 from nbdist.engine.kernel import foreign_engine as stranger
@@ -16,7 +17,6 @@ from nbdist.errors import LaunchError
 from nbdist.launch.sessions.asking import address_of
 from nbdist.launch.sessions.foreign import _known, _plan, _refuse
 from nbdist.launch.start.request import Request
-from nbdist.run.regained import Recalled, raised
 
 
 def told(**facts: Any) -> dict[str, Any]:

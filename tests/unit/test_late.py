@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells import late
+from nbdist.cells.execution import Cell, Execution
+from nbdist.cells.late import LateOutput, late_name
 from nbdist.output import CellOutput, NotebookRenderer, TerminalRenderer
-from nbdist.run import late
-from nbdist.run.execution import Cell, Execution
-from nbdist.run.late import LateOutput, late_name
 
 WAIT_SECONDS = 10.0
 

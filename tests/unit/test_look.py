@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist import crew as module
-from nbdist.crew import EngineGroup
+from nbdist import engine_group as module
+from nbdist.engine_group import EngineGroup
 
 
 class Fake:

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.cells.stacks import native_text
 from nbdist.engine.cell import native
 from nbdist.engine.cell.native import native_stacks
-from nbdist.run.stacks import native_text
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
+from nbdist.output.cursor import WIDTH
 from nbdist.output.entries import Line
 from nbdist.output.limits import Limits
-from nbdist.output.pen import WIDTH
 from nbdist.output.record import REACH, Record
 
 BOLD, RED, OFF = "\x1b[1m", "\x1b[31m", "\x1b[0m"

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.output import CellOutput, RichBlock, TextBlock
+from nbdist.output.bounded_log import Kept
 from nbdist.output.entries import Display
-from nbdist.output.kept import Kept
 from nbdist.output.limits import Limits
 from nbdist.output.spool import Spool
 from nbdist.quantities import bytes_text

@@ -7,8 +7,8 @@ from typing import Any
 
 import zmq
 
+from nbdist.cells.foreign_output import Overheard
 from nbdist.launch.start.iopub import wire
-from nbdist.run.overheard import Overheard
 
 CONNECTION = {"key": "secret", "signature_scheme": "hmac-sha256"}
 

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
-from nbdist.run import person, prompts
-from nbdist.run.person import ask_person
-from nbdist.run.prompt import Prompt, say_prompts
-from nbdist.run.prompts import Prompts
+from nbdist.cells import person, prompts
+from nbdist.cells.person import ask_person
+from nbdist.cells.prompt import Prompt, say_prompts
+from nbdist.cells.prompts import Prompts
 
 
 def prompt(number: int = 1, *, line: int = 4, source: str = "breakpoint()") -> Prompt:

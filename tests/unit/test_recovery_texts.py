@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import pytest
 
+from nbdist.cells.facts import Facts
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.supervisor import timeout_error
 from nbdist.merge.facts import Known
 from nbdist.merge.notices import trouble
 from nbdist.recovery.differing import differing
 from nbdist.recovery.inplace import Repaired
-from nbdist.run.conduct import timeout_error
-from nbdist.run.facts import Facts
-from nbdist.run.standing import ProcessOutcome
 
 FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
 LATE = {

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.cells.facts import Facts
+from nbdist.cells.refuse import computes, refuse_computing
 from nbdist.errors import SessionError
-from nbdist.run.facts import Facts
-from nbdist.run.refuse import computes, refuse_computing
 
 LOOKS = [
     "",

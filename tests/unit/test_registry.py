@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from nbdist import cli, listing
+from nbdist.cells.history import History, OpenCell, PastCell, read
 from nbdist.errors import LaunchError, SessionError
 from nbdist.launch.agents.fifo_channel import FoundAgain, Kept
 from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
@@ -29,7 +30,6 @@ from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
 from nbdist.launch.sessions.resolve import read_connection, resolve
 from nbdist.rules import Rules
-from nbdist.run.history import History, OpenCell, PastCell, read
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 

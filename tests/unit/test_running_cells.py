@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from nbdist.run.background import Background
+from nbdist.cells.background import Background
 
 
 class StandIn:

@@ -7,10 +7,9 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.snapshot import Activity
-from nbdist.run.execution import without_leading_blank_lines
-from nbdist.run.failure import failure, outcome_text
-from nbdist.run.standing import (
+from nbdist.cells.execution import without_leading_blank_lines
+from nbdist.cells.failure import failure, outcome_text
+from nbdist.cells.outcome import (
     ProcessOutcome,
     divergence,
     first_cause,
@@ -19,6 +18,7 @@ from nbdist.run.standing import (
     say_failure,
     silence,
 )
+from nbdist.contract.snapshot import Activity
 
 
 def activity(**changes: Any) -> Activity:

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from nbdist.agent.sync import FOLDER, Copies, Refused, checked
-from nbdist.crew import EngineGroup
 from nbdist.engine.kernel.imported_files import imported
+from nbdist.engine_group import EngineGroup
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec

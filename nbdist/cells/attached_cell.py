@@ -12,14 +12,14 @@ from typing import Any
 
 from ipyparallel.error import TaskAborted
 
+from nbdist.cells.cellrun import CellHandle
+from nbdist.cells.followed import FollowedRun
+from nbdist.cells.foreign_output import Overheard
+from nbdist.cells.history import OpenCell
+from nbdist.cells.submission import Submission
 from nbdist.errors import NbdistError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import count_text
-from nbdist.run.cellrun import CellHandle
-from nbdist.run.followed import FollowedRun
-from nbdist.run.history import OpenCell
-from nbdist.run.overheard import Overheard
-from nbdist.run.submission import Submission
 
 logger = logging.getLogger(__name__)
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping
 
-from nbdist.errors import ProcessError
-from nbdist.quantities import processes_text, seconds_text
-from nbdist.run.standing import (
+from nbdist.cells.outcome import (
     ProcessOutcome,
     first_cause,
     first_line,
@@ -16,6 +14,8 @@ from nbdist.run.standing import (
     say_place,
     say_processes,
 )
+from nbdist.errors import ProcessError
+from nbdist.quantities import processes_text, seconds_text
 
 STOPPED = "stopped before step"
 """In the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""

@@ -14,15 +14,15 @@ from typing import Any, Protocol
 
 from ipyparallel.error import TaskAborted
 
+from nbdist.cells.late import LateOutput, put
+from nbdist.cells.outcome import Outcome, ProcessOutcome
+from nbdist.cells.prompt import Prompt
+from nbdist.cells.submission import Message, Submission, submit
 from nbdist.contract.snapshot import Activity
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
 from nbdist.quantities import bytes_text, count_text, names_text, where_text
-from nbdist.run.late import LateOutput, put
-from nbdist.run.prompt import Prompt
-from nbdist.run.standing import Outcome, ProcessOutcome
-from nbdist.run.submission import Message, Submission, submit
 from nbdist.widgets import Widgets
 
 logger = logging.getLogger(__name__)

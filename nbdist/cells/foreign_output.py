@@ -12,9 +12,9 @@ from typing import Any
 
 import zmq
 
+from nbdist.cells.submission import Message
 from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.message_guard import MessageGuard
-from nbdist.run.submission import Message
 
 logger = logging.getLogger(__name__)
 

@@ -23,13 +23,9 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from nbdist.errors import CellTimeout
-from nbdist.quantities import processes_text, seconds_text
-from nbdist.run.execution import Execution, place
-from nbdist.run.facts import Facts
-from nbdist.run.prompt import say_prompts
-from nbdist.run.remedies import Remedies
-from nbdist.run.standing import (
+from nbdist.cells.execution import Execution, place
+from nbdist.cells.facts import Facts
+from nbdist.cells.outcome import (
     ProcessOutcome,
     divergence,
     first_cause,
@@ -39,6 +35,10 @@ from nbdist.run.standing import (
     say_where_all,
     silence,
 )
+from nbdist.cells.prompt import say_prompts
+from nbdist.cells.remedies import Remedies
+from nbdist.errors import CellTimeout
+from nbdist.quantities import processes_text, seconds_text
 
 TICK_SECONDS = 0.05
 SETTLE_SECONDS = 0.01

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import ast
 
+from nbdist.cells.facts import Facts
 from nbdist.errors import SessionError
-from nbdist.run.facts import Facts
 
 HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
 """Functions that may be called. What walks over an array, such as `list`, computes each of its elements."""

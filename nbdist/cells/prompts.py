@@ -6,8 +6,8 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from nbdist.run.person import ask_person
-from nbdist.run.prompt import Prompt
+from nbdist.cells.person import ask_person
+from nbdist.cells.prompt import Prompt
 
 SETTLE_SECONDS = 0.2
 """So long after the first prompt others may come that are at the same breakpoint: the lowest is asked first."""
@@ -17,7 +17,7 @@ COMMAND_SECONDS = 1.0
 
 
 class Asks(Protocol):
-    """What is needed of `nbdist.run.execution.Execution`."""
+    """What is needed of `nbdist.cells.execution.Execution`."""
 
     def prompts(self) -> Mapping[int, Prompt]:
         """By process id, those of processes that are in the cell."""
@@ -41,7 +41,7 @@ class Prompts:
       reply: Sends a process the reply to a question of this number; answers whether it was taken.
       show: Brings all output so far to the screen.
       repeat: Shows what was typed at a prompt behind the output of the process.
-      ask: Asks the person; see `nbdist.run.person.ask_person`.
+      ask: Asks the person; see `nbdist.cells.person.ask_person`.
     """
 
     def __init__(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
+from nbdist.cells.outcome import ProcessOutcome, first_line
 from nbdist.merge import Failure, Known
-from nbdist.run.standing import ProcessOutcome, first_line
 
 WITHOUT_REPAIR = "A repair needs all processes: %dist_pull brings values here, %dist_init --restart starts afresh."
 

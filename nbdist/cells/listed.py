@@ -6,10 +6,10 @@ import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from nbdist.cells.background import Background, queued_text
+from nbdist.cells.followed import FollowedRun
+from nbdist.cells.history import PastCell
 from nbdist.quantities import processes_text, ranges_text, seconds_text
-from nbdist.run.background import Background, queued_text
-from nbdist.run.followed import FollowedRun
-from nbdist.run.history import PastCell
 from nbdist.view.text.table import columns, cut
 
 MOST_ENDED = 10

@@ -6,7 +6,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.run.execution import Execution
+from nbdist.cells.execution import Execution
 
 
 @dataclass(frozen=True, slots=True)

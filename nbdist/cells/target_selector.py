@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from nbdist.cells.facts import Facts
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import SessionError, TargetError
 from nbdist.quantities import processes_text, where_text
-from nbdist.run.facts import Facts
 from nbdist.targets import parse
 
 Targets = str | Sequence[int] | None

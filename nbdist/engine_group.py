@@ -10,6 +10,9 @@ from dataclasses import replace
 from typing import Any
 
 from nbdist.asking import Asking
+from nbdist.cells.facts import Facts
+from nbdist.cells.outcome import Outcome, ProcessOutcome
+from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
 from nbdist.contract.snapshot import Snapshot
 from nbdist.engine.frameworks import framework
@@ -26,9 +29,6 @@ from nbdist.launch.start.spawn import Spawned
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text, where_text
-from nbdist.run.choice import TargetSelector
-from nbdist.run.facts import Facts
-from nbdist.run.standing import Outcome, ProcessOutcome
 from nbdist.widgets import Widgets
 
 RECOVER = (

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from nbdist.cells.followed import FollowedRun
 from nbdist.errors import SessionError
 from nbdist.quantities import names_text, processes_text
-from nbdist.run.followed import FollowedRun
 
 
 class Background:

@@ -14,10 +14,10 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from nbdist.cells.submission import Message
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput, Renderer
 from nbdist.quantities import processes_text
-from nbdist.run.submission import Message
 from nbdist.widgets import Widgets
 
 logger = logging.getLogger(__name__)

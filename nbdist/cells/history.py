@@ -43,7 +43,7 @@ class OpenCell:
 class Read:
     """What a session's file says.
 
-    `running` are the cells whose end nobody has noted; `since` and `stuck` as in `nbdist.run.facts.Facts`.
+    `running` are the cells whose end nobody has noted; `since` and `stuck` as in `nbdist.cells.facts.Facts`.
     """
 
     past: list[PastCell] = field(default_factory=list)

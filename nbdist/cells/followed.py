@@ -12,12 +12,12 @@ from typing import Any
 
 from IPython import get_ipython
 
+from nbdist.cells.cellrun import CellHandle, CellRun, error_text
+from nbdist.cells.failure import ending_text
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.prompts import Prompts
 from nbdist.message_guard import MessageGuard
 from nbdist.output import Renderer, renderer_elsewhere, show_end
-from nbdist.run.cellrun import CellHandle, CellRun, error_text
-from nbdist.run.failure import ending_text
-from nbdist.run.prompts import Prompts
-from nbdist.run.standing import ProcessOutcome
 
 logger = logging.getLogger(__name__)
 

@@ -12,6 +12,17 @@ from typing import Any
 
 from IPython import get_ipython
 
+from nbdist.cells.execution import Cell, Execution, Heard, Link
+from nbdist.cells.facts import Facts
+from nbdist.cells.failure import failure, outcome_text
+from nbdist.cells.history import OpenCell
+from nbdist.cells.late import LateOutput, late_name
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.prompts import Prompts
+from nbdist.cells.refuse import computes
+from nbdist.cells.remedies import Remedies
+from nbdist.cells.submission import Message
+from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.engine.cell.notebook_cell import label
 from nbdist.errors import ProcessError
 from nbdist.output import (
@@ -24,17 +35,6 @@ from nbdist.output import (
     shows_widgets,
 )
 from nbdist.quantities import processes_text
-from nbdist.run.conduct import CellSupervisor, timeout_error
-from nbdist.run.execution import Cell, Execution, Heard, Link
-from nbdist.run.facts import Facts
-from nbdist.run.failure import failure, outcome_text
-from nbdist.run.history import OpenCell
-from nbdist.run.late import LateOutput, late_name
-from nbdist.run.prompts import Prompts
-from nbdist.run.refuse import computes
-from nbdist.run.remedies import Remedies
-from nbdist.run.standing import ProcessOutcome
-from nbdist.run.submission import Message
 from nbdist.widgets import Widgets
 
 

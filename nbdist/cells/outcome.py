@@ -11,9 +11,9 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
+from nbdist.cells.prompt import Prompt
 from nbdist.contract.snapshot import Activity
 from nbdist.quantities import hosts_text, processes_text, seconds_text
-from nbdist.run.prompt import Prompt
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
 """`not run`: stopped before the process had begun it; where there is an error, an earlier cell had failed."""

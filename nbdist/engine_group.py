@@ -136,19 +136,19 @@ class EngineGroup:
           LaunchError: They could not be started; nothing is left.
         """
         # Only when they have started is it known where a scheduler has put them.
-        crew = cls(start.start(spawned, tell=tell), session=session, publish=publish)
+        engines = cls(start.start(spawned, tell=tell), session=session, publish=publish)
         try:
-            crew.answers = join.join(crew.link, tell=tell)
-            crew.meet({p: a["ports"] for p, a in crew.answers.items() if "ports" in a})
-            crew._connect_all()
-            crew._hear_all()
+            engines.answers = join.join(engines.link, tell=tell)
+            engines.meet({p: a["ports"] for p, a in engines.answers.items() if "ports" in a})
+            engines._connect_all()
+            engines._hear_all()
         except BaseException:
-            crew.link.stop()
-            crew.monitor.stop()
+            engines.link.stop()
+            engines.monitor.stop()
             raise
-        crew._brought = crew._files_brought()
-        crew._watch(spawned.began)
-        return crew
+        engines._brought = engines._files_brought()
+        engines._watch(spawned.began)
+        return engines
 
     @classmethod
     def again(
@@ -166,20 +166,20 @@ class EngineGroup:
         Raises:
           LaunchError: Their framework could not be initialized; they go on.
         """
-        crew = cls(regained.link, session=session, publish=publish)
-        crew.facts = replace(crew.facts, since=since, stuck=stuck)
-        crew.monitor.know(crew.facts.known())
+        engines = cls(regained.link, session=session, publish=publish)
+        engines.facts = replace(engines.facts, since=since, stuck=stuck)
+        engines.monitor.know(engines.facts.known())
         try:
-            crew.answers = regained.answers or join.join(crew.link, tell=tell)
-            crew._can_prove("ports" in answer for answer in crew.answers.values())
-            crew._hear_again()
+            engines.answers = regained.answers or join.join(engines.link, tell=tell)
+            engines._can_prove("ports" in answer for answer in engines.answers.values())
+            engines._hear_again()
         except BaseException:
-            crew.leave()
+            engines.leave()
             raise
-        crew._came = "attached"
-        crew._watch(regained.began)
-        crew._host_event({"event": "exited"})  # those that ended while no kernel was there
-        return crew
+        engines._came = "attached"
+        engines._watch(regained.began)
+        engines._host_event({"event": "exited"})  # those that ended while no kernel was there
+        return engines
 
     def _connect_all(self) -> None:
         """Has the processes run a first collective: the one that opens the connections cannot be cut short."""

@@ -23,7 +23,7 @@ from nbdist.rules import Rules
 OnEnd = Callable[[Ended], Facts]
 
 
-def write_down(crew: EngineGroup, *, session: str, asked: Plan, rules: Rules) -> str | None:
+def write_down(engines: EngineGroup, *, session: str, asked: Plan, rules: Rules) -> str | None:
     """Has the session found from elsewhere.
 
     Returns:
@@ -31,10 +31,10 @@ def write_down(crew: EngineGroup, *, session: str, asked: Plan, rules: Rules) ->
     """
     try:
         recorded.write_down(
-            crew.link,
+            engines.link,
             session=session,
             asked=asked,
-            answers=crew.answers,
+            answers=engines.answers,
             rules=rules,
         )
     except OSError as error:
@@ -42,13 +42,13 @@ def write_down(crew: EngineGroup, *, session: str, asked: Plan, rules: Rules) ->
             f"This session cannot be listed nor attached to: {error}. Name a folder that can be written with "
             "NBDIST_STATE."
         )
-    if crew.plan.keep:
-        crew.link.parents.keep()
+    if engines.plan.keep:
+        engines.link.parents.keep()
     return None
 
 
 def take_up(
-    crew: EngineGroup,
+    engines: EngineGroup,
     cells: Iterable[OpenCell],
     *,
     besides: Collection[int],
@@ -58,7 +58,7 @@ def take_up(
     """Follows the cells that another kernel has sent and that nobody follows.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       cells: As they were noted when they were sent.
       besides: Numbers of other kernels that live; they see to their own cells.
       rules: Of the session.
@@ -66,35 +66,35 @@ def take_up(
     """
     runs = []
     for cell in cells:
-        requests = {p: r for p, r in cell.requests.items() if p in crew.plan.hosts}
+        requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
             continue
         run = RegainedRun(
             Cell(number=cell.number, code=cell.code, offset=cell.offset),
             targets=sorted(requests),
-            link=crew.link,
-            hosts=crew.plan.hosts,
-            heard=crew.monitor,
-            interrupt=crew.interrupt,
-            folder=Path(crew.link.folder) / "output" / f"again-{time.time_ns()}",
+            link=engines.link,
+            hosts=engines.plan.hosts,
+            heard=engines.monitor,
+            interrupt=engines.interrupt,
+            folder=Path(engines.link.folder) / "output" / f"again-{time.time_ns()}",
             grace_s=rules.grace_s,
             give_up_s=rules.give_up_s,
             timeout_s=None,
-            out_of_step=crew.facts.out_of_step,
+            out_of_step=engines.facts.out_of_step,
             remarks=(),
-            told=crew.told,
+            told=engines.told,
             began=lambda cell: None,
             ended=ended,
             renderer=None,
-            remedies=remedies_for(crew),
-            widgets=crew.widgets,
+            remedies=remedies_for(engines),
+            widgets=engines.widgets,
         )
         run.rejoin(
             cell,
-            crew.link.connection,
-            recall=lambda p, request: crew.send(p, "recall", request=request),
-            repeat=functools.partial(crew.link.parents.ask, Aside.REPEAT, sorted(requests))
-            if crew.link.parents.all
+            engines.link.connection,
+            recall=lambda p, request: engines.send(p, "recall", request=request),
+            repeat=functools.partial(engines.link.parents.ask, Aside.REPEAT, sorted(requests))
+            if engines.link.parents.all
             else None,
         )
         runs.append(run)

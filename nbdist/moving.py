@@ -34,7 +34,7 @@ class Evaluates(Protocol):
 
 
 def push(
-    crew: EngineGroup,
+    engines: EngineGroup,
     targets: Sequence[int],
     values: Mapping[str, Any],
     *,
@@ -46,7 +46,7 @@ def push(
     """Puts values into the namespaces of idle processes; see `nbdist.session.Session.push`.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       targets: Who gets them.
       values: By name.
       sharding: An expression of the processes.
@@ -54,33 +54,33 @@ def push(
       rules: Of the session.
       progress: Called as bytes go.
     """
-    if sharding is not None and not crew.facts.workers.issubset(targets):
+    if sharding is not None and not engines.facts.workers.issubset(targets):
         raise OptionError(
             "A sharding divides arrays over all processes; it goes without --on. Nothing was sent."
         )
     names = names_text(map(repr, values))
     said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
-    with _interrupted_in_one_line(said), _exchange(crew, targets) as token:
+    with _interrupted_in_one_line(said), _exchange(engines, targets) as token:
         content = Packed(values, all_apart=sharding is not None)
-        refuse_busy(crew, targets, "Values are put only where no cell runs", known=busy)
+        refuse_busy(engines, targets, "Values are put only where no cell runs", known=busy)
         arguments = {
             "token": token,
             "arrays": described(content.arrays),
             "sharding": sharding,
-            "framework": crew.plan.framework,
+            "framework": engines.plan.framework,
         }
-        if sharding is not None and crew.proves:
-            if crew.facts.out_of_step:
-                refuse_computing(sharding, crew.facts)
+        if sharding is not None and engines.proves:
+            if engines.facts.out_of_step:
+                refuse_computing(sharding, engines.facts)
             rooms = ask_all_workers(
-                crew, "receive", wanted=targets, timeout_s=PUSH_SECONDS, rules=rules, **arguments
+                engines, "receive", wanted=targets, timeout_s=PUSH_SECONDS, rules=rules, **arguments
             )
         else:
-            asked = {p: crew.send(p, "receive", **arguments) for p in targets}
-            rooms = ask_each(crew, asked, timeout_s=PUSH_SECONDS)
+            asked = {p: engines.send(p, "receive", **arguments) for p in targets}
+            rooms = ask_each(engines, asked, timeout_s=PUSH_SECONDS)
         made = {p: room for p, (room, _) in rooms.items()}
         going = Push(
-            crew, content.arrays, made, token, hosts=crew.plan.hosts, timeout_s=PUSH_SECONDS
+            engines, content.arrays, made, token, hosts=engines.plan.hosts, timeout_s=PUSH_SECONDS
         )
         with contextlib.closing(going):
             going.share()
@@ -89,17 +89,17 @@ def push(
                 made,
                 going.needs(),
                 len(content.structure),
-                hosts=crew.plan.hosts,
-                host_text=crew.host_text,
+                hosts=engines.plan.hosts,
+                host_text=engines.host_text,
             )
-            with crew.settling:
+            with engines.settling:
                 going.send(content.structure, progress=progress)
             # All of them or none: an interrupt comes before or after.
-            exclusive(crew, going.name)
+            exclusive(engines, going.name)
 
 
 def pull(
-    crew: EngineGroup,
+    engines: EngineGroup,
     evaluated: Evaluates,
     targets: Sequence[int],
     expression: str,
@@ -113,7 +113,7 @@ def pull(
     """Brings one value here; see `nbdist.session.Session.pull`.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       evaluated: Asks them for what they offer.
       targets: Whose is wanted.
       expression: Of the processes.
@@ -126,20 +126,20 @@ def pull(
     said = f"the pull of {expression!r} was interrupted; nothing in this notebook was changed."
 
     def once() -> Any:
-        with _exchange(crew, targets) as token:
+        with _exchange(engines, targets) as token:
             found = evaluated(
                 "offer",
                 targets,
                 token=token,
-                framework=crew.plan.framework,
+                framework=engines.plan.framework,
             )
             offers = {p: offer for p, (offer, _) in found.items()}
-            coming = Pull(crew, offers, token, expression=expression, timeout_s=timeout_s)
+            coming = Pull(engines, offers, token, expression=expression, timeout_s=timeout_s)
             coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
-            with crew.settling:
+            with engines.settling:
                 if each:
                     return coming.values(of=targets, progress=progress)
-                compared = Comparison(crew, offers, token, expression, timeout_s=timeout_s)
+                compared = Comparison(engines, offers, token, expression, timeout_s=timeout_s)
                 compared.refuse_other_structure()
                 one = targets[:1]
                 return coming.values(of=one, besides=compared.jobs(), progress=progress)[one[0]]
@@ -166,11 +166,11 @@ def _interrupted_in_one_line(said: str) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _exchange(crew: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
+def _exchange(engines: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
     """A token for what is on its way; at the end the processes keep nothing of it.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       process_ids: Those that take part.
     """
     token = uuid.uuid4().hex
@@ -179,4 +179,4 @@ def _exchange(crew: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]:
     finally:
         for process_id in process_ids:
             with contextlib.suppress(GoneError):
-                crew.send(process_id, "let_go", token=token)
+                engines.send(process_id, "let_go", token=token)

@@ -91,7 +91,7 @@ class Session:
         self.feed = feed or Feed()
         self._rules = rules
         self._pictures: list[Picture] = []
-        self._crew: EngineGroup | None = None
+        self._engines: EngineGroup | None = None
         if isinstance(source, AttachedCluster):
             self._attach(source, tell)
         else:
@@ -100,23 +100,23 @@ class Session:
             self._start(source, tell)
 
     def _start(self, spawned: Spawned, tell: Tell) -> None:
-        crew = EngineGroup.begin(spawned, session=self.id, tell=tell, publish=self._publish)
+        engines = EngineGroup.begin(spawned, session=self.id, tell=tell, publish=self._publish)
         self._numbers = itertools.count(1)
-        self._history = History(Path(crew.link.folder))
+        self._history = History(Path(engines.link.folder))
         self._background = Background()
         self._ours = True
-        self._take(crew)
-        unwritten = self._write_down(crew)
+        self._take(engines)
+        unwritten = self._write_down(engines)
         self._own_remarks = ([unwritten] if unwritten else [say_kept(self.id)]) * self.plan.keep
 
-    def _write_down(self, crew: EngineGroup) -> str | None:
-        return write_down(crew, session=self.id, asked=self._asked, rules=self._rules)
+    def _write_down(self, engines: EngineGroup) -> str | None:
+        return write_down(engines, session=self.id, asked=self._asked, rules=self._rules)
 
     def _attach(self, regained: AttachedCluster, tell: Tell) -> None:
         self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
         folder = Path(regained.link.folder)
         known = read_history(folder)
-        crew = EngineGroup.again(
+        engines = EngineGroup.again(
             regained,
             session=self.id,
             tell=tell,
@@ -128,9 +128,9 @@ class Session:
         self._numbers = itertools.count(1 + max(numbers, default=0))
         self._history = History(folder)
         self._history.cells = known.past
-        self._take(crew)
+        self._take(engines)
         regained_runs = take_up(
-            crew,
+            engines,
             known.running,
             besides=regained.others,
             rules=self._rules,
@@ -138,19 +138,19 @@ class Session:
         )
         self._background = Background(regained_runs)
         self._own_remarks = [*regained.remarks, *say_running(regained_runs)]
-        if crew.proves and not regained_runs and left_unsettled(crew):
-            done = make_sure(crew, automatic=self._rules.recover)
+        if engines.proves and not regained_runs and left_unsettled(engines):
+            done = make_sure(engines, automatic=self._rules.recover)
             self._own_remarks += [done] if done else []
 
-    def _take(self, crew: EngineGroup) -> None:
-        self._crew = crew
-        self.feed.on_fault = crew.monitor.fault
+    def _take(self, engines: EngineGroup) -> None:
+        self._engines = engines
+        self.feed.on_fault = engines.monitor.fault
         self.feed.values = self.values
         self.feed.outputs = SHOWN.of
-        crew.widgets.on_event = self._widget_event
-        self.plan = crew.plan
-        self._snapshot = crew.monitor.snapshot
-        self._described = crew.describe()
+        engines.widgets.on_event = self._widget_event
+        self.plan = engines.plan
+        self._snapshot = engines.monitor.snapshot
+        self._described = engines.describe()
         atexit.register(self.leave)
 
     # -- what is there -------------------------------------------------------------------------
@@ -158,7 +158,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether the session has processes."""
-        return self._crew is not None
+        return self._engines is not None
 
     @property
     def hosts(self) -> Mapping[int, str]:
@@ -214,9 +214,9 @@ class Session:
           TargetError: There is no such process, or it is gone.
           SessionError: Somebody else has started the processes.
         """
-        crew = self._alive()
-        asked = crew.choice.there(on)
-        found = crew.stacks(asked, native=native)
+        engines = self._alive()
+        asked = engines.choice.there(on)
+        found = engines.stacks(asked, native=native)
         missing = [p for p in asked if p not in found]
         if native:
             return native_text({p: answer["native"] for p, answer in found.items()}, missing)
@@ -240,9 +240,9 @@ class Session:
         return picture
 
     def _look(self) -> None:
-        if self._crew is None:
+        if self._engines is None:
             return
-        self._crew.look(self._background.busy())
+        self._engines.look(self._background.busy())
 
     def _publish(self, snapshot: Snapshot) -> None:
         """Called on the monitor's thread with each new snapshot."""
@@ -301,13 +301,13 @@ class Session:
           TargetError: `on` names no process.
           AgreementError: The targets differ in what must be equal, or could not be compared; nothing has run.
         """
-        crew = self._alive()
+        engines = self._alive()
         self._wait_for_ends()
-        chosen = crew.choice.targets(on)
-        if crew.proves and crew.facts.out_of_step:
-            refuse_computing(code, crew.facts)
+        chosen = engines.choice.targets(on)
+        if engines.proves and engines.facts.out_of_step:
+            refuse_computing(code, engines.facts)
         if self._rules.check if check is None else check:
-            self._compare(crew, chosen, code)
+            self._compare(engines, chosen, code)
         number = cell if cell is not None else next(self._numbers)
         # IPython takes leading blank lines away before it counts.
         code, blank = without_leading_blank_lines(code)
@@ -315,23 +315,23 @@ class Session:
         run = (CellRun if wait else FollowedRun)(
             Cell(number=number, code=code, offset=offset + blank),
             targets=chosen,
-            link=crew.link,
+            link=engines.link,
             hosts=self.hosts,
-            heard=crew.monitor,
-            interrupt=crew.interrupt,
-            folder=Path(crew.link.folder) / "output",
+            heard=engines.monitor,
+            interrupt=engines.interrupt,
+            folder=Path(engines.link.folder) / "output",
             grace_s=self._rules.grace_s if grace_s is None else grace_s,
             give_up_s=self._rules.give_up_s,
             timeout_s=timeout_s,
-            out_of_step=crew.facts.out_of_step and not crew.facts.workers.isdisjoint(chosen),
-            in_step=crew.in_step_at if crew.facts.workers.issubset(chosen) else None,
-            remarks=self._remarks(crew, on, chosen, number, wait=wait),
-            told=crew.told,
+            out_of_step=engines.facts.out_of_step and not engines.facts.workers.isdisjoint(chosen),
+            in_step=engines.in_step_at if engines.facts.workers.issubset(chosen) else None,
+            remarks=self._remarks(engines, on, chosen, number, wait=wait),
+            told=engines.told,
             began=self._begun,
             ended=self._ended,
             renderer=renderer,
-            remedies=remedies_for(crew),
-            widgets=crew.widgets,
+            remedies=remedies_for(engines),
+            widgets=engines.widgets,
         )
         handle = run.begin()
         if isinstance(run, FollowedRun):
@@ -340,12 +340,12 @@ class Session:
         return handle.wait()
 
     def _remarks(
-        self, crew: EngineGroup, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
+        self, engines: EngineGroup, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
     ) -> list[str]:
         """Lines to show above a cell's output."""
         busy = self._background.busy()
         queued = queued_text({p: busy[p] for p in chosen if p in busy})
-        remarks = [*crew.choice.remarks(on, chosen), *([queued] if queued else [])]
+        remarks = [*engines.choice.remarks(on, chosen), *([queued] if queued else [])]
         if wait:
             return remarks
         since = time.strftime("%H:%M:%S")
@@ -354,14 +354,14 @@ class Session:
             *remarks,
         ]
 
-    def _compare(self, crew: EngineGroup, targets: Iterable[int], code: str) -> None:
+    def _compare(self, engines: EngineGroup, targets: Iterable[int], code: str) -> None:
         refuse_disagreement(
-            crew.send,
-            [p for p in targets if p in crew.facts.workers],  # nobody computes with an evaluator
+            engines.send,
+            [p for p in targets if p in engines.facts.workers],  # nobody computes with an evaluator
             without_leading_blank_lines(code)[0],
             hosts=self.hosts,
-            activity=crew.monitor.activity,
-            digests=crew.digests,
+            activity=engines.monitor.activity,
+            digests=engines.digests,
         )
 
     def follow(self, cell: int) -> None:
@@ -388,15 +388,15 @@ class Session:
           SessionError: No cell has failed on one of them, or it is in the middle of one.
           ProcessError: The debugger was left with an error.
         """
-        crew = self._alive()
-        chosen = crew.choice.targets(on)
+        engines = self._alive()
+        chosen = engines.choice.targets(on)
         waiting = self._background.at_prompt(chosen)
         if waiting is not None:
             waiting.watch()
             return
         self._wait_for_ends()
-        refuse_busy([p for p in chosen if crew.busy(p)])
-        refuse_sound(crew.failures(chosen, timeout_s=ANSWER_SECONDS))
+        refuse_busy([p for p in chosen if engines.busy(p)])
+        refuse_sound(engines.failures(chosen, timeout_s=ANSWER_SECONDS))
         self.run("%debug", on=chosen, check=False, cell=cell)
 
     def interrupt(self, cell: int | None = None) -> str:
@@ -411,7 +411,7 @@ class Session:
         Raises:
           SessionError: `cell` does not run in the background.
         """
-        crew = self._alive()
+        engines = self._alive()
         if cell is not None:
             run = self._background.find(cell)
             inside = run.execution.still_in()
@@ -422,9 +422,9 @@ class Session:
         stopped = self._background.interrupt()
         others = [p for p in sorted(self.hosts) if not any(p in ids for ids in stopped.values())]
         # No other: a signal that finds a process between two cells might end the one that comes next.
-        busy = [p for p in others if crew.in_cell(p) or p in crew.facts.stuck]
+        busy = [p for p in others if engines.in_cell(p) or p in engines.facts.stuck]
         if busy:
-            crew.interrupt(busy)
+            engines.interrupt(busy)
         said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
         said += [f"what runs on {processes_text(busy)}"] if busy else []
         return f"interrupted: {', '.join(said)}" if said else "no cell is running"
@@ -441,13 +441,13 @@ class Session:
         Raises:
           SessionError: No cell runs in the background, or its processes cannot agree on a step.
         """
-        crew = self._alive()
+        engines = self._alive()
         runs = self._background.inside()
         if not runs:
             raise SessionError("No cell runs in the background that could be stopped.")
         said = []
         for run, inside in runs.items():
-            steps = crew.stop_at_step(inside, run.execution.number)
+            steps = engines.stop_at_step(inside, run.execution.number)
             run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
             said.append(stopping_text(run.cell.number, inside, steps))
         return "\n".join(said)
@@ -461,22 +461,22 @@ class Session:
         for run in self._background.runs:
             while (run.has_left or run.ending) and not run.done:
                 time.sleep(SETTLE_SECONDS)
-        crew = self._alive()
-        with crew.settling:
+        engines = self._alive()
+        with engines.settling:
             pass
-        if crew.proves and crew.computed_alone():
-            make_sure(crew, automatic=self._rules.recover)
+        if engines.proves and engines.computed_alone():
+            make_sure(engines, automatic=self._rules.recover)
 
     def _ended(self, end: Ended) -> Facts:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
-        crew = self._alive()
+        engines = self._alive()
         ran = any(s.outcome != "not run" for s in end.standings.values())
-        facts = crew.learn(end.standings, end.cell.number) if ran else crew.facts
-        if ran and crew.proves and not facts.workers.isdisjoint(end.standings):
+        facts = engines.learn(end.standings, end.cell.number) if ran else engines.facts
+        if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
-                crew.in_step_at = place_of(end.steps) or crew.in_step_at
+                engines.in_step_at = place_of(end.steps) or engines.in_step_at
             else:
-                facts = after_cell(crew, end, automatic=self._rules.recover)
+                facts = after_cell(engines, end, automatic=self._rules.recover)
         failed = [s for s in end.standings.values() if s.outcome != "finished"]
         cause = first_cause(end.standings.values()) or next(iter(failed), None)
         self._history.ended(
@@ -525,11 +525,11 @@ class Session:
           SessionError: A process is in a cell, or did not answer in time; nothing has been changed.
           GoneError: A process ended meanwhile.
         """
-        crew = self._alive()
+        engines = self._alive()
         self._wait_for_ends()
         moving.push(
-            crew,
-            crew.choice.targets(on),
+            engines,
+            engines.choice.targets(on),
             values,
             sharding=sharding,
             busy=self._background.busy(),
@@ -570,13 +570,13 @@ class Session:
           SessionError: A process is busy, or did not answer in time.
           GoneError: A process ended meanwhile.
         """
-        crew = self._alive()
+        engines = self._alive()
         return moving.pull(
-            crew,
+            engines,
             lambda name, ids, **arguments: self._evaluated(
                 name, expression, ids, timeout_s=timeout_s, **arguments
             ),
-            crew.choice.targets(on),
+            engines.choice.targets(on),
             expression,
             each=each,
             limit_bytes=limit_bytes,
@@ -617,9 +617,9 @@ class Session:
 
     def _elsewhere(self, path: str) -> Shards | None:
         """What other processes than the one that is asked have reported under a path, and it has not."""
-        crew = self._alive()
-        first = crew.choice.targets(None)[0]
-        while_ = f"there is no such array on {crew.where(first)}"
+        engines = self._alive()
+        first = engines.choice.targets(None)[0]
+        while_ = f"there is no such array on {engines.where(first)}"
         self._look()
         found = Shards.seen(path, self.snapshot(), while_=while_)
         if found is None or any(not a.processes or first in a.processes for a in found.arrays):
@@ -635,13 +635,13 @@ class Session:
 
     def _doing(self) -> str | None:
         """In which cell the lowest of the processes is that are in one; None where none is."""
-        crew = self._alive()
+        engines = self._alive()
         sent = self._background.busy()
-        inside = next((p for p in sorted(self.hosts) if p in sent or crew.in_cell(p)), None)
-        if inside is None or crew.in_cell(inside):
-            return None if inside is None else crew.doing(inside)
+        inside = next((p for p in sorted(self.hosts) if p in sent or engines.in_cell(p)), None)
+        if inside is None or engines.in_cell(inside):
+            return None if inside is None else engines.doing(inside)
         # It has been sent one, and not yet reported so.
-        return f"{crew.where(inside)} is in cell {sent[inside]}"
+        return f"{engines.where(inside)} is in cell {sent[inside]}"
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
         """What is in the array under a path, as the live view shows it, out of what each process has of it.
@@ -657,19 +657,19 @@ class Session:
           ArrayError: There is no array under this path, or it is still being computed.
           SessionError: A process is busy, or did not answer in time.
         """
-        crew = self._alive()
-        workers = [p for p in crew.choice.targets(None) if p in crew.facts.workers]
+        engines = self._alive()
+        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         self._refuse_while_busy(workers)
-        found = ask_some(crew, "summary", workers, timeout_s=timeout_s, path=path)
+        found = ask_some(engines, "summary", workers, timeout_s=timeout_s, path=path)
         return shown_values(path, {p: answer for p, (answer, _) in found.items()})
 
     def _widget_event(self, event: Event) -> None:
         """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
-        crew = self._alive()
+        engines = self._alive()
         try:
-            deliver(crew, event, busy=self._background.busy(), rules=self._rules)
+            deliver(engines, event, busy=self._background.busy(), rules=self._rules)
         except NbdistError as error:
-            crew.monitor.fault(str(error))
+            engines.monitor.fault(str(error))
             raise
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
@@ -683,12 +683,12 @@ class Session:
           ArrayError: `expression` raises, or names nothing.
           SessionError: A process is busy, or did not answer in time; or the session computes with TensorFlow.
         """
-        crew = self._alive()
+        engines = self._alive()
         if self.plan.framework == "tensorflow":
             raise SessionError(
                 "NaN are counted in JAX arrays; this session computes with TensorFlow."
             )
-        workers = [p for p in crew.choice.targets(None) if p in crew.facts.workers]
+        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         found = self._evaluated("nan", expression, workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
@@ -735,16 +735,16 @@ class Session:
         self, name: str, expression: str, ids: Sequence[int], *, timeout_s: float, **arguments: Any
     ) -> Answers:
         """What processes answer of an expression; all evaluate it together where it may compute."""
-        crew = self._alive()
+        engines = self._alive()
         self._wait_for_ends()
         self._refuse_while_busy(ids)
-        if not crew.proves or is_name(expression):
+        if not engines.proves or is_name(expression):
             arguments["expression"] = expression
-            return ask_some(crew, name, ids, timeout_s=timeout_s, **arguments)
-        if crew.facts.out_of_step:
-            refuse_computing(expression, crew.facts)
+            return ask_some(engines, name, ids, timeout_s=timeout_s, **arguments)
+        if engines.facts.out_of_step:
+            refuse_computing(expression, engines.facts)
         return ask_all_workers(
-            crew,
+            engines,
             name,
             wanted=ids,
             timeout_s=timeout_s,
@@ -766,7 +766,11 @@ class Session:
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""
-        return self._crew.ask_idle(name, timeout_s=timeout_s, **arguments) if self._crew else None
+        return (
+            self._engines.ask_idle(name, timeout_s=timeout_s, **arguments)
+            if self._engines
+            else None
+        )
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -807,11 +811,11 @@ class Session:
           RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
           LaunchError: It did not succeed with TensorFlow.
         """
-        crew = self._alive()
+        engines = self._alive()
         self._wait_for_ends()
-        done = recover(crew, tell=tell or silent)
+        done = recover(engines, tell=tell or silent)
         self._history.recovered()
-        self._write_down(crew)
+        self._write_down(engines)
         return done
 
     def restart(self, *, tell: Tell | None = None) -> None:
@@ -836,17 +840,17 @@ class Session:
         if not self._ours:
             self.detach()
             return
-        crew = self._give_up()
-        if crew is not None:
-            crew.stop()
+        engines = self._give_up()
+        if engines is not None:
+            engines.stop()
             registry.remove(self.id)
 
     def detach(self) -> None:
         """Lets the processes go on without this kernel. Those of a session that is not kept end with it."""
-        crew = self._give_up()
-        if crew is not None:
+        engines = self._give_up()
+        if engines is not None:
             registry.go(self.id)
-            crew.leave()
+            engines.leave()
 
     def leave(self) -> None:
         """Lets go on what outlives this kernel, and stops the rest."""
@@ -856,16 +860,16 @@ class Session:
             self.shutdown()
 
     def _give_up(self) -> EngineGroup | None:
-        crew, self._crew = self._crew, None
-        if crew is not None:
+        engines, self._engines = self._engines, None
+        if engines is not None:
             atexit.unregister(self.leave)
             self._background.leave()
-        return crew
+        return engines
 
     def _alive(self) -> EngineGroup:
-        if self._crew is None:
+        if self._engines is None:
             raise SessionError("The session has ended. %dist_init starts one.")
-        return self._crew
+        return self._engines
 
     def __enter__(self) -> Self:
         return self

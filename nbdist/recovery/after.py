@@ -30,31 +30,33 @@ PROVE_SECONDS = 30.0
 """How long a process takes part in a proof in which others wait already."""
 
 
-def after_cell(crew: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
+def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
     """Proves or repairs after a cell that did not end alike on all; says what was done below its output."""
-    if crew.facts.out_of_step and (end.looked or not automatic):
-        return crew.facts
-    settled = exclusive(crew, lambda: settle(crew, automatic=automatic, say=end.say))
+    if engines.facts.out_of_step and (end.looked or not automatic):
+        return engines.facts
+    settled = exclusive(engines, lambda: settle(engines, automatic=automatic, say=end.say))
     return replace(
-        _learn(crew, settled, end.cell.number, end.say), diverged=settled.because or settled.why
+        _learn(engines, settled, end.cell.number, end.say), diverged=settled.because or settled.why
     )
 
 
-def _learn(crew: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
+def _learn(engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
     if settled.why is not None:
-        crew.out_of_step(cell, settled.why)
+        engines.out_of_step(cell, settled.why)
     else:
-        crew.recovered(settled.done)
+        engines.recovered(settled.done)
         if settled.done is not None:
             say(settled.done)
-    return crew.facts
+    return engines.facts
 
 
-def left_unsettled(crew: EngineGroup) -> bool:
+def left_unsettled(engines: EngineGroup) -> bool:
     """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
-    if crew.facts.out_of_step:
+    if engines.facts.out_of_step:
         return True
-    asked = [crew.send(p, "step") for p in sorted(crew.facts.workers - set(crew.facts.lost))]
+    asked = [
+        engines.send(p, "step") for p in sorted(engines.facts.workers - set(engines.facts.lost))
+    ]
     for request in asked:
         request.wait(LEFT_SECONDS)
         if not request.ready():
@@ -65,7 +67,7 @@ def left_unsettled(crew: EngineGroup) -> bool:
     return False
 
 
-def make_sure(crew: EngineGroup, *, automatic: bool) -> str | None:
+def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
     """Proves or repairs after something other than a cell has failed, or has computed on one process alone.
 
     Returns:
@@ -73,22 +75,22 @@ def make_sure(crew: EngineGroup, *, automatic: bool) -> str | None:
     """
     said: list[str] = []
     settled = exclusive(
-        crew,
-        lambda: settle(crew, automatic=automatic, say=said.append),
+        engines,
+        lambda: settle(engines, automatic=automatic, say=said.append),
     )
-    _learn(crew, settled, crew.last_cell, said.append)
+    _learn(engines, settled, engines.last_cell, said.append)
     if settled.why is not None:
-        said.append(f"the session is out of step: {settled.why}. {crew.facts.remedy}")
+        said.append(f"the session is out of step: {settled.why}. {engines.facts.remedy}")
     return "\n".join(said) or None
 
 
-def join_proof(crew: EngineGroup, execution: Execution) -> bool:
+def join_proof(engines: EngineGroup, execution: Execution) -> bool:
     """Has processes take part in a proof in which others wait at the end of a cell.
 
     Those that wait only for what they have sent themselves need nobody, if all others have sent the same.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       execution: The cell; those of its targets that are still in it have finished its code.
 
     Returns:
@@ -97,11 +99,11 @@ def join_proof(crew: EngineGroup, execution: Execution) -> bool:
     """
     standings = execution.standings()
     waiting = {p for p, s in standings.items() if s.outcome == "running"}
-    others = sorted(crew.facts.workers - waiting)
+    others = sorted(engines.facts.workers - waiting)
     compared = all(execution.steps[p].get("compared") for p in waiting)
     if not others and not compared:
         return True  # the proof itself tells; where it does not come back, its wait is ended
-    if crew.facts.workers.intersection(crew.facts.lost) or any(
+    if engines.facts.workers.intersection(engines.facts.lost) or any(
         s.outcome == "gone" for s in standings.values()
     ):
         return False
@@ -109,7 +111,7 @@ def join_proof(crew: EngineGroup, execution: Execution) -> bool:
     try:
         for process_id in others:
             said = execution.steps.get(process_id, {}) if compared else {}
-            states[process_id] = said or crew.send(process_id, "step").get(STATE_SECONDS)[0]
+            states[process_id] = said or engines.send(process_id, "step").get(STATE_SECONDS)[0]
     except (NbdistError, TimeoutError):
         return False  # it is gone, or in another cell; what it has sent nobody knows
     if compared:
@@ -119,11 +121,11 @@ def join_proof(crew: EngineGroup, execution: Execution) -> bool:
     if len({place(state) for state in states.values()}) > 1:
         return False
     for process_id in others:
-        crew.send(process_id, "prove", number=execution.number, timeout_s=PROVE_SECONDS)
+        engines.send(process_id, "prove", number=execution.number, timeout_s=PROVE_SECONDS)
     return True
 
 
-def recover(crew: EngineGroup, *, tell: Tell) -> str:
+def recover(engines: EngineGroup, *, tell: Tell) -> str:
     """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.tensorflow`.
 
     Returns:
@@ -133,41 +135,41 @@ def recover(crew: EngineGroup, *, tell: Tell) -> str:
       SessionError: A process is in the middle of a cell.
       RecoveryError: It did not succeed; the session stays as it is.
     """
-    if crew.plan.framework == "tensorflow" or not crew.proves:
-        return tensorflow.recover(crew, tell=tell)
-    tensorflow.refuse_busy(crew, set())
-    if not crew.facts.out_of_step:
-        every = len(crew.facts.workers)
-        why = exclusive(crew, lambda: disproven(crew, say=lambda text: tell(text, 0, every)))
+    if engines.plan.framework == "tensorflow" or not engines.proves:
+        return tensorflow.recover(engines, tell=tell)
+    tensorflow.refuse_busy(engines, set())
+    if not engines.facts.out_of_step:
+        every = len(engines.facts.workers)
+        why = exclusive(engines, lambda: disproven(engines, say=lambda text: tell(text, 0, every)))
         if why is None:
             return "in step: proven just now; nothing to do"
     said: list[str] = []
-    settled = exclusive(crew, lambda: mend(crew, say=said.append))
-    _learn(crew, settled, crew.last_cell, said.append)
+    settled = exclusive(engines, lambda: mend(engines, say=said.append))
+    _learn(engines, settled, engines.last_cell, said.append)
     if settled.why is not None:
-        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {crew.facts.remedy}")
+        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {engines.facts.remedy}")
     return "\n".join(said)
 
 
-def exclusive(crew: EngineGroup, work: Callable[[], T]) -> T:
+def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:
     """Does work that an interrupt of the notebook must not end halfway, on a thread of its own.
 
     It ends by itself: everything it waits for has a time limit. An interrupt that comes meanwhile sets
-    `crew.hurry`, and does no more: the cell has failed already.
+    `engines.hurry`, and does no more: the cell has failed already.
     """
     results: list[T] = []
     errors: list[BaseException] = []
 
     def run() -> None:
         try:
-            with crew.settling:
+            with engines.settling:
                 results.append(work())
         except BaseException as error:  # noqa: BLE001 - raised where it was asked for
             errors.append(error)
 
     thread = threading.Thread(target=run, name="nbdist-settle", daemon=True)
-    crew.hurry.clear()
-    with _interrupts_are(crew.hurry.set):
+    engines.hurry.clear()
+    with _interrupts_are(engines.hurry.set):
         thread.start()
         thread.join()
     if errors:

@@ -23,22 +23,26 @@ ANSWER_SECONDS = 0.3
 LOOK_SECONDS = 0.01
 
 
-def waits_in_vain(crew: EngineGroup, execution: Execution, waiting: Collection[int]) -> str | None:
+def waits_in_vain(
+    engines: EngineGroup, execution: Execution, waiting: Collection[int]
+) -> str | None:
     """Says for what processes wait that does not come; None where it may come yet.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       execution: The cell.
       waiting: All that are still in its code; their main threads have waited for long.
     """
-    if not crew.facts.workers.issuperset(waiting):
+    if not engines.facts.workers.issuperset(waiting):
         return None
-    done = crew.facts.workers - set(waiting) - set(crew.facts.lost)
-    counts = _counts_of_idle(crew, execution, done)
+    done = engines.facts.workers - set(waiting) - set(engines.facts.lost)
+    counts = _counts_of_idle(engines, execution, done)
     if not counts:
         return None
     fewest = min(counts.values())
-    ahead = {p: sent for p, sent in _counts_of(crew, execution, waiting).items() if sent > fewest}
+    ahead = {
+        p: sent for p, sent in _counts_of(engines, execution, waiting).items() if sent > fewest
+    }
     if not ahead:
         return None
     behind = [p for p, sent in counts.items() if sent == fewest]
@@ -53,29 +57,33 @@ def _programs(count: int) -> str:
 
 
 def _counts_of_idle(
-    crew: EngineGroup, execution: Execution, done: Collection[int]
+    engines: EngineGroup, execution: Execution, done: Collection[int]
 ) -> dict[int, int]:
     """What processes have sent that are not in the code of the cell."""
-    counts = {p: _sent(crew, execution.steps[p]) for p in done if p in execution.steps}
+    counts = {p: _sent(engines, execution.steps[p]) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
-            counts[process_id] = _sent(crew, crew.send(process_id, "step").get(ANSWER_SECONDS)[0])
+            counts[process_id] = _sent(
+                engines, engines.send(process_id, "step").get(ANSWER_SECONDS)[0]
+            )
     except (NbdistError, TimeoutError):
         return {}  # in another cell, or gone
     return {p: sent for p, sent in counts.items() if sent >= 0}
 
 
-def _counts_of(crew: EngineGroup, execution: Execution, waiting: Collection[int]) -> dict[int, int]:
+def _counts_of(
+    engines: EngineGroup, execution: Execution, waiting: Collection[int]
+) -> dict[int, int]:
     """What processes have sent whose main threads wait."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
-    crew.link.parents.ask(Aside.COUNT, sorted(waiting))
+    engines.link.parents.ask(Aside.COUNT, sorted(waiting))
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)
-    return {p: _sent(crew, execution.sent[p]) for p in waiting if p in execution.sent}
+    return {p: _sent(engines, execution.sent[p]) for p in waiting if p in execution.sent}
 
 
-def _sent(crew: EngineGroup, state: Mapping[str, Any]) -> int:
+def _sent(engines: EngineGroup, state: Mapping[str, Any]) -> int:
     """Programs on the devices of all since they were in step; less than none where nobody counts them."""
-    return since(state, crew.in_step_at) if state["counted"] else -1
+    return since(state, engines.in_step_at) if state["counted"] else -1

@@ -17,7 +17,7 @@ MEANWHILE_SECONDS = 1.0
 
 
 def ask_all(
-    crew: EngineGroup,
+    engines: EngineGroup,
     name: str,
     *,
     within_s: float,
@@ -30,7 +30,7 @@ def ask_all(
     Also where one has failed: what comes next would find the others in the middle of it.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       name: Of the call.
       within_s: How long all may take together.
       each: Arguments of single processes, by process id.
@@ -40,10 +40,10 @@ def ask_all(
     Raises:
       RecoveryError: One failed, ended, or did not answer in time; says which.
     """
-    _refuse_gone(crew, crew.facts.workers)
+    _refuse_gone(engines, engines.facts.workers)
     asked = {
-        p: crew.send(p, name, **{**arguments, **((each or {}).get(p, {}))})
-        for p in sorted(crew.facts.workers)
+        p: engines.send(p, name, **{**arguments, **((each or {}).get(p, {}))})
+        for p in sorted(engines.facts.workers)
     }
     deadline, called = time.monotonic() + within_s, time.monotonic()
     answers: dict[int, dict[str, Any]] = {}
@@ -57,10 +57,10 @@ def ask_all(
                     answers[process_id] = asked[process_id].get()[0]
                 except NbdistError as error:
                     errors.append(
-                        RecoveryError(f"{where_text([process_id], crew.plan.hosts)}: {error}")
+                        RecoveryError(f"{where_text([process_id], engines.plan.hosts)}: {error}")
                     )
                     errors[-1].__cause__ = error
-        _refuse_gone(crew, missing)
+        _refuse_gone(engines, missing)
         if missing and time.monotonic() > deadline:
             late = f"{processes_text(missing)} did not answer within {seconds_text(within_s)}"
             errors.append(RecoveryError(late))
@@ -75,8 +75,8 @@ def ask_all(
     return answers
 
 
-def _refuse_gone(crew: EngineGroup, process_ids: Collection[int]) -> None:
+def _refuse_gone(engines: EngineGroup, process_ids: Collection[int]) -> None:
     """Raises `RecoveryError` when one of these has ended; one that has cannot be sent anything."""
-    gone = crew.link.exits.keys() & process_ids
+    gone = engines.link.exits.keys() & process_ids
     if gone:
-        raise RecoveryError(f"{processes_text(gone)} {crew.link.exits[min(gone)]} meanwhile")
+        raise RecoveryError(f"{processes_text(gone)} {engines.link.exits[min(gone)]} meanwhile")

@@ -32,7 +32,12 @@ def is_name(expression: str) -> bool:
 
 
 def ask_some(
-    crew: EngineGroup, name: str, process_ids: Sequence[int], *, timeout_s: float, **arguments: Any
+    engines: EngineGroup,
+    name: str,
+    process_ids: Sequence[int],
+    *,
+    timeout_s: float,
+    **arguments: Any,
 ) -> Answers:
     """Asks some processes for what needs no program.
 
@@ -40,14 +45,14 @@ def ask_some(
       SessionError: One did not answer in time; says what it is doing.
       NbdistError: What one raised.
     """
-    asked = {p: crew.send(p, name, **arguments) for p in process_ids}
+    asked = {p: engines.send(p, name, **arguments) for p in process_ids}
     deadline = time.monotonic() + timeout_s
     answers: Answers = {}
     for process_id, request in asked.items():
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
             raise SessionError(
-                f"{crew.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
+                f"{engines.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
                 "end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
             )
         answers[process_id] = request.get()
@@ -55,7 +60,7 @@ def ask_some(
 
 
 def ask_all_workers(
-    crew: EngineGroup,
+    engines: EngineGroup,
     name: str,
     *,
     wanted: Sequence[int],
@@ -66,7 +71,7 @@ def ask_all_workers(
     """Has all workers evaluate an expression at the same time, and prove that they are in step.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       name: The call, which takes the `number` of a proof.
       wanted: Whose answers are wanted.
       timeout_s: How long it may take.
@@ -77,21 +82,21 @@ def ask_all_workers(
       SessionError: A process is in a cell, or it took too long; they are freed then.
       NbdistError: What one raised.
     """
-    refuse_busy(crew, crew.facts.workers, "More than a name is evaluated on all processes")
-    number = crew.next_number()
+    refuse_busy(engines, engines.facts.workers, "More than a name is evaluated on all processes")
+    number = engines.next_number()
     asked = {
-        p: crew.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})
-        for p in sorted(crew.facts.workers)
+        p: engines.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})
+        for p in sorted(engines.facts.workers)
     }
     try:
-        errors = _until_end(crew, asked, timeout_s=timeout_s, rules=rules)
+        errors = _until_end(engines, asked, timeout_s=timeout_s, rules=rules)
     except KeyboardInterrupt:
-        _free(crew, asked, rules.give_up_s)
-        make_sure(crew, automatic=rules.recover)
+        _free(engines, asked, rules.give_up_s)
+        make_sure(engines, automatic=rules.recover)
         raise
     if not errors:
         return {p: asked[p].get() for p in wanted}
-    done = make_sure(crew, automatic=rules.recover)
+    done = make_sure(engines, automatic=rules.recover)
     error = errors[min(errors)]
     raise type(error)(f"{error}\n{done}" if done else str(error))
 
@@ -101,12 +106,12 @@ def _only(name: str, wanted: bool) -> dict[str, bool]:
 
 
 def refuse_busy(
-    crew: EngineGroup, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
+    engines: EngineGroup, process_ids: Iterable[int], why: str, *, known: Iterable[int] = ()
 ) -> None:
     """Lets pass when none of these processes is in a cell.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       process_ids: Those that must be idle.
       why: Why they must, as the beginning of a sentence.
       known: Those that are known to be in a cell; what others report may be of before its end.
@@ -116,17 +121,17 @@ def refuse_busy(
     """
     ids = sorted(process_ids)
     deadline = time.monotonic() + REPORT_SECONDS
-    while busy := [p for p in ids if crew.in_cell(p)] or sorted(set(ids) & set(known)):
+    while busy := [p for p in ids if engines.in_cell(p)] or sorted(set(ids) & set(known)):
         if time.monotonic() > deadline or set(busy) & set(known):
             raise SessionError(
-                f"{crew.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt it with "
+                f"{engines.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt it with "
                 "%dist_interrupt."
             )
         time.sleep(POLL_SECONDS)
 
 
 def _until_end(
-    crew: EngineGroup, asked: dict[int, Request], *, timeout_s: float, rules: Rules
+    engines: EngineGroup, asked: dict[int, Request], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
     """Waits until all have answered; frees those that wait for one which has failed, or too long."""
     started, failed_at = time.monotonic(), None
@@ -143,11 +148,11 @@ def _until_end(
         now = time.monotonic()
         failed_at = failed_at or (now if errors else None)
         if failed_at is not None and now - failed_at > rules.grace_s:
-            _free(crew, asked, rules.give_up_s)
+            _free(engines, asked, rules.give_up_s)
             break
         if waiting and now - started > timeout_s:
             ids = sorted(waiting)
-            _free(crew, asked, rules.give_up_s)
+            _free(engines, asked, rules.give_up_s)
             errors[ids[0]] = SessionError(
                 f"{processes_text(ids)} did not end within {seconds_text(timeout_s)}: interrupted."
             )
@@ -155,13 +160,13 @@ def _until_end(
     return errors
 
 
-def _free(crew: EngineGroup, asked: dict[int, Request], give_up_s: float) -> None:
+def _free(engines: EngineGroup, asked: dict[int, Request], give_up_s: float) -> None:
     """Brings back those that have not answered: an interrupt, then their collectives are cut."""
     waiting = [p for p, request in asked.items() if not request.ready()]
-    aside = crew.link.parents.ask
+    aside = engines.link.parents.ask
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
-        (0.0, crew.interrupt),
+        (0.0, engines.interrupt),
         *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.FREE)) for nth in range(3)),
     ]
     started = time.monotonic()
@@ -171,4 +176,4 @@ def _free(crew: EngineGroup, asked: dict[int, Request], give_up_s: float) -> Non
         asked[waiting[0]].wait(POLL_SECONDS)
         waiting = [p for p in waiting if not asked[p].ready()]
     if waiting:
-        crew.stuck(waiting)
+        engines.stuck(waiting)

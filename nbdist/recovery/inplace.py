@@ -58,12 +58,12 @@ class Repaired:
 
 
 def repair(
-    crew: EngineGroup, *, number: int, say: Callable[[str], None], states: States | None = None
+    engines: EngineGroup, *, number: int, say: Callable[[str], None], states: States | None = None
 ) -> Repaired:
     """Brings all processes in step; their variables stay.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       number: Of the proof at its end.
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
@@ -72,25 +72,25 @@ def repair(
       RecoveryError: It did not succeed; says on which process, and what was kept.
     """
     started = time.monotonic()
-    link, plan = crew.link, crew.plan
+    link, plan = engines.link, engines.plan
     first = plan.processes[0].process_id
     services = link.parents.of(first).services
     if states is None:
-        states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
+        states = ask_all(engines, "step", within_s=ANSWER_SECONDS)
     common = common_serial(states.values())
-    until_computed(crew, states, say=say)
+    until_computed(engines, states, say=say)
     cut = partial(link.parents.ask, Aside.CUT)
-    cut(sorted(crew.facts.workers))
+    cut(sorted(engines.facts.workers))
     service = coordination.ask_for_service(link, again=True)
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
-    saved = ask_all(crew, "save", within_s=SAVE_SECONDS, meanwhile=cut, common=common)
-    _say_disk(crew, saved, say)
+    saved = ask_all(engines, "save", within_s=SAVE_SECONDS, meanwhile=cut, common=common)
+    _say_disk(engines, saved, say)
     mixed = disagreeing(saved, common=common)
     coordination.until_it_serves(link, service)
     # Only then any waits for others: all are known to come.
-    ask_all(crew, "leave", within_s=LEAVE_SECONDS)
+    ask_all(engines, "leave", within_s=LEAVE_SECONDS)
     ask_all(
-        crew,
+        engines,
         "rejoin",
         within_s=REJOIN_SECONDS,
         each={
@@ -104,16 +104,16 @@ def repair(
         },
     )
     restored = ask_all(
-        crew,
+        engines,
         "restore",
         within_s=RESTORE_SECONDS,
         lost=mixed.paths,
         unnamed=mixed.unnamed,
         generation=1 + max(answer["generation"] for answer in saved.values()),
     )
-    crew.meet({p: answer["ports"] for p, answer in restored.items()})
+    engines.meet({p: answer["ports"] for p, answer in restored.items()})
     answers = ask_all(
-        crew,
+        engines,
         "prove",
         within_s=PROVE_SECONDS + 10,
         number=number,
@@ -136,14 +136,14 @@ def repair(
 
 
 def _say_disk(
-    crew: EngineGroup, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
+    engines: EngineGroup, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
 ) -> None:
     """Says where memory was too small for the copies."""
     remarks = []
     for process_id, answer in saved.items():
         if answer["on_disk"]:
             remarks.append(
-                f"{crew.where(process_id)}: of {bytes_text(answer['nbytes'])}, "
+                f"{engines.where(process_id)}: of {bytes_text(answer['nbytes'])}, "
                 f"{bytes_text(answer['on_disk'])} go to disk: {bytes_text(answer['free'])} of memory are free"
             )
     if remarks:

@@ -12,19 +12,19 @@ from nbdist.recovery.after import join_proof
 from nbdist.recovery.ahead import waits_in_vain
 
 
-def remedies_for(crew: EngineGroup) -> Remedies:
+def remedies_for(engines: EngineGroup) -> Remedies:
     """All of them where the processes can prove that they are in step."""
-    ask = crew.link.parents.ask
+    ask = engines.link.parents.ask
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),
-        reply=crew.reply,
+        reply=engines.reply,
     )
-    if not crew.proves:
+    if not engines.proves:
         return always
     return replace(
         always,
-        join=partial(join_proof, crew),
-        in_vain=partial(waits_in_vain, crew),
+        join=partial(join_proof, engines),
+        in_vain=partial(waits_in_vain, engines),
         free=partial(ask, Aside.FREE),
     )

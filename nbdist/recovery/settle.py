@@ -40,62 +40,66 @@ class Settled:
     lost: tuple[str, ...] = ()
 
 
-def settle(crew: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
+def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
     """Proves that all processes are in step, or repairs them.
 
     Args:
-      crew: Processes of which none is in a cell any more, but for those that are stuck.
+      engines: Processes of which none is in a cell any more, but for those that are stuck.
       automatic: Whether they may be repaired.
       say: Gets one line before a repair that takes longer.
     """
-    why = hindrance(crew)
+    why = hindrance(engines)
     if why is not None:
         return Settled(why=why)
     states: States | None = None
     try:
-        said, why = _compared(crew)
+        said, why = _compared(engines)
         if why is not None:
             states = said  # a proof that does not pass changes them
         else:
-            why = _unproven(crew, said, say=say)
+            why = _unproven(engines, said, say=say)
         if why is None:
-            return _without_mixed_arrays(crew)
+            return _without_mixed_arrays(engines)
     except RecoveryError as error:
         why = str(error)
     return (
-        replace(mend(crew, say=say, states=states), because=why) if automatic else Settled(why=why)
+        replace(mend(engines, say=say, states=states), because=why)
+        if automatic
+        else Settled(why=why)
     )
 
 
-def mend(crew: EngineGroup, *, say: Callable[[str], None], states: States | None = None) -> Settled:
+def mend(
+    engines: EngineGroup, *, say: Callable[[str], None], states: States | None = None
+) -> Settled:
     """Repairs all processes in place, whether or not they are in step.
 
     What they have computed since they were in step is lost, from the first program on that not all have sent.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
     """
-    why = hindrance(crew)
-    if why is None and not crew.link.parents.all:
+    why = hindrance(engines)
+    if why is None and not engines.link.parents.all:
         why = "this kernel has not started these processes, and cannot repair them"
     if why is not None:
         return Settled(why=why)
-    crew.repairing(True)
+    engines.repairing(True)
     try:
-        done = repair(crew, number=crew.next_number(), say=say, states=states)
+        done = repair(engines, number=engines.next_number(), say=say, states=states)
     except NbdistError as error:
         return Settled(why=f"getting in step again did not succeed: {error}")
     finally:
-        crew.repairing(False)
+        engines.repairing(False)
     return Settled(done=done.text(), lost=done.lost)
 
 
-def hindrance(crew: EngineGroup) -> str | None:
+def hindrance(engines: EngineGroup) -> str | None:
     """Why the processes can be neither proven nor repaired; None when they can."""
-    crew.take_back()
-    facts = crew.facts
+    engines.take_back()
+    facts = engines.facts
     gone = facts.workers.intersection(facts.lost)
     if gone:
         return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
@@ -107,54 +111,54 @@ def hindrance(crew: EngineGroup) -> str | None:
     return None
 
 
-def disproven(crew: EngineGroup, *, say: Callable[[str], None]) -> str | None:
+def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:
     """Why the processes are not in step; None when that they are has been proven just now.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       say: Gets a line when it takes longer.
 
     Raises:
       RecoveryError: One did not answer.
     """
-    states, why = _compared(crew)
-    return why if why is not None else _unproven(crew, states, say=say)
+    states, why = _compared(engines)
+    return why if why is not None else _unproven(engines, states, say=say)
 
 
-def _compared(crew: EngineGroup) -> tuple[States, str | None]:
+def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     """What the processes have sent, and why that cannot be in step, if it cannot."""
-    states = ask_all(crew, "step", within_s=ANSWER_SECONDS)
-    sent = {p: since(state, crew.in_step_at) for p, state in states.items()}
+    states = ask_all(engines, "step", within_s=ANSWER_SECONDS)
+    sent = {p: since(state, engines.in_step_at) for p, state in states.items()}
     why = differing({p: {**state, "programs": sent[p]} for p, state in states.items()})
     if why is not None:
-        return states, why + which_differ(_labels(crew, sent))
+        return states, why + which_differ(_labels(engines, sent))
     if len({(state["names"], state["kinds"]) for state in states.values()}) > 1:
-        why = differing_labels(_labels(crew, sent))
+        why = differing_labels(_labels(engines, sent))
     return states, why
 
 
-def _unproven(crew: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
+def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
     """As `unproven`, once what all have sent is computed."""
-    until_computed(crew, states, say=say)
-    return unproven(crew)
+    until_computed(engines, states, say=say)
+    return unproven(engines)
 
 
-def _labels(crew: EngineGroup, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
     """What each process calls its newest programs, as many as it has `sent`."""
-    answers = ask_all(crew, "labels", within_s=ANSWER_SECONDS)
+    answers = ask_all(engines, "labels", within_s=ANSWER_SECONDS)
     return {
         p: {name: newest[-sent[p] :] if sent[p] else [] for name, newest in one.items()}
         for p, one in answers.items()
     }
 
 
-def unproven(crew: EngineGroup) -> str | None:
+def unproven(engines: EngineGroup) -> str | None:
     """Has all take part in a proof; says that it did not pass, or None."""
     answers = ask_all(
-        crew,
+        engines,
         "prove",
         within_s=PROVE_SECONDS + ANSWER_SECONDS,
-        number=crew.next_number(),
+        number=engines.next_number(),
         timeout_s=PROVE_SECONDS,
         compared=True,
     )
@@ -162,13 +166,13 @@ def unproven(crew: EngineGroup) -> str | None:
     return None if passed else "the collectives of the processes do not match"
 
 
-def _without_mixed_arrays(crew: EngineGroup) -> Settled:
+def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     """In step; arrays whose pieces do not belong together are deleted, so that none gives a wrong number."""
-    mixed = disagreeing(ask_all(crew, "versions", within_s=ANSWER_SECONDS))
+    mixed = disagreeing(ask_all(engines, "versions", within_s=ANSWER_SECONDS))
     if mixed == Mixed():
         return Settled()
     answers = ask_all(
-        crew, "forget", within_s=ANSWER_SECONDS, paths=mixed.paths, unnamed=mixed.unnamed
+        engines, "forget", within_s=ANSWER_SECONDS, paths=mixed.paths, unnamed=mixed.unnamed
     )
     lost = sorted({*mixed.paths, *(name for a in answers.values() for name in a["lost"])})
     if not lost:

@@ -27,11 +27,11 @@ LIMIT_SECONDS = 300.0
 SAY_SECONDS = 2.0
 
 
-def until_computed(crew: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
+def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> None:
     """Waits until the programs that all processes have sent are computed, as long as they get on with them.
 
     Args:
-      crew: Processes of which none is in a cell.
+      engines: Processes of which none is in a cell.
       states: What each has said just now; see `nbdist.engine.frameworks.jax.step.step.Step.trail`.
       say: Gets a line when it takes longer. An interrupt ends the wait.
 
@@ -45,8 +45,8 @@ def until_computed(crew: EngineGroup, states: States, *, say: Callable[[str], No
     began = moved = time.monotonic()
     before: dict[int, Any] = {}
     said = False
-    while not crew.hurry.is_set():
-        answers = ask_all(crew, "under_way", within_s=ANSWER_SECONDS, common=common)
+    while not engines.hurry.is_set():
+        answers = ask_all(engines, "under_way", within_s=ANSWER_SECONDS, common=common)
         waiting = sorted(p for p, answer in answers.items() if answer["arrays"])
         now = time.monotonic()
         progress = {p: answer["progress"] for p, answer in answers.items()}
@@ -59,7 +59,7 @@ def until_computed(crew: EngineGroup, states: States, *, say: Callable[[str], No
             verb = "computes" if len(waiting) == 1 else "compute"
             who = f"{processes_text(waiting)} still {verb} what all have sent"
             say(f"{who}; it is waited for (an interrupt ends that)")
-        crew.hurry.wait(LOOK_SECONDS)
+        engines.hurry.wait(LOOK_SECONDS)
 
 
 def _is_left(state: Mapping[str, Any], common: int) -> bool:

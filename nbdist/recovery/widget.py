@@ -14,11 +14,11 @@ from nbdist.rules import Rules
 from nbdist.widgets import Event
 
 
-def deliver(crew: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
+def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: Rules) -> None:
     """Returns when the processes have done it. It may compute, so all take part in the proof after it.
 
     Args:
-      crew: The processes.
+      engines: The processes.
       event: To be done.
       busy: The number of the cell that each busy process runs.
       rules: Of the session.
@@ -28,10 +28,10 @@ def deliver(crew: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: 
       NbdistError: What one raised.
     """
     ids = sorted(event.models)
-    inside = [p for p in sorted({*ids, *crew.facts.workers}) if p in busy]
+    inside = [p for p in sorted({*ids, *engines.facts.workers}) if p in busy]
     if inside:
         raise SessionError(
-            f"{processes_text(inside)} cannot do what the widget asks: {crew.doing(inside[0])}. Use the widget "
+            f"{processes_text(inside)} cannot do what the widget asks: {engines.doing(inside[0])}. Use the widget "
             "again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
         )
     arguments = {
@@ -39,11 +39,11 @@ def deliver(crew: EngineGroup, event: Event, *, busy: Mapping[int, int], rules: 
         "data": dict(event.data),
         "binary": [base64.b64encode(one).decode("ascii") for one in event.buffers],
     }
-    if not crew.proves:
-        ask_some(crew, "widget", ids, timeout_s=math.inf, **arguments)
+    if not engines.proves:
+        ask_some(engines, "widget", ids, timeout_s=math.inf, **arguments)
         return
-    if crew.facts.out_of_step:
+    if engines.facts.out_of_step:
         raise SessionError(
-            f"What the widget does may compute, and the processes are not in step{crew.facts.why_and_way_on}"
+            f"What the widget does may compute, and the processes are not in step{engines.facts.why_and_way_on}"
         )
-    ask_all_workers(crew, "widget", wanted=ids, timeout_s=math.inf, rules=rules, **arguments)
+    ask_all_workers(engines, "widget", wanted=ids, timeout_s=math.inf, rules=rules, **arguments)

@@ -85,10 +85,10 @@ def proofs(*, count: int) -> dict[str, list[float]]:
     """
     with start(PROCESSES) as session:
         session.run(f"rounds = {count}\n{PROVES}", renderer=Silent())
-        crew = session._crew
+        engines = session._engines
         asks = {
-            "asked": lambda: ask_all(crew, "step", within_s=60),
-            "proven": lambda: unproven(crew),
+            "asked": lambda: ask_all(engines, "step", within_s=60),
+            "proven": lambda: unproven(engines),
         }
         found: dict[str, list[float]] = {name: [] for name in asks}
         for _ in range(count + 1):
@@ -130,7 +130,7 @@ def with_a_heap(*, count: int) -> list[float]:
         for _ in range(count):
             with contextlib.suppress(ProcessError):
                 session.run(FAILS["asynchronous"], renderer=Silent())
-            found.append(float(session._crew.facts.repaired.split("after ")[1].split(" s")[0]))
+            found.append(float(session._engines.facts.repaired.split("after ")[1].split(" s")[0]))
     return found
 
 

@@ -46,9 +46,9 @@ def repairing(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     under_way = threading.Event()
     tell = EngineGroup.repairing
 
-    def told(crew: EngineGroup, begins: bool) -> None:
+    def told(engines: EngineGroup, begins: bool) -> None:
         (under_way.set if begins else under_way.clear)()
-        tell(crew, begins)
+        tell(engines, begins)
 
     monkeypatch.setattr(EngineGroup, "repairing", told)
     yield under_way
@@ -138,7 +138,7 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
 
 
 def test_a_session_that_is_in_step_is_left_as_it_is(two: World) -> None:
-    services = set(two.session._crew.link.parents.home.services)
+    services = set(two.session._engines.link.parents.home.services)
     assert two.session.recover() == "in step: proven just now; nothing to do"
-    assert set(two.session._crew.link.parents.home.services) == services
+    assert set(two.session._engines.link.parents.home.services) == services
     whole(two)

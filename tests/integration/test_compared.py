@@ -18,9 +18,9 @@ total = jax.jit(lambda x: x.sum())
 
 
 def states(session: Session, name: str) -> set[Any]:
-    crew = session._crew
-    assert crew is not None
-    return {crew.send(p, "step").get(60)[0][name] for p in session.hosts}
+    engines = session._engines
+    assert engines is not None
+    return {engines.send(p, "step").get(60)[0][name] for p in session.hosts}
 
 
 @pytest.fixture

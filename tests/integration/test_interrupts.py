@@ -72,9 +72,9 @@ def test_no_signal_is_sent_where_no_cell_runs(
 ) -> None:
     """It might come so late that it ends the next one."""
     session.run("'idle'")
-    crew = session._crew
-    assert crew is not None
-    monkeypatch.setattr(crew, "interrupt", lambda process_ids: pytest.fail(f"{process_ids}"))
+    engines = session._engines
+    assert engines is not None
+    monkeypatch.setattr(engines, "interrupt", lambda process_ids: pytest.fail(f"{process_ids}"))
     assert session.interrupt() == "no cell is running"
 
 
@@ -117,8 +117,8 @@ def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
     """On a busy machine it may be asked to free itself before its interrupt has come: a cut costs a repair."""
     handle = session.run(f"print('in it', flush=True)\n{code}", wait=False)
     wait_for(lambda: str(handle.blocks()).count("in it") > 0)
-    crew = session._crew
-    assert crew is not None
-    crew.link.parents.ask(Aside.FREE, sorted(session.hosts))
+    engines = session._engines
+    assert engines is not None
+    engines.link.parents.ask(Aside.FREE, sorted(session.hosts))
     assert outcomes(handle) == {"finished"}
     assert session.recover() == "in step: proven just now; nothing to do"

@@ -11,7 +11,7 @@ import pytest
 from nbdist.contract.asides import Aside
 from nbdist.recovery import ahead
 from nbdist.recovery.ahead import waits_in_vain
-from tests.unit.crews import FakeCrew, gone, sent
+from tests.unit.fake_engines import FakeEngines, gone, sent
 
 
 class Counted:
@@ -31,9 +31,9 @@ class Counted:
 
 
 def vain(execution: Counted, waiting: set[int], **answers: Any) -> str | None:
-    crew = FakeCrew(**answers)
-    crew.link.parents = SimpleNamespace(ask=execution.ask)
-    return waits_in_vain(crew, execution, waiting)  # type: ignore[arg-type]
+    engines = FakeEngines(**answers)
+    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    return waits_in_vain(engines, execution, waiting)  # type: ignore[arg-type]
 
 
 @pytest.fixture(autouse=True)
@@ -58,10 +58,10 @@ def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
 
 def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
     execution = Counted({1: {**sent(7), "serial": 7}}, {0: {**sent(6), "serial": 6}})
-    crew = FakeCrew()
-    crew.in_step_at = (sent()["generation"], 5)
-    crew.link.parents = SimpleNamespace(ask=execution.ask)
-    text = waits_in_vain(crew, execution, {1})  # type: ignore[arg-type]
+    engines = FakeEngines()
+    engines.in_step_at = (sent()["generation"], 5)
+    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
     assert "process 1 sent 2 programs to the devices of all, process 0 only 1" in str(text)
 
 

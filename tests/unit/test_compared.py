@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nbdist.recovery.compared import have_sent_the_same, place_of, since
-from tests.unit.crews import sent
+from tests.unit.fake_engines import sent
 
 EVERYONE = frozenset({0, 1})
 

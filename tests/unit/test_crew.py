@@ -29,8 +29,8 @@ class Well(Ended):
         return {"sequence": 7}, []
 
 
-def crew() -> Any:
-    """A crew of two, of which the second dies when it is asked."""
+def engines() -> Any:
+    """A engines of two, of which the second dies when it is asked."""
     made: Any = EngineGroup.__new__(EngineGroup)
     made.heard = {}
     made.asked_alone = []
@@ -45,13 +45,13 @@ def crew() -> Any:
 
 
 def test_a_process_that_dies_while_it_is_asked_what_it_holds_is_no_error_of_the_question() -> None:
-    made = crew()
+    made = engines()
     made._have_told([0, 1], within_s=1.0)
     assert made.heard == {0: 7}
 
 
 def test_nor_is_it_where_any_idle_process_may_answer() -> None:
-    assert crew().ask_idle("complete", timeout_s=1.0) is None
+    assert engines().ask_idle("complete", timeout_s=1.0) is None
 
 
 class Busy(Well):
@@ -75,7 +75,7 @@ def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are
         request.get = lambda timeout_s=None: ({"modules": ["steps"]}, [])
         return request
 
-    made = crew()
+    made = engines()
     made.send = send
     made.choice = SimpleNamespace(able=lambda: [0, 1, 2, 3])
     made.link = SimpleNamespace(parents=SimpleNamespace(place=lambda process_id: None))

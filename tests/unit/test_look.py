@@ -13,7 +13,7 @@ from nbdist.engine_group import EngineGroup
 
 
 class Fake:
-    """Of a crew what `look` uses; each process reports these states, one after the other, the last for ever."""
+    """What `look` uses of the engines; each process reports these states in turn, the last for ever."""
 
     def __init__(
         self, states: dict[int, list[str | None]], *, stuck: set[int] | None = None

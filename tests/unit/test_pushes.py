@@ -12,7 +12,7 @@ from nbdist.engine.values.incoming import COMMON
 from nbdist.errors import GoneError
 from nbdist.values.push import Push
 from nbdist.values.spots import ALIGNED_BYTES, MOST_OWN, OWN_BYTES, Piece, Spots
-from tests.unit.crews import Request
+from tests.unit.fake_engines import Request
 
 HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
 ROWS = [[[0, 100], [0, 64]]]

@@ -16,7 +16,7 @@ from nbdist.recovery.after import exclusive, join_proof, make_sure
 from nbdist.recovery.differing import differing_labels, which_differ
 from nbdist.recovery.inplace import Repaired
 from nbdist.recovery.settle import Settled, hindrance, mend
-from tests.unit.crews import FakeCrew, gone, sent
+from tests.unit.fake_engines import FakeEngines, gone, sent
 
 REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
 
@@ -26,7 +26,7 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the proofs of repairs that were begun."""
     found: list[int] = []
 
-    def repair(crew: Any, *, number: int, say: Any, states: Any = None) -> Repaired:
+    def repair(engines: Any, *, number: int, say: Any, states: Any = None) -> Repaired:
         found.append(number)
         return REPAIRED
 
@@ -34,49 +34,49 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return found
 
 
-def settled(crew: Any, *, automatic: bool = True) -> Settled:
-    return settle.settle(crew, automatic=automatic, say=lambda text: None)
+def settled(engines: Any, *, automatic: bool = True) -> Settled:
+    return settle.settle(engines, automatic=automatic, say=lambda text: None)
 
 
 def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
     repairs: list[int],
 ) -> None:
-    crew = FakeCrew()
-    assert settled(crew) == Settled()
-    assert crew.names() == ["step", "prove", "versions"]
+    engines = FakeEngines()
+    assert settled(engines) == Settled()
+    assert engines.names() == ["step", "prove", "versions"]
     assert repairs == []
 
 
 @pytest.mark.parametrize("states", [(sent(3), sent(2)), (sent(3, 8), sent(1, 8))])
 def test_counts_that_differ_are_repaired_without_a_proof(repairs: list[int], states: Any) -> None:
-    crew = FakeCrew(step=lambda p: states[p])
-    done = settled(crew)
-    assert crew.names() == ["step", "labels"]
+    engines = FakeEngines(step=lambda p: states[p])
+    done = settled(engines)
+    assert engines.names() == ["step", "labels"]
     assert repairs == [7]
     assert done.why is None
     assert "different" in str(done.because)
     assert done.lost == ("w",)
-    assert crew.in_repair == [True, False]
+    assert engines.in_repair == [True, False]
 
 
 def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
     repairs: list[int],
 ) -> None:
-    crew = FakeCrew(
+    engines = FakeEngines(
         step=lambda p: {**sent(5 + p), "serial": 5 + p},
         labels=lambda p: {"labels": ["f() 1"] * 5 + ["g() 2"] * p, "kinds": [None] * (5 + p)},
     )
-    crew.in_step_at = (sent()["generation"], 5)
-    assert str(settled(crew).because) == (
+    engines.in_step_at = (sent()["generation"], 5)
+    assert str(settled(engines).because) == (
         "the processes have sent different numbers of programs to their devices: process 0 sent none, process 1 "
         "sent 1 (g: 0 on process 0, 1 on process 1)"
     )
 
 
 def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:
-    crew = FakeCrew(step=lambda p: sent(p, counted=p == 0))
-    assert settled(crew) == Settled()
-    assert "prove" in crew.names()
+    engines = FakeEngines(step=lambda p: sent(p, counted=p == 0))
+    assert settled(engines) == Settled()
+    assert "prove" in engines.names()
 
 
 @pytest.mark.parametrize(
@@ -89,20 +89,20 @@ def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:
 )
 def test_a_proof_that_does_not_pass_on_one_is_repaired(repairs: list[int], answer: Any) -> None:
     passed = {"passed": True, "alike": True, "error": None}
-    crew = FakeCrew(prove=lambda p, **_: answer if p else passed)
-    assert settled(crew).because == "the collectives of the processes do not match"
+    engines = FakeEngines(prove=lambda p, **_: answer if p else passed)
+    assert settled(engines).because == "the collectives of the processes do not match"
     assert repairs == [7]
 
 
 def test_a_process_that_fails_when_it_is_asked_is_repaired(repairs: list[int]) -> None:
-    crew = FakeCrew(step=lambda p: gone() if p else sent())
-    assert "process 1 (host h2): process 1" in str(settled(crew).because)
+    engines = FakeEngines(step=lambda p: gone() if p else sent())
+    assert "process 1 (host h2): process 1" in str(settled(engines).because)
     assert repairs == [7]
 
 
 def test_without_leave_to_repair_it_is_said_why_they_are_not(repairs: list[int]) -> None:
-    crew = FakeCrew(step=sent)
-    done = settled(crew, automatic=False)
+    engines = FakeEngines(step=sent)
+    done = settled(engines, automatic=False)
     assert "different numbers of programs" in str(done.why)
     assert "process 0 sent none, process 1 sent 1" in str(done.why)
     assert repairs == []
@@ -112,7 +112,7 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
     repairs: list[int],
 ) -> None:
     deleted = []
-    crew = FakeCrew(
+    engines = FakeEngines(
         versions=lambda p: {
             "versions": {"w": [0, p, "0"]},
             "reasons": {},
@@ -121,7 +121,7 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
         },
         forget=lambda p, paths, unnamed: deleted.append((p, list(paths))) or {"lost": []},
     )
-    done = settled(crew)
+    done = settled(engines)
     assert deleted == [(0, ["w"]), (1, ["w"])]
     assert done.lost == ("w",)
     assert str(done.done).startswith("in step; lost: w")
@@ -140,36 +140,36 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
 def test_nothing_is_asked_where_one_cannot_answer(
     repairs: list[int], facts: Any, why: str, automatic: bool
 ) -> None:
-    crew = FakeCrew()
-    crew.facts = replace(crew.facts, **facts)
-    assert settled(crew, automatic=automatic) == Settled(why=why)
-    assert mend(crew, say=print) == Settled(why=why)
-    assert (crew.asked, repairs) == ([], [])
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, **facts)
+    assert settled(engines, automatic=automatic) == Settled(why=why)
+    assert mend(engines, say=print) == Settled(why=why)
+    assert (engines.asked, repairs) == ([], [])
 
 
 def test_a_lost_process_that_computes_nothing_hinders_nobody() -> None:
-    crew = FakeCrew()
-    crew.facts = replace(crew.facts, lost={9: "killed"}, stuck=frozenset({8}))
-    assert hindrance(crew) is None
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, lost={9: "killed"}, stuck=frozenset({8}))
+    assert hindrance(engines) is None
 
 
 def test_what_others_have_started_is_not_repaired(repairs: list[int]) -> None:
-    crew = FakeCrew(step=sent)
-    crew.link.parents.all = []
-    assert "has not started these processes" in str(settled(crew).why)
+    engines = FakeEngines(step=sent)
+    engines.link.parents.all = []
+    assert "has not started these processes" in str(settled(engines).why)
     assert repairs == []
 
 
 @pytest.mark.parametrize("error", [RecoveryError("no room"), LaunchError("no service")])
 def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
-    def fails(crew: Any, **options: Any) -> None:
+    def fails(engines: Any, **options: Any) -> None:
         raise error
 
     monkeypatch.setattr(settle, "repair", fails)
-    crew = FakeCrew(step=sent)
-    done = settled(crew)
+    engines = FakeEngines(step=sent)
+    done = settled(engines)
     assert done.why == f"getting in step again did not succeed: {error}"
-    assert crew.in_repair == [True, False]
+    assert engines.in_repair == [True, False]
 
 
 def test_what_a_repair_has_done_is_said_in_lines() -> None:
@@ -202,15 +202,15 @@ def test_a_program_without_a_name_may_be_any(other: list[str]) -> None:
 
 
 def test_names_that_differ_are_looked_at_one_by_one_before_a_proof(repairs: list[int]) -> None:
-    crew = FakeCrew(
+    engines = FakeEngines(
         step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "?" if p else "g() 2")
     )
-    assert settled(crew) == Settled()
-    assert crew.names() == ["step", "labels", "prove", "versions"]
-    crew = FakeCrew(
+    assert settled(engines) == Settled()
+    assert engines.names() == ["step", "labels", "prove", "versions"]
+    engines = FakeEngines(
         step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "h() 9" if p else "g() 2")
     )
-    assert "process 0 sent g(), process 1 sent h()" in str(settled(crew).because)
+    assert "process 0 sent g(), process 1 sent h()" in str(settled(engines).because)
     assert repairs == [7]
 
 
@@ -261,12 +261,12 @@ def test_collectives_that_differ_are_looked_at_before_a_proof(repairs: list[int]
     def states(process_id: int) -> dict[str, Any]:
         return {**sent(1), "kinds": process_id}
 
-    same = FakeCrew(
+    same = FakeEngines(
         step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [None if p else SUM]}
     )
     assert settled(same) == Settled()
     assert repairs == []
-    other = FakeCrew(
+    other = FakeEngines(
         step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [MAX if p else SUM]}
     )
     assert "different collectives" in str(settled(other).because)
@@ -277,25 +277,25 @@ def test_collectives_that_differ_are_looked_at_before_a_proof(repairs: list[int]
 
 
 def test_a_process_that_has_ended_is_not_sent_anything() -> None:
-    crew = FakeCrew()
-    crew.link.exits[1] = "was killed by signal 9"
+    engines = FakeEngines()
+    engines.link.exits[1] = "was killed by signal 9"
     with pytest.raises(RecoveryError, match="process 1 was killed by signal 9 meanwhile"):
-        asking.ask_all(crew, "step", within_s=1)
-    assert crew.asked == []
+        asking.ask_all(engines, "step", within_s=1)
+    assert engines.asked == []
 
 
 def test_one_that_ends_while_it_is_asked_is_named() -> None:
-    crew = FakeCrew()
+    engines = FakeEngines()
 
     def step(process_id: int) -> Any:
         if process_id == 0:
             return sent()
-        crew.link.exits[1] = "ended"
+        engines.link.exits[1] = "ended"
         return None
 
-    crew.answers["step"] = step
+    engines.answers["step"] = step
     with pytest.raises(RecoveryError, match="process 1 ended meanwhile"):
-        asking.ask_all(crew, "step", within_s=30)
+        asking.ask_all(engines, "step", within_s=30)
 
 
 def test_where_one_fails_the_others_are_waited_for() -> None:
@@ -303,24 +303,24 @@ def test_where_one_fails_the_others_are_waited_for() -> None:
     late = SimpleNamespace(
         ready=lambda: next(moments) == 4, wait=lambda seconds: None, get=lambda: (sent(), [])
     )
-    crew = FakeCrew(step=lambda p: gone() if p == 0 else sent())
-    send = crew.send
-    crew.send = lambda p, name, **arguments: late if p == 1 else send(p, name, **arguments)
+    engines = FakeEngines(step=lambda p: gone() if p == 0 else sent())
+    send = engines.send
+    engines.send = lambda p, name, **arguments: late if p == 1 else send(p, name, **arguments)
     with pytest.raises(RecoveryError, match=r"^process 0 \(host h1\): "):
-        asking.ask_all(crew, "step", within_s=30)
+        asking.ask_all(engines, "step", within_s=30)
     assert list(moments) == []
 
 
 def test_one_that_does_not_answer_in_time_is_named() -> None:
-    crew = FakeCrew(step=lambda p: sent() if p else None)
+    engines = FakeEngines(step=lambda p: sent() if p else None)
     with pytest.raises(RecoveryError, match=r"process 0 did not answer within 0\.0 s"):
-        asking.ask_all(crew, "step", within_s=0.01)
+        asking.ask_all(engines, "step", within_s=0.01)
 
 
 def test_each_may_be_asked_something_of_its_own() -> None:
-    crew = FakeCrew(rejoin=lambda p, **arguments: {"got": arguments})
+    engines = FakeEngines(rejoin=lambda p, **arguments: {"got": arguments})
     each = {1: {"number": 1}}
-    found = asking.ask_all(crew, "rejoin", within_s=1, each=each, all=True)
+    found = asking.ask_all(engines, "rejoin", within_s=1, each=each, all=True)
     assert found == {0: {"got": {"all": True}}, 1: {"got": {"all": True, "number": 1}}}
 
 
@@ -335,32 +335,32 @@ def execution(*, proving: dict[int, Any], **outcomes: str) -> Any:
 
 def test_others_that_sent_the_same_take_part() -> None:
     numbers = []
-    crew = FakeCrew(
+    engines = FakeEngines(
         step=lambda p: sent(2, 5), prove=lambda p, number, **_: numbers.append(number) or {}
     )
-    assert join_proof(crew, execution(proving={0: sent(2, 5)}))
-    assert crew.asked == [("step", 1), ("prove", 1)]
+    assert join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert engines.asked == [("step", 1), ("prove", 1)]
     assert numbers == [11]
 
 
 @pytest.mark.parametrize("state", [sent(1, 5), sent(3, 5), sent(0)])
 def test_others_that_sent_something_else_do_not(state: Any) -> None:
-    crew = FakeCrew(step=lambda p: state)
-    assert not join_proof(crew, execution(proving={0: sent(2, 5)}))
-    assert ("prove", 1) not in crew.asked
+    engines = FakeEngines(step=lambda p: state)
+    assert not join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert ("prove", 1) not in engines.asked
 
 
 def test_where_one_has_passed_it_nobody_is_asked_and_nobody_stopped() -> None:
-    crew = FakeCrew(step=lambda p: {**sent(0), "proven": 11})
-    assert join_proof(crew, execution(proving={0: sent(2, 5)}))
-    assert crew.names() == ["step"]
+    engines = FakeEngines(step=lambda p: {**sent(0), "proven": 11})
+    assert join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert engines.names() == ["step"]
 
 
 def test_where_all_wait_the_proof_itself_decides() -> None:
-    crew = FakeCrew()
-    assert join_proof(crew, execution(proving={0: sent(2, 5), 1: sent(2, 5)}))
-    assert join_proof(crew, execution(proving={0: sent(2, 5), 1: sent(3, 5)}))
-    assert crew.asked == []
+    engines = FakeEngines()
+    assert join_proof(engines, execution(proving={0: sent(2, 5), 1: sent(2, 5)}))
+    assert join_proof(engines, execution(proving={0: sent(2, 5), 1: sent(3, 5)}))
+    assert engines.asked == []
 
 
 def waits(count: int, names: int) -> dict[str, Any]:
@@ -369,58 +369,58 @@ def waits(count: int, names: int) -> dict[str, Any]:
 
 
 def test_those_that_wait_for_their_own_programs_need_nobody_where_all_sent_the_same() -> None:
-    crew = FakeCrew(step=lambda p: sent(2, 5))
-    assert join_proof(crew, execution(proving={0: waits(2, 5)}))
-    assert join_proof(crew, execution(proving={0: waits(2, 5), 1: waits(2, 5)}))
-    assert crew.asked == [("step", 1)]
+    engines = FakeEngines(step=lambda p: sent(2, 5))
+    assert join_proof(engines, execution(proving={0: waits(2, 5)}))
+    assert join_proof(engines, execution(proving={0: waits(2, 5), 1: waits(2, 5)}))
+    assert engines.asked == [("step", 1)]
     has_said = execution(proving={0: waits(2, 5)}, p1="finished")
     has_said.steps = {**has_said.steps, 1: waits(2, 5)}
-    assert join_proof(crew, has_said)
-    assert crew.asked == [("step", 1)]
+    assert join_proof(engines, has_said)
+    assert engines.asked == [("step", 1)]
 
 
 @pytest.mark.parametrize("other", [(1, 5), (3, 5), (2, 6)])
 def test_those_that_wait_for_their_own_programs_wait_in_vain_where_others_sent_others(
     other: tuple[int, int],
 ) -> None:
-    crew = FakeCrew(step=lambda p: sent(*other))
-    assert not join_proof(crew, execution(proving={0: waits(2, 5)}))
-    assert not join_proof(crew, execution(proving={0: waits(2, 5), 1: waits(*other)}))
-    assert ("prove", 1) not in crew.asked
+    engines = FakeEngines(step=lambda p: sent(*other))
+    assert not join_proof(engines, execution(proving={0: waits(2, 5)}))
+    assert not join_proof(engines, execution(proving={0: waits(2, 5), 1: waits(*other)}))
+    assert ("prove", 1) not in engines.asked
 
 
 def test_with_one_that_is_gone_nothing_can_pass() -> None:
-    crew = FakeCrew()
-    assert not join_proof(crew, execution(proving={0: sent(2)}, p1="gone"))
-    crew.facts = replace(crew.facts, lost={1: "killed"})
-    assert not join_proof(crew, execution(proving={0: sent(2)}))
-    assert crew.asked == []
+    engines = FakeEngines()
+    assert not join_proof(engines, execution(proving={0: sent(2)}, p1="gone"))
+    engines.facts = replace(engines.facts, lost={1: "killed"})
+    assert not join_proof(engines, execution(proving={0: sent(2)}))
+    assert engines.asked == []
 
 
 @pytest.mark.parametrize("answer", [gone(), None])
 def test_one_that_ends_or_does_not_answer_takes_no_part(answer: Any) -> None:
-    crew = FakeCrew(step=lambda p: answer)
-    assert not join_proof(crew, execution(proving={0: sent(2)}))
+    engines = FakeEngines(step=lambda p: answer)
+    assert not join_proof(engines, execution(proving={0: sent(2)}))
 
 
 # ---- what the kernel learns
 
 
 def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
-    crew = FakeCrew(step=sent)
-    crew.facts = replace(crew.facts, since=3, why="before")
-    assert make_sure(crew, automatic=True) == REPAIRED.text()
-    assert not crew.facts.out_of_step
-    assert crew.learned == [("in step", REPAIRED.text())]
+    engines = FakeEngines(step=sent)
+    engines.facts = replace(engines.facts, since=3, why="before")
+    assert make_sure(engines, automatic=True) == REPAIRED.text()
+    assert not engines.facts.out_of_step
+    assert engines.learned == [("in step", REPAIRED.text())]
 
 
 def test_that_it_is_out_of_step_is_said_with_the_way_on() -> None:
-    crew = FakeCrew(step=sent)
-    text = make_sure(crew, automatic=False)
+    engines = FakeEngines(step=sent)
+    text = make_sure(engines, automatic=False)
     assert text is not None
     assert text.startswith("the session is out of step: the processes have sent different")
-    assert text.endswith(crew.facts.way_on)
-    assert crew.facts.out_of_step
+    assert text.endswith(engines.facts.way_on)
+    assert engines.facts.out_of_step
 
 
 def cell_end(said: list[str], *, looked: bool = False) -> Any:
@@ -431,41 +431,41 @@ def cell_end(said: list[str], *, looked: bool = False) -> Any:
 def test_after_a_cell_out_of_step_nothing_is_asked_without_leave_or_where_it_only_looked(
     automatic: bool, looked: bool
 ) -> None:
-    crew, said = FakeCrew(), []
-    crew.facts = replace(crew.facts, since=3, why="before")
+    engines, said = FakeEngines(), []
+    engines.facts = replace(engines.facts, since=3, why="before")
     end = cell_end(said, looked=looked)
-    assert after.after_cell(crew, end, automatic=automatic) is crew.facts
-    assert (crew.asked, said) == ([], [])
+    assert after.after_cell(engines, end, automatic=automatic) is engines.facts
+    assert (engines.asked, said) == ([], [])
 
 
 def test_after_a_cell_that_began_before_another_failed_a_repair_is_tried_again(
     repairs: list[int],
 ) -> None:
-    crew, said = FakeCrew(step=sent), []
-    crew.facts = replace(crew.facts, since=3, why="before")
-    assert not after.after_cell(crew, cell_end(said), automatic=True).out_of_step
+    engines, said = FakeEngines(step=sent), []
+    engines.facts = replace(engines.facts, since=3, why="before")
+    assert not after.after_cell(engines, cell_end(said), automatic=True).out_of_step
     assert repairs == [7]
 
 
 def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None:
-    crew, said = FakeCrew(step=sent), []
-    facts = after.after_cell(crew, cell_end(said), automatic=True)
+    engines, said = FakeEngines(step=sent), []
+    facts = after.after_cell(engines, cell_end(said), automatic=True)
     assert said == [REPAIRED.text()]
     assert "different numbers" in str(facts.diverged)
     assert not facts.out_of_step
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda crew, hopeless: None)
-    crew = FakeCrew()
-    crew.facts = replace(crew.facts, since=3, why="w", lost={1: "killed"})
+    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda engines, hopeless: None)
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, since=3, why="w", lost={1: "killed"})
     with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
-        after.recover(crew, tell=lambda *a: None)
+        after.recover(engines, tell=lambda *a: None)
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
-    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda crew, hopeless: None)
-    text = after.recover(FakeCrew(), tell=lambda *a: None)
+    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda engines, hopeless: None)
+    text = after.recover(FakeEngines(), tell=lambda *a: None)
     assert text == "in step: proven just now; nothing to do"
     assert repairs == []
 
@@ -474,7 +474,7 @@ def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: li
 
 
 def test_an_interrupt_does_not_end_it_halfway() -> None:
-    crew, ended = FakeCrew(), []
+    engines, ended = FakeEngines(), []
 
     def work() -> str:
         for _ in range(3):
@@ -484,25 +484,25 @@ def test_an_interrupt_does_not_end_it_halfway() -> None:
         return "done"
 
     handler = signal.getsignal(signal.SIGINT)
-    assert exclusive(crew, work) == "done"
+    assert exclusive(engines, work) == "done"
     assert ended == [True]
-    assert crew.hurry.is_set(), "what is only waited for is not any longer"
+    assert engines.hurry.is_set(), "what is only waited for is not any longer"
     assert signal.getsignal(signal.SIGINT) is handler
 
 
 def test_an_interrupt_of_the_last_time_does_not_count() -> None:
-    crew = FakeCrew()
-    crew.hurry.set()
-    assert exclusive(crew, crew.hurry.is_set) is False
+    engines = FakeEngines()
+    engines.hurry.set()
+    assert exclusive(engines, engines.hurry.is_set) is False
 
 
 def test_an_error_is_raised_where_it_was_asked_for() -> None:
     with pytest.raises(ZeroDivisionError):
-        exclusive(FakeCrew(), lambda: 1 / 0)
+        exclusive(FakeEngines(), lambda: 1 / 0)
 
 
 def test_two_at_once_come_one_after_the_other() -> None:
-    crew, inside, most = FakeCrew(), [], []
+    engines, inside, most = FakeEngines(), [], []
 
     def work() -> None:
         inside.append(1)
@@ -510,7 +510,7 @@ def test_two_at_once_come_one_after_the_other() -> None:
         most.append(len(inside))
         inside.pop()
 
-    threads = [threading.Thread(target=exclusive, args=(crew, work)) for _ in range(3)]
+    threads = [threading.Thread(target=exclusive, args=(engines, work)) for _ in range(3)]
     for thread in threads:
         thread.start()
     for thread in threads:

@@ -8,19 +8,19 @@ from typing import Any
 import pytest
 
 from nbdist.recovery import under_way
-from tests.unit.crews import FakeCrew, sent
+from tests.unit.fake_engines import FakeEngines, sent
 
 
-def waited(crew: FakeCrew) -> list[str]:
+def waited(engines: FakeEngines) -> list[str]:
     """What is said meanwhile."""
     said: list[str] = []
     states = {p: {**sent(3), "programs": 0, "earliest": 2 if p else None} for p in (0, 1)}
-    under_way.until_computed(crew, states, say=said.append)  # type: ignore[arg-type]
+    under_way.until_computed(engines, states, say=said.append)  # type: ignore[arg-type]
     return said
 
 
-def answers(*arrays: int, progress: bool = True) -> FakeCrew:
-    """A crew of which process 1 has so many arrays to compute, look by look, and then the last number for ever."""
+def answers(*arrays: int, progress: bool = True) -> FakeEngines:
+    """Process 1 has so many arrays to compute, look by look, and then the last number for ever."""
     looks = iter(arrays)
     left = [arrays[0]]
     count = itertools.count()
@@ -31,42 +31,42 @@ def answers(*arrays: int, progress: bool = True) -> FakeCrew:
         left[0] = next(looks, left[0])
         return {"arrays": left[0], "progress": [next(count) if progress else 0, 0]}
 
-    return FakeCrew(under_way=under_way)
+    return FakeEngines(under_way=under_way)
 
 
 def test_where_all_is_computed_it_asks_once() -> None:
-    crew = FakeCrew()
-    assert waited(crew) == []
-    assert crew.asked == [("under_way", 0), ("under_way", 1)]
+    engines = FakeEngines()
+    assert waited(engines) == []
+    assert engines.asked == [("under_way", 0), ("under_way", 1)]
 
 
 @pytest.mark.parametrize("earliest", [None, 4])
 def test_where_nothing_that_all_have_sent_is_left_nobody_is_asked(earliest: int | None) -> None:
-    crew = FakeCrew()
+    engines = FakeEngines()
     states = {p: {**sent(3), "programs": 0, "earliest": earliest} for p in (0, 1)}
-    under_way.until_computed(crew, states, say=[].append)  # type: ignore[arg-type]
-    assert crew.asked == []
+    under_way.until_computed(engines, states, say=[].append)  # type: ignore[arg-type]
+    assert engines.asked == []
 
 
 def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_way, "STILL_SECONDS", 0.0)
-    crew = answers(2, 2, 1, 0)
-    assert waited(crew) == []
-    assert len(crew.asked) == 2 * 4
+    engines = answers(2, 2, 1, 0)
+    assert waited(engines) == []
+    assert len(engines.asked) == 2 * 4
 
 
 def test_it_does_not_wait_for_what_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_way, "STILL_SECONDS", 0.1)
-    crew = answers(2, progress=False)
-    assert waited(crew) == []
-    assert len(crew.asked) > 2 * 2
+    engines = answers(2, progress=False)
+    assert waited(engines) == []
+    assert len(engines.asked) > 2 * 2
 
 
 def test_an_interrupt_ends_the_wait() -> None:
-    crew = answers(2)
-    crew.hurry.set()
-    assert waited(crew) == []
-    assert crew.asked == []
+    engines = answers(2)
+    engines.hurry.set()
+    assert waited(engines) == []
+    assert engines.asked == []
 
 
 def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -80,6 +80,6 @@ def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_it_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_way, "LIMIT_SECONDS", 0.2)
-    crew = answers(2)
-    assert waited(crew) == []
-    assert len(crew.asked) > 2
+    engines = answers(2)
+    assert waited(engines) == []
+    assert len(engines.asked) > 2

@@ -17,7 +17,7 @@ from nbdist.values.arriving import Arriving
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Flow, Job
 from nbdist.values.push import Packed
-from tests.unit.crews import FakeCrew
+from tests.unit.fake_engines import FakeEngines
 
 
 def test_boxes_cover_each_element_once_and_are_small() -> None:
@@ -202,7 +202,7 @@ def test_arrays_are_filled_by_their_processes_and_by_messages(
 
 def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tuple[Any, list[str]]:
     """What a pull gives whose value is lost so many times, and the tokens it was offered under."""
-    crew = FakeCrew(let_go=lambda p, **_: {})
+    engines = FakeEngines(let_go=lambda p, **_: {})
     tokens: list[str] = []
 
     def evaluated(name: str, ids: Any, *, token: str, **_: Any) -> Any:
@@ -216,7 +216,7 @@ def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tupl
 
     monkeypatch.setattr(moving.Pull, "values", values)
     value = moving.pull(
-        crew,  # type: ignore[arg-type]
+        engines,  # type: ignore[arg-type]
         evaluated,
         [0, 1],
         expression,
@@ -226,7 +226,7 @@ def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tupl
         timeout_s=60,
         progress=moving.silent,
     )
-    assert crew.asked == [("let_go", 0), ("let_go", 1)] * len(tokens)
+    assert engines.asked == [("let_go", 0), ("let_go", 1)] * len(tokens)
     return value, tokens
 
 

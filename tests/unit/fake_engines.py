@@ -1,4 +1,4 @@
-"""A crew without processes: what each would answer is given, what it is asked is written down."""
+"""Engines without processes: what each would answer is given, what it is asked is written down."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ class Request:
         return self._answer, []
 
 
-class FakeCrew:
+class FakeEngines:
     """Two processes that are in step; `answers` maps a call to a function of process id and arguments.
 
     An answer that is an exception is raised, one that is None never comes.

@@ -13,6 +13,9 @@ from typing import TYPE_CHECKING, Any
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
+    from nbdist.launch.model.host_list import AskedHost
     from nbdist.session import Session
 
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
@@ -21,32 +24,166 @@ logging.getLogger(__name__).addHandler(logging.NullHandler())
 __all__ = ["Session", "__version__", "attach", "checkpoint", "current", "start"]
 
 
-def start(processes: int | None = None, **options: Any) -> Session:
+def start(
+    processes: int | None = None,
+    *,
+    devices_per_process: int | None = None,
+    platform: str | None = None,
+    framework: str = "jax",
+    environment: Mapping[str, str] | None = None,
+    grace_s: float = 3.0,
+    give_up_s: float = 10.0,
+    recover: bool = True,
+    initialize: bool = True,
+    check: bool = False,
+    keep: bool = False,
+    start_timeout_s: float = 120.0,
+    start_method: str | None = None,
+    backend: str | None = None,
+    job_addresses: str | None = None,
+    evaluators: int = 0,
+    coordinator: str | None = None,
+    coordinator_bind_address: str | None = None,
+    local_device_ids: Sequence[Sequence[int]] | None = None,
+    cluster_detection_method: str | None = None,
+    initialization_timeout_s: int | None = None,
+    heartbeat_timeout_s: int | None = None,
+    shutdown_timeout_s: int | None = None,
+    partition_index: Sequence[int] | None = None,
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None = None,
+    hosts_file: str | None = None,
+    ssh_config: str | None = None,
+    remote_python: str | None = None,
+    tpu: str | None = None,
+    zone: str | None = None,
+    project: str | None = None,
+    slurm: bool = False,
+    nodes: int | None = None,
+    ntasks_per_node: int | None = None,
+    partition: str | None = None,
+    account: str | None = None,
+    time: str | None = None,
+    slurm_options: Sequence[str] = (),
+    mpi: bool = False,
+    mpirun: str | None = None,
+    mpi_options: Sequence[str] = (),
+    min_hosts: int | None = None,
+    sync: str | Sequence[str] = (),
+    cwd: str | None = None,
+    controller_address: str | None = None,
+) -> Session:
     """Starts processes on this machine, or where the options say, and joins them to one cluster.
+
+    `%dist_init` has the same options.
 
     Args:
       processes: How many; by default 2 on CPU, one a GPU, one a host.
-      **options: Those of `%dist_init`, with underscores: `devices_per_process=2`, `platform="cpu"`,
-        `framework="keras"`, `hosts="h1:2,h2:2"`, `slurm=True`, `nodes=2`, `keep=True` and so on;
-        `%dist_init --help` lists all. `nbdist.attach` goes back to a session that was kept.
+      devices_per_process: CPU or GPU devices of each process.
+      platform: `"cpu"`, `"gpu"` or `"tpu"`; default: what is found.
+      framework: What the processes compute with: `"jax"`, `"keras"` or `"tensorflow"`.
+      environment: Variables that are in place before the framework is imported.
+      grace_s: Seconds others may stay in a cell in which one process has failed.
+      give_up_s: Seconds after its interrupt at which a process that no interrupt reaches is given up.
+      recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
+      initialize: Join the processes to one cluster; else the environment is set, and your cells do it.
+      check: Compare before each cell what must be equal on all processes, see `Session.run`.
+      keep: Let the processes outlive this kernel; `nbdist.attach` goes back to them.
+      start_timeout_s: Seconds until all processes must be connected.
+      start_method: `"fork"` or `"spawn"`; default: fork where the system allows it.
+      backend: Of Keras: `"jax"`, `"tensorflow"` or `"torch"`; default: JAX.
+      job_addresses: Of Keras: the coordinator's `HOST:PORT`, or one for each process, separated by commas.
+      evaluators: Of TensorFlow: processes beside the workers.
+      coordinator: `HOST[:PORT]` at which the processes find each other; default: the first host.
+      coordinator_bind_address: Where the coordinator listens; default: the address itself.
+      local_device_ids: Ids of the devices that are for each process, one list a process.
+      cluster_detection_method: As `jax.distributed.initialize` has it; default: `"deactivate"`.
+      initialization_timeout_s: As `jax.distributed.initialize` has it.
+      heartbeat_timeout_s: The same.
+      shutdown_timeout_s: The same.
+      partition_index: One number for each process.
+      hosts: Hosts reached with ssh, such as `"h1:2,user@h2:2"`, `["h1", "h2"]` or `{"h1": 2}`.
+      hosts_file: A file with one host a line.
+      ssh_config: In place of `~/.ssh/config`.
+      remote_python: The hosts' Python; default: the path of this one.
+      tpu: The name of a TPU pod; `"here"`: the one this machine is in.
+      zone: Of the pod.
+      project: Of the pod; default: the one gcloud is set to.
+      slurm: `srun` starts the processes, a task each.
+      nodes: Of Slurm: the number of hosts.
+      ntasks_per_node: Of Slurm: processes of each host.
+      partition: Of Slurm; default: its own.
+      account: Of Slurm: who is charged.
+      time: Of Slurm: a limit such as `"1:30:00"`.
+      slurm_options: Any others of `srun`, such as `"--gres=gpu:4"`.
+      mpi: `mpirun` starts the processes, a rank each.
+      mpirun: Its path; default: that on the kernel's `PATH`.
+      mpi_options: Any others of `mpirun`, such as `"--oversubscribe"`.
+      min_hosts: Go on when so many hosts come up; default: all must.
+      sync: Folders, packages or Python files of yours that all hosts are to have, see `Session.sync_files`.
+      cwd: The working folder on the hosts; default: the kernel's.
+      controller_address: The address of this machine, as the hosts reach it.
 
     Returns:
       A `Session`, also a context manager that stops what it started.
+
+    Raises:
+      OptionError: Something that cannot be; nothing was started.
+      LaunchError: It could not be started; nothing is left.
     """
+    options = dict(locals())
+    from nbdist.launch.model.start_options import StartOptions
     from nbdist.starting import start_session
 
-    return start_session(processes, **options)
+    return start_session(StartOptions(**options))
 
 
-def attach(word: str = "last", **options: Any) -> Session:
-    """Takes part in a session that runs; see `nbdist.starting.attach_session`.
+def attach(
+    word: str = "last",
+    *,
+    grace_s: float | None = None,
+    give_up_s: float | None = None,
+    check: bool | None = None,
+    recover: bool | None = None,
+    framework: str | None = None,
+    backend: str | None = None,
+    platform: str | None = None,
+    environment: Mapping[str, str] | None = None,
+    initialize: bool | None = None,
+    devices_per_process: int | None = None,
+    initialization_timeout_s: int | None = None,
+    heartbeat_timeout_s: int | None = None,
+    shutdown_timeout_s: int | None = None,
+) -> Session:
+    """Takes part in a session that runs, or makes one of engines that somebody else has started.
+
+    Args:
+      word: The id of a session, `last` (the last that was kept), a file, or a profile of ipyparallel's.
+      grace_s: As for `start`, as all that follow; default: as the session has it.
+      give_up_s: The same.
+      check: The same.
+      recover: The same.
+      framework: For engines that somebody else has started, as all that follow.
+      backend: Of Keras: `"jax"`, `"tensorflow"` or `"torch"`; default: JAX.
+      platform: `"cpu"`, `"gpu"` or `"tpu"`; default: what is found.
+      environment: Variables that are in place before the framework is imported.
+      initialize: Join the processes to one cluster; else the environment is set, and your cells do it.
+      devices_per_process: CPU or GPU devices of each process.
+      initialization_timeout_s: As `jax.distributed.initialize` has it.
+      heartbeat_timeout_s: The same.
+      shutdown_timeout_s: The same.
 
     Returns:
       A `Session`. As a context manager it stops what nbdist has kept, and leaves what somebody else has started.
+
+    Raises:
+      SessionError: There is no such session or cluster, or its processes are gone; the text says what there is.
+      OptionError: An option that a session which runs cannot take.
+      LaunchError: Engines cannot be made a session of.
     """
+    options = {name: value for name, value in locals().items() if value is not None}
     from nbdist.starting import attach_session
 
-    return attach_session(word, **options)
+    return attach_session(options.pop("word"), **options)
 
 
 def checkpoint() -> None:

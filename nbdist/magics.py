@@ -14,6 +14,7 @@ import nbdist.options as options
 from nbdist.cells.listed import cells_text
 from nbdist.errors import ArrayError, NbdistError, OptionError, SessionError
 from nbdist.launch.doctor import doctor, running
+from nbdist.launch.model.start_options import StartOptions
 from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
@@ -106,7 +107,7 @@ class DistMagics(Magics):
             with _undone_by_interrupt(self.session.detach):
                 self._started(progress)
             return
-        self.session = start_session(tell=progress, feed=self.feed, **arguments)
+        self.session = start_session(StartOptions(**arguments), tell=progress, feed=self.feed)
         with _undone_by_interrupt(self.session.shutdown):
             self._started(progress, kept_here(besides=self.session.id))
 

@@ -13,6 +13,7 @@ from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files.listing import sources
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import Tell, silent
+from nbdist.launch.model.start_options import FLAGS, StartOptions, option_name
 from nbdist.launch.planning.choose import make_plan, proxy_warning
 from nbdist.launch.planning.choose_job import JobOptions
 from nbdist.launch.planning.choose_placement import choose_placement
@@ -24,48 +25,42 @@ if TYPE_CHECKING:
     from nbdist.session import Session
     from nbdist.view.feed import Feed
 
-PLACEMENT = (
-    *inspect.signature(choose_placement).parameters,
-    *(field.name for field in fields(JobOptions)),
+PLACEMENT = tuple(
+    name
+    for name in (
+        *inspect.signature(choose_placement).parameters,
+        *(field.name for field in fields(JobOptions)),
+    )
+    if name in FLAGS
 )
 """The options that say where processes run."""
 
+RULES = tuple(field.name for field in fields(Rules))
+"""Those that say what a session does with its cells."""
+
+PLANNED = tuple(name for name in FLAGS if name not in {*PLACEMENT, *RULES, "sync"})
+"""Those that say what runs there."""
+
 
 def start_session(
-    processes: int | None = None,
-    *,
-    grace_s: float = 3.0,
-    give_up_s: float = 10.0,
-    check: bool = False,
-    recover: bool = True,
-    tell: Tell | None = None,
-    feed: Feed | None = None,
-    **options: Any,
+    options: StartOptions, *, tell: Tell | None = None, feed: Feed | None = None
 ) -> Session:
     """Starts processes, on this machine or where `hosts` says, and joins them to one cluster.
 
     Args:
-      processes: How many; default 2 on CPU, one a GPU.
-      grace_s: Seconds others may stay in a cell in which one process has failed.
-      give_up_s: Seconds after its interrupt at which a process that no interrupt reaches is given up.
-      check: Compare before each cell what must be equal on all processes, see `Session.run`.
-      recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
+      options: What was asked for.
       tell: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
-      **options: See `nbdist.launch.planning.choose.make_plan`, and for hosts
-        `nbdist.launch.planning.choose_placement.choose_placement`. `sync` are folders or Python files that all
-        hosts are to have, see `Session.sync_files`.
 
     Raises:
       OptionError: Something that cannot be; nothing was started.
       LaunchError: It could not be started; nothing is left.
     """
-    rules = Rules(grace_s=grace_s, give_up_s=give_up_s, check=check, recover=recover)
-    where = {name: options.pop(name) for name in PLACEMENT if name in options}
-    sync = options.pop("sync", ())
-    named = tuple(str(s.path) for s in sources([sync] if isinstance(sync, str) else sync or ()))
-    placement = replace(choose_placement(processes=processes, **where), sync=named)
-    plan = make_plan(processes=processes, placement=placement, **options)
+    rules = Rules(**options.chosen(RULES))
+    sync = [options.sync] if isinstance(options.sync, str) else options.sync or ()
+    named = tuple(str(source.path) for source in sources(sync))
+    placement = replace(choose_placement(**options.chosen(PLACEMENT)), sync=named)
+    plan = make_plan(processes=options.processes, placement=placement, **options.chosen(PLANNED))
     proxies = proxy_warning({**os.environ, **plan.environment}, plan.processes[0].host)
     if proxies is not None and plan.placement.on_this_machine:  # hosts are asked themselves
         warnings.warn(proxies, stacklevel=2)
@@ -107,7 +102,7 @@ def attach_session(
       LaunchError: Engines cannot be made a session of.
     """
     from nbdist.launch.sessions.recorded import regain
-    from nbdist.launch.sessions.resolve import ForeignCluster, option_name, resolve
+    from nbdist.launch.sessions.resolve import ForeignCluster, resolve
     from nbdist.session import Session
 
     found = resolve(word)

@@ -28,16 +28,12 @@ from nbdist.options.hosts import (
     dist_doctor,
     doctor_arguments,
     doctor_options,
-    host_options,
-    job_options,
 )
 from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
 from nbdist.options.start import (
     attach_arguments,
     dist_init,
-    environment,
-    numbers,
     refuse_beside_restart,
     start_arguments,
 )
@@ -69,13 +65,9 @@ __all__ = [
     "dist_sync",
     "doctor_arguments",
     "doctor_options",
-    "environment",
-    "host_options",
-    "job_options",
     "limit",
     "local",
     "names_and_expressions",
-    "numbers",
     "rank",
     "refuse_beside_restart",
     "start_arguments",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist import options
 from nbdist.agent import reexec as anew
 from nbdist.agent.sync import put_on_path
 from nbdist.errors import OptionError
+from nbdist.launch.model.start_options import environment_of
 from nbdist.launch.start.agent_commands import forwarded
 
 
@@ -33,13 +33,13 @@ def test_variables_of_frameworks_are_forwarded_and_secrets_are_not() -> None:
 def test_a_name_alone_forwards_the_value_it_has_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HUB_TOKEN", "a=b")
     monkeypatch.delenv("NOT_SET", raising=False)
-    assert options.environment(["HUB_TOKEN", "A=", "B=1=2"]) == {
+    assert environment_of(["HUB_TOKEN", "A=", "B=1=2"]) == {
         "HUB_TOKEN": "a=b",
         "A": "",
         "B": "1=2",
     }
     with pytest.raises(OptionError, match="--env NOT_SET: this kernel has no such variable"):
-        options.environment(["NOT_SET"])
+        environment_of(["NOT_SET"])
 
 
 def test_variables_that_count_at_the_start_only_are_known_to_come_too_late(

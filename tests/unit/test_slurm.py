@@ -266,7 +266,7 @@ def test_a_job_is_cancelled_by_its_name() -> None:
 def test_options_of_srun_may_follow_as_they_are_written_in_a_shell() -> None:
     line = "--slurm -N 2 --slurm-option --gres=gpu:4 --slurm-option='--mem 4G' --time 1:00:00"
     arguments = start_arguments(dist_init().parse(line))
-    assert arguments["slurm_options"] == ["--gres=gpu:4", "--mem 4G"]
+    assert arguments["slurm_options"] == ("--gres=gpu:4", "--mem 4G")
     assert (arguments["nodes"], arguments["time"]) == (2, "1:00:00")
     with pytest.raises(OptionError, match="no option '--gres=gpu:4'"):
         dist_init().parse("--slurm --gres=gpu:4")

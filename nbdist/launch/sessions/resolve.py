@@ -101,9 +101,3 @@ def _profile_file(name: str) -> Path | None:
     security = Path(get_ipython_dir()) / f"profile_{name}" / "security"
     path = security / "ipcontroller-client.json"
     return path if path.is_file() else None
-
-
-def option_name(argument: str) -> str:
-    """The option of `%dist_init` that an argument of `nbdist.start` comes from, such as `--no-initialize`."""
-    own = {"initialize": "no-initialize", "environment": "env", "recover": "no-recover"}
-    return "--" + own.get(argument, argument.removesuffix("_s")).replace("_", "-")

@@ -1,0 +1,329 @@
+"""What a start can be asked for: each option once, with its type, default, unit and help.
+
+The options of `%dist_init`, the parameters of `nbdist.start` and the page of the documentation follow from it.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
+
+from nbdist.errors import OptionError
+from nbdist.launch.model.host_list import AskedHost
+
+PROCESSES = "processes"
+KERAS = "--framework keras"
+TENSORFLOW = "--framework tensorflow (its server listens on every interface)"
+JAX = "jax.distributed.initialize"
+HOSTS = "hosts, reached with ssh"
+TPU = "the workers of a TPU pod, reached with ssh"
+SLURM = "a job of Slurm, or a step of the allocation this kernel is in"
+MPI = "mpirun of Open MPI, on --hosts"
+MANY_HOSTS = "many hosts"
+
+
+def _as_it_is(value: Any) -> Any:
+    return value
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Flag:
+    """An option as `%dist_init` has it.
+
+    Attributes:
+      names: Such as `("-n", "--processes")`.
+      help: One line.
+      group: Under which heading `--help` lists it.
+      argparse: More keyword arguments of `ArgumentParser.add_argument`.
+      read: From what argparse gives to the value of the option; raises OptionError.
+    """
+
+    names: tuple[str, ...]
+    help: str
+    group: str
+    argparse: Mapping[str, Any]
+    read: Callable[[Any], Any]
+
+    @property
+    def name(self) -> str:
+        """The long one."""
+        return self.names[-1]
+
+    @property
+    def dest(self) -> str:
+        """Under which name argparse keeps it."""
+        return self.name.removeprefix("--").replace("-", "_")
+
+
+def _option(
+    default: Any,
+    help_text: str,
+    group: str,
+    *names: str,
+    read: Callable[[Any], Any] = _as_it_is,
+    **argparse: Any,
+) -> Any:
+    metadata = {
+        "help": help_text,
+        "group": group,
+        "names": names,
+        "argparse": argparse,
+        "read": read,
+    }
+    return field(default=default, metadata=metadata)
+
+
+def numbers(text: str, option: str) -> tuple[int, ...]:
+    """`"0,1"` as numbers.
+
+    Raises:
+      OptionError: Something else stands there.
+    """
+    try:
+        return tuple(int(part) for part in text.split(",") if part.strip())
+    except ValueError:
+        raise OptionError(f"{option} {text!r}: expected numbers separated by commas.") from None
+
+
+def environment_of(pairs: Sequence[str]) -> dict[str, str]:
+    """`["A=1", "B"]` as a dictionary; a name alone stands for the value it has here.
+
+    Raises:
+      OptionError: An entry without a name, or a name alone that is not set here.
+    """
+    found: dict[str, str] = {}
+    for pair in pairs:
+        name, sign, value = pair.partition("=")
+        if not name:
+            raise OptionError(f"--env {pair!r}: expected NAME=VALUE, such as XLA_FLAGS=--xla_…")
+        if not sign and name not in os.environ:
+            raise OptionError(
+                f"--env {name}: this kernel has no such variable. Write --env {name}=VALUE."
+            )
+        found[name] = value if sign else os.environ[name]
+    return found
+
+
+def _ids(text: str | None) -> list[tuple[int, ...]] | None:
+    return [numbers(part, "--local-device-ids") for part in text.split(";")] if text else None
+
+
+def _index(text: str | None) -> tuple[int, ...] | None:
+    return numbers(text, "--partition-index") if text else None
+
+
+def _not(value: bool) -> bool:
+    return not value
+
+
+def _several(values: Sequence[str] | None) -> tuple[str, ...]:
+    return tuple(values or ())
+
+
+def _environment(pairs: Sequence[str] | None) -> dict[str, str] | None:
+    return environment_of(pairs) if pairs else None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StartOptions:
+    """What was asked for, times in seconds. Nothing is checked here: who makes a plan of it refuses bad input."""
+
+    processes: int | None = _option(
+        None,
+        "number of processes (default: 2, or one a GPU)",
+        PROCESSES,
+        "-n",
+        "--processes",
+        type=int,
+    )
+    devices_per_process: int | None = _option(
+        None, "cpu or gpu devices of each process", PROCESSES, type=int, metavar="K"
+    )
+    platform: str | None = _option(
+        None, "default: tpu, gpu or cpu, as found", PROCESSES, choices=("cpu", "gpu", "tpu")
+    )
+    framework: str = _option(
+        "jax",
+        "what the processes compute with",
+        PROCESSES,
+        choices=("jax", "keras", "tensorflow"),
+    )
+    environment: Mapping[str, str] | None = _option(
+        None,
+        "in place before the framework is imported; default: the kernel's own value",
+        PROCESSES,
+        "--env",
+        read=_environment,
+        action="append",
+        metavar="NAME[=VALUE]",
+    )
+    grace_s: float = _option(
+        3.0,
+        "seconds others may stay in a failed cell",
+        PROCESSES,
+        type=float,
+        metavar="S",
+    )
+    give_up_s: float = _option(
+        10.0,
+        "seconds after which a process that no interrupt reaches is given up",
+        PROCESSES,
+        type=float,
+        metavar="S",
+    )
+    recover: bool = _option(
+        True,
+        "leave it to %%dist_recover to bring processes in step again",
+        PROCESSES,
+        "--no-recover",
+        read=_not,
+        action="store_true",
+    )
+    initialize: bool = _option(
+        True,
+        "set the environment only; leave the framework's initialize to your cells",
+        PROCESSES,
+        "--no-initialize",
+        read=_not,
+        action="store_true",
+    )
+    check: bool = _option(
+        False,
+        "before each cell compare what must be equal on all processes; %%%%dist --no-check does not",
+        PROCESSES,
+        action="store_true",
+    )
+    keep: bool = _option(
+        False, "let the processes outlive this kernel", PROCESSES, action="store_true"
+    )
+    start_timeout_s: float = _option(
+        120.0, "seconds to connect all", PROCESSES, type=float, metavar="S"
+    )
+    start_method: str | None = _option(
+        None, "default: fork where the system allows it", PROCESSES, choices=("fork", "spawn")
+    )
+    backend: str | None = _option(
+        None, "default: jax", KERAS, choices=("jax", "tensorflow", "torch")
+    )
+    job_addresses: str | None = _option(
+        None,
+        "the coordinator's address, or one for each process",
+        KERAS,
+        metavar="HOST:PORT,…",
+    )
+    evaluators: int = _option(0, "processes beside the workers", TENSORFLOW, type=int, metavar="N")
+    coordinator: str | None = _option(None, "coordinator_address", JAX, metavar="HOST[:PORT]")
+    coordinator_bind_address: str | None = _option(
+        None, "default: the address itself", JAX, metavar="HOST:PORT"
+    )
+    local_device_ids: Sequence[Sequence[int]] | None = _option(
+        None, "one list for each process", JAX, read=_ids, metavar="0,1;2,3"
+    )
+    cluster_detection_method: str | None = _option(
+        None, "default: deactivate", JAX, metavar="METHOD"
+    )
+    initialization_timeout_s: int | None = _option(
+        None, "JAX's default is 300", JAX, type=int, metavar="S"
+    )
+    heartbeat_timeout_s: int | None = _option(
+        None, "JAX's default is 100", JAX, type=int, metavar="S"
+    )
+    shutdown_timeout_s: int | None = _option(
+        None, "JAX's default is 300", JAX, type=int, metavar="S"
+    )
+    partition_index: Sequence[int] | None = _option(
+        None, "one for each process, or none", JAX, read=_index, metavar="0,0,1,1"
+    )
+    hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None = _option(
+        None, "[USER@]HOST[:PROCESSES], or …:PORT:N", HOSTS, metavar="H1:2,H2:2"
+    )
+    hosts_file: str | None = _option(None, "the same, one host a line", HOSTS, metavar="FILE")
+    ssh_config: str | None = _option(None, "in place of ~/.ssh/config", HOSTS, metavar="FILE")
+    remote_python: str | None = _option(
+        None, "the hosts' Python (default: this one's path)", HOSTS, metavar="PATH"
+    )
+    tpu: str | None = _option(
+        None, "default: the pod this machine is in", TPU, nargs="?", const="here", metavar="NAME"
+    )
+    zone: str | None = _option(None, "of the name", TPU, metavar="Z")
+    project: str | None = _option(None, "default: the one gcloud is set to", TPU, metavar="P")
+    slurm: bool = _option(
+        False, "srun starts the processes, a task each", SLURM, action="store_true"
+    )
+    nodes: int | None = _option(
+        None, "number of hosts", SLURM, "-N", "--nodes", type=int, metavar="N"
+    )
+    ntasks_per_node: int | None = _option(
+        None, "processes of each host", SLURM, type=int, metavar="N"
+    )
+    partition: str | None = _option(None, "default: Slurm's own", SLURM, metavar="NAME")
+    account: str | None = _option(None, "who is charged", SLURM, metavar="NAME")
+    time: str | None = _option(None, "minutes, 1:30:00, 2-12, …", SLURM, metavar="LIMIT")
+    slurm_options: Sequence[str] = _option(
+        (),
+        "any other of srun, such as --gres=gpu:4; may be given again",
+        SLURM,
+        "--slurm-option",
+        read=_several,
+        action="append",
+        metavar="OPTION",
+    )
+    mpi: bool = _option(False, "mpirun starts the processes, a rank each", MPI, action="store_true")
+    mpirun: str | None = _option(None, "default: that on the kernel's PATH", MPI, metavar="PATH")
+    mpi_options: Sequence[str] = _option(
+        (),
+        "any other of mpirun, such as --oversubscribe; may be given again",
+        MPI,
+        "--mpi-option",
+        read=_several,
+        action="append",
+        metavar="OPTION",
+    )
+    min_hosts: int | None = _option(
+        None, "go on when so many come up", MANY_HOSTS, type=int, metavar="N"
+    )
+    sync: str | Sequence[str] = _option(
+        (),
+        "your modules: a folder, a package or a .py file; %%dist_sync repeats it",
+        MANY_HOSTS,
+        read=_several,
+        action="append",
+        metavar="PATH",
+    )
+    cwd: str | None = _option(
+        None, "working folder there (default: the kernel's)", MANY_HOSTS, metavar="PATH"
+    )
+    controller_address: str | None = _option(
+        None, "of this machine, as the hosts reach it", MANY_HOSTS, metavar="ADDRESS"
+    )
+
+    def chosen(self, names: Sequence[str]) -> dict[str, Any]:
+        """Some of them, as keyword arguments."""
+        return {name: getattr(self, name) for name in names}
+
+
+def _flag(name: str, default: Any, metadata: Mapping[str, Any]) -> Flag:
+    long = "--" + name.removesuffix("_s").replace("_", "-")
+    argparse = dict(metadata["argparse"])
+    if "action" not in argparse and metadata["read"] is _as_it_is:
+        argparse["default"] = default
+    return Flag(
+        names=metadata["names"] or (long,),
+        help=metadata["help"],
+        group=metadata["group"],
+        argparse=argparse,
+        read=metadata["read"],
+    )
+
+
+FLAGS: Mapping[str, Flag] = {
+    one.name: _flag(one.name, one.default, one.metadata) for one in fields(StartOptions)
+}
+"""By the name of the option."""
+
+
+def option_name(name: str) -> str:
+    """The option of `%dist_init` for a parameter of `nbdist.start`, such as `--no-initialize`."""
+    return FLAGS[name].name if name in FLAGS else "--" + name.removesuffix("_s").replace("_", "-")

@@ -96,7 +96,7 @@ def repair(
         each={
             p.process_id: {
                 "arguments": {
-                    **jax.arguments(plan, p, link.meeting),
+                    **jax.arguments(plan, p, link.rendezvous),
                     "initialization_timeout": int(REJOIN_SECONDS) - 10,
                 }
             }

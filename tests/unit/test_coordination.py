@@ -55,7 +55,7 @@ def running(**changes: Any) -> Any:
         **changes,
     }
     return SimpleNamespace(
-        plan=SimpleNamespace(**plan), parents=FakeParents(), meeting=Meeting("10.0.0.5:1234")
+        plan=SimpleNamespace(**plan), parents=FakeParents(), rendezvous=Meeting("10.0.0.5:1234")
     )
 
 
@@ -127,7 +127,7 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
     link.parents.all[0].services[-2] = {"address": "127.0.0.1:4321", "last_lines": []}
     until_it_serves(link, -2)
-    assert link.meeting == Meeting("10.0.0.5:4321", served=True)
+    assert link.rendezvous == Meeting("10.0.0.5:4321", served=True)
 
 
 @pytest.mark.usefixtures("hosts_live")
@@ -136,7 +136,7 @@ def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     link.parents.all[0].services[-2] = {"address": None, "last_lines": ["bind: in use"]}
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
         until_it_serves(link, -2)
-    assert not link.meeting.served
+    assert not link.rendezvous.served
 
 
 @pytest.mark.usefixtures("hosts_live")

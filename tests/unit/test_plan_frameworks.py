@@ -36,8 +36,8 @@ def plan(framework: str, processes: int = 2, **options: Any) -> Plan:
 
 
 def environments(found: Plan) -> list[dict[str, str]]:
-    module, meeting = framework_plan(found.framework), meet(found)
-    return [module.environment(found, process, meeting) for process in found.processes]
+    module, rendezvous = framework_plan(found.framework), meet(found)
+    return [module.environment(found, process, rendezvous) for process in found.processes]
 
 
 def test_each_keras_process_is_told_addresses_count_and_its_own_id() -> None:
@@ -55,11 +55,11 @@ def test_each_keras_process_is_told_addresses_count_and_its_own_id() -> None:
 
 def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator() -> None:
     found = plan("keras", job_addresses="127.0.0.1,h2:700")
-    meeting = meet(found)
-    (stage,) = framework_plan("keras").stages(found, found.processes[1], meeting)
+    rendezvous = meet(found)
+    (stage,) = framework_plan("keras").stages(found, found.processes[1], rendezvous)
     first, second = stage["arguments"]["job_addresses"].split(",")
     assert second == "h2:700"
-    assert first == meeting.coordinator == stage["jax"]["coordinator_bind_address"]
+    assert first == rendezvous.coordinator == stage["jax"]["coordinator_bind_address"]
     assert stage["arguments"]["process_id"] == 1
 
 

@@ -209,11 +209,11 @@ def test_a_plan_is_the_same_after_json() -> None:
         initialization_timeout_s=5,
         keep=True,
     )
-    meeting = Rendezvous(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
+    rendezvous = Rendezvous(coordinator="h1:1", tasks={1: "h2:2"}, own={0: "10.0.0.1"})
     state = State(
         plan=plan,
         asked=plan,
-        meeting=meeting,
+        rendezvous=rendezvous,
         engines={0: 3},
         idents={0: "x"},
         pids={0: 7},

@@ -62,8 +62,8 @@ def take_part(
         by_id = {process_id: told[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
         _refuse(plan, by_id)
-        meeting = _meet(plan, by_id)
-        running = _running(cluster, client, plan, meeting, folder, ids, by_id)
+        rendezvous = _meet(plan, by_id)
+        running = _running(cluster, client, plan, rendezvous, folder, ids, by_id)
     except BaseException:
         client.close()
         shutil.rmtree(folder, ignore_errors=True)
@@ -166,7 +166,7 @@ def _running(
     cluster: ForeignCluster,
     client: Any,
     plan: Plan,
-    meeting: Rendezvous,
+    rendezvous: Rendezvous,
     folder: str,
     ids: Mapping[int, int],
     by_id: Told,
@@ -179,7 +179,7 @@ def _running(
         folder=folder,
         parents=ForeignEngines(client, engines, folder=folder),
         cluster=None,
-        meeting=meeting,
+        rendezvous=rendezvous,
         client=client,
         engines=engines,
         idents={p: facts["ident"].encode() for p, facts in by_id.items()},
@@ -205,7 +205,7 @@ def _prepare(running: Cluster, by_id: Told) -> list[str]:
         where = f"process {p} (host {by_id[p]['host']})"
         environment = {
             **plan.environment,
-            **framework.environment(plan, process, running.meeting),
+            **framework.environment(plan, process, running.rendezvous),
         }
         answer, _ = ask(view, "prepare", where=where, environment=environment).get(ANSWER_SECONDS)
         late |= set(answer["late"]) & set(plan.environment)

@@ -42,7 +42,7 @@ class State:
 
     plan: Plan
     asked: Plan
-    meeting: Rendezvous
+    rendezvous: Rendezvous
     engines: Mapping[int, int]
     idents: Mapping[int, str]
     pids: Mapping[int, int]
@@ -69,7 +69,7 @@ def write_down(
     state = State(
         plan=plan,
         asked=asked,
-        meeting=running.meeting,
+        rendezvous=running.rendezvous,
         engines=running.engines,
         idents={p: ident.decode() for p, ident in running.idents.items()},
         pids=running.pids,
@@ -137,7 +137,7 @@ def regain(record: Record) -> AttachedCluster:
         folder=record.folder,
         parents=parents,
         cluster=None,
-        meeting=state.meeting,
+        rendezvous=state.rendezvous,
         client=client,
         engines=dict(state.engines),
         idents={p: ident.encode() for p, ident in state.idents.items()},

@@ -35,7 +35,7 @@ class Cluster:
     folder: str
     parents: AgentPool
     cluster: Any
-    meeting: Rendezvous
+    rendezvous: Rendezvous
     client: Any = None
     engines: dict[int, int] = field(default_factory=dict)
     idents: dict[int, bytes] = field(default_factory=dict)
@@ -53,7 +53,7 @@ class Cluster:
         return planned(
             processes,
             lambda process: {
-                **framework.environment(self.plan, process, self.meeting),
+                **framework.environment(self.plan, process, self.rendezvous),
                 **one_host,
             },
         )

@@ -40,7 +40,7 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
     first = running.plan.processes[0].process_id
     # Counted by what the parent has said, so that a kernel that comes later goes on.
     number = COORDINATOR - len(running.parents.of(first).services)
-    host, _, port = running.meeting.coordinator.rpartition(":")
+    host, _, port = running.rendezvous.coordinator.rpartition(":")
     bound = running.plan.jax.get("coordinator_bind_address")
     if bound is not None:
         host = bound.rpartition(":")[0]
@@ -81,9 +81,9 @@ def until_it_serves(running: Cluster, number: int) -> None:
         raise LaunchError(
             f"JAX's coordination service does not listen on host {running.plan.processes[0].host}:\n{words}"
         )
-    host = running.meeting.coordinator.rpartition(":")[0]
+    host = running.rendezvous.coordinator.rpartition(":")[0]
     port = found["address"].rpartition(":")[2]
-    running.meeting = replace(running.meeting, coordinator=f"{host}:{port}", served=True)
+    running.rendezvous = replace(running.rendezvous, coordinator=f"{host}:{port}", served=True)
 
 
 def end(running: Cluster, number: int) -> None:

@@ -45,7 +45,7 @@ def join(running: Cluster, *, tell: Tell) -> dict[int, dict[str, Any]]:
     if coordination.wanted(running):
         coordination.until_it_serves(running, COORDINATOR)
     framework = framework_plan(plan.framework)
-    stages = {p.process_id: framework.stages(plan, p, running.meeting) for p in plan.processes}
+    stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
     answers: dict[int, dict[str, Any]] = {}
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
@@ -74,19 +74,19 @@ def broadcast(
             **arguments,
         )
         if process_id == 0 and len(options) > 1 and _process_0_serves(running):
-            until_it_listens(running.meeting)
+            until_it_listens(running.rendezvous)
     return _collect(running, asked, tell)
 
 
 def _process_0_serves(running: Cluster) -> bool:
-    return running.plan.initialize and not running.meeting.served
+    return running.plan.initialize and not running.rendezvous.served
 
 
-def until_it_listens(meeting: Rendezvous) -> None:
+def until_it_listens(rendezvous: Rendezvous) -> None:
     """Waits a moment for process 0's coordinator: who finds nobody there tries again a whole second later."""
-    if meeting.tasks:
+    if rendezvous.tasks:
         return
-    host, _, port = meeting.coordinator.rpartition(":")
+    host, _, port = rendezvous.coordinator.rpartition(":")
     deadline = time.monotonic() + LISTENS_SECONDS
     while time.monotonic() < deadline:
         with closing(socket.socket()) as probe:

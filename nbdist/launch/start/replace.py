@@ -69,7 +69,7 @@ def rebuild_strategy(
       LaunchError: A process failed, ended, or did not connect in time.
     """
     plan = running.plan
-    stages = {p.process_id: tensorflow.stages(plan, p, running.meeting) for p in plan.processes}
+    stages = {p.process_id: tensorflow.stages(plan, p, running.rendezvous) for p in plan.processes}
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
         broadcast(running, new, tell=silent)
@@ -87,4 +87,4 @@ def meet_again(running: Cluster) -> None:
     """Chooses new addresses: the old servers of those that live on are still there."""
     ids = list(running.plan.hosts)
     places = {p: place for p in ids if (place := running.parents.place(p)) is not None}
-    running.meeting = meet(running.plan, places if len(places) == len(ids) else None, again=True)
+    running.rendezvous = meet(running.plan, places if len(places) == len(ids) else None, again=True)

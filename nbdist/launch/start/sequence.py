@@ -52,7 +52,7 @@ def start(spawned: Spawned, *, tell: Tell) -> Cluster:
 def _engines(spawned: Spawned) -> Cluster:
     """Asks for the controller and all engines."""
     plan, parents = spawned.plan, spawned.parents
-    assert spawned.meeting is not None
+    assert spawned.rendezvous is not None
     cluster = ipyparallel.Cluster(
         controller=Controller,
         engines=Engines,
@@ -70,7 +70,7 @@ def _engines(spawned: Spawned) -> Cluster:
         folder=spawned.folder,
         parents=parents,
         cluster=cluster,
-        meeting=spawned.meeting,
+        rendezvous=spawned.rendezvous,
         told=told_by_host(spawned),
         warnings=spawned.warnings,
     )

@@ -52,13 +52,13 @@ CONTROLLER_ARGUMENTS = (
 class Spawned:
     """Parents that import; nothing else has been started.
 
-    `folder` is private to the session. `meeting` is None where it depends on what other hosts say. `began` is
+    `folder` is private to the session. `rendezvous` is None where it depends on what other hosts say. `began` is
     when this start began (monotonic). `warnings` are what the checks have found.
     """
 
     plan: Plan
     folder: str
-    meeting: Rendezvous | None
+    rendezvous: Rendezvous | None
     parents: AgentPool
     began: float
     preflight: Preflight
@@ -82,7 +82,7 @@ def spawn(plan: Plan) -> Spawned:
     """Starts the parents of the plan's processes; does not wait for anything."""
     began = time.monotonic()
     here = plan.placement.on_this_machine
-    meeting = meet(plan) if here else None  # may refuse, and then nothing has been started
+    rendezvous = meet(plan) if here else None  # may refuse, and then nothing has been started
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
     address = LOOPBACK if here else controller_address(plan.placement)
     folder = folders.make()
@@ -125,7 +125,7 @@ def spawn(plan: Plan) -> Spawned:
     return Spawned(
         plan=plan,
         folder=folder,
-        meeting=meeting,
+        rendezvous=rendezvous,
         parents=parents,
         began=began,
         preflight=preflight,

@@ -161,11 +161,11 @@ def _place(spawned: Spawned) -> None:
     else:
         of = {p.process_id: parents.others.get(p.host, parents.home) for p in plan.processes}
         parents.assign(of)
-    if spawned.meeting is None:
+    if spawned.rendezvous is None:
         places: dict[int, Place] = {
             p.process_id: parents.place(p.process_id) or _home(spawned) for p in plan.processes
         }
-        spawned.meeting = meet(plan, places)
+        spawned.rendezvous = meet(plan, places)
 
 
 def _home(spawned: Spawned) -> Place:

@@ -24,12 +24,12 @@ class FrameworkPlan(Protocol):
         """Modules to import once, before processes are forked."""
 
     def environment(
-        self, plan: Plan, process: PlannedProcess, meeting: Rendezvous
+        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
     ) -> dict[str, str]:
         """Variables of one process, in place before its framework is imported."""
 
     def stages(
-        self, plan: Plan, process: PlannedProcess, meeting: Rendezvous
+        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
     ) -> list[dict[str, Any]]:
         """Keyword arguments of the engine's `initialize`, one entry a call."""
 

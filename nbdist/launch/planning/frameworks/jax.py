@@ -32,18 +32,18 @@ def preload(plan: Plan) -> list[str]:
     return ["jax"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, str]:
     """Nothing beyond what all processes get."""
     return {}
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> list[dict[str, Any]]:
     """One: join the cluster."""
     return [
         {
             "devices": process.devices if devices_by_config(plan) else None,
-            "arguments": arguments(plan, process, meeting) if plan.initialize else None,
-            "gloo": meeting.own.get(process.process_id),
+            "arguments": arguments(plan, process, rendezvous) if plan.initialize else None,
+            "gloo": rendezvous.own.get(process.process_id),
         }
     ]
 
@@ -82,20 +82,20 @@ def devices_by_config(plan: Plan) -> bool:
     return "xla_force_host_platform_device_count" not in flags
 
 
-def arguments(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, Any]:
+def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
     """The keyword arguments of `jax.distributed.initialize` for one process.
 
     All are given, and detection is switched off: JAX detects a cluster whenever `local_device_ids` is
     unset, even with all else given, and stray SLURM_* or OMPI_* variables would mislead it.
     """
     found: dict[str, Any] = {
-        "coordinator_address": meeting.coordinator,
+        "coordinator_address": rendezvous.coordinator,
         "num_processes": len(plan.processes),
         "process_id": process.process_id,
         "cluster_detection_method": "deactivate",
-        "coordinator_bind_address": meeting.coordinator,
+        "coordinator_bind_address": rendezvous.coordinator,
     }
-    if meeting.served:
+    if rendezvous.served:
         # A death is seen by nbdist; a pause of all processes must not end them.
         found["heartbeat_timeout_seconds"] = HEARTBEAT_SECONDS
     if process.local_device_ids is not None:
@@ -103,7 +103,7 @@ def arguments(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[
     if process.partition_index is not None:
         found["partition_index"] = process.partition_index
     found |= plan.jax
-    if meeting.served:
+    if rendezvous.served:
         # JAX has process 0 serve in any case; at this one nobody will ask.
         found["coordinator_bind_address"] = UNUSED
     return found

@@ -25,26 +25,26 @@ def preload(plan: Plan) -> list[str]:
     return ["keras"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, str]:
     """What `keras.distribution.initialize()` reads when it is called without arguments.
 
     The address JAX's coordinator binds has no place among Keras' arguments; JAX takes it from a variable.
     """
     return {
-        ADDRESSES: _addresses(plan, meeting),
+        ADDRESSES: _addresses(plan, rendezvous),
         COUNT: str(len(plan.processes)),
         PROCESS: str(process.process_id),
         "JAX_COORDINATOR_BIND_ADDRESS": str(
-            jax.arguments(plan, process, meeting)["coordinator_bind_address"]
+            jax.arguments(plan, process, rendezvous)["coordinator_bind_address"]
         ),
     }
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> list[dict[str, Any]]:
     """One: join the cluster."""
-    (through_jax,) = jax.stages(plan, process, meeting)
+    (through_jax,) = jax.stages(plan, process, rendezvous)
     joined = {
-        "job_addresses": _addresses(plan, meeting),
+        "job_addresses": _addresses(plan, rendezvous),
         "num_processes": len(plan.processes),
         "process_id": process.process_id,
     }
@@ -78,8 +78,8 @@ def remarks(plan: Plan, answers: Answers) -> list[str]:
     return list(dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said")))
 
 
-def _addresses(plan: Plan, meeting: Rendezvous) -> str:
-    return ",".join(plan.addresses) or meeting.coordinator
+def _addresses(plan: Plan, rendezvous: Rendezvous) -> str:
+    return ",".join(plan.addresses) or rendezvous.coordinator
 
 
 def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:

@@ -29,13 +29,13 @@ def preload(plan: Plan) -> list[str]:
     return ["tensorflow", "tf_keras" if legacy else "keras"]
 
 
-def environment(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, str]:
+def environment(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, str]:
     """`TF_CONFIG`, for several processes; TensorFlow takes one alone for a cluster of its own."""
-    config = tf_config(plan, process, meeting)
+    config = tf_config(plan, process, rendezvous)
     return {} if config is None else {"TF_CONFIG": config}
 
 
-def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dict[str, Any]]:
+def stages(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> list[dict[str, Any]]:
     """Two: devices, which must be settled before any operation and are then compared; the strategy."""
     devices = {
         "stage": "devices",
@@ -47,27 +47,27 @@ def stages(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> list[dic
     }
     if not plan.initialize:
         return [devices]
-    return [devices, strategy_stage(plan, process, meeting)]
+    return [devices, strategy_stage(plan, process, rendezvous)]
 
 
-def strategy_stage(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> dict[str, Any]:
+def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
     """The arguments with which a process makes its strategy, at the start or again after a failure."""
     return {
         "stage": "strategy",
-        "tf_config": tf_config(plan, process, meeting),
+        "tf_config": tf_config(plan, process, rendezvous),
         "role": process.role,
         "process_id": process.process_id,
         "workers": [worker.process_id for worker in plan.workers],
     }
 
 
-def tf_config(plan: Plan, process: PlannedProcess, meeting: Rendezvous) -> str | None:
+def tf_config(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> str | None:
     """`TF_CONFIG` of one process, as JSON; None for a process alone."""
     if len(plan.processes) == 1:
         return None
     cluster: dict[str, list[str]] = {}
     for other in plan.processes:
-        cluster.setdefault(other.role, []).append(meeting.tasks[other.process_id])
+        cluster.setdefault(other.role, []).append(rendezvous.tasks[other.process_id])
     task = {"type": process.role, "index": process.task_index}
     return json.dumps({"cluster": cluster, "task": task})
 

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from nbdist.launch.model.host_list import AskedHost
+    from nbdist.launch.model.progress import StartProgress
     from nbdist.session import Session
 
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
@@ -71,6 +72,7 @@ def start(
     sync: str | Sequence[str] = (),
     cwd: str | None = None,
     controller_address: str | None = None,
+    progress: StartProgress | None = None,
 ) -> Session:
     """Starts processes on this machine, or where the options say, and joins them to one cluster.
 
@@ -122,6 +124,7 @@ def start(
       sync: Folders, packages or Python files of yours that all hosts are to have, see `Session.sync_files`.
       cwd: The working folder on the hosts; default: the kernel's.
       controller_address: The address of this machine, as the hosts reach it.
+      progress: Called with a stage's words, how many processes (or hosts) have reached it, and how many there are.
 
     Returns:
       A `Session`, also a context manager that stops what it started.
@@ -134,7 +137,8 @@ def start(
     from nbdist.launch.model.start_options import StartOptions
     from nbdist.starting import start_session
 
-    return start_session(StartOptions(**options))
+    del options["progress"]
+    return start_session(StartOptions(**options), progress=progress)
 
 
 def attach(
@@ -153,6 +157,7 @@ def attach(
     initialization_timeout_s: int | None = None,
     heartbeat_timeout_s: int | None = None,
     shutdown_timeout_s: int | None = None,
+    progress: StartProgress | None = None,
 ) -> Session:
     """Takes part in a session that runs, or makes one of engines that somebody else has started.
 
@@ -171,6 +176,7 @@ def attach(
       initialization_timeout_s: As `jax.distributed.initialize` has it.
       heartbeat_timeout_s: The same.
       shutdown_timeout_s: The same.
+      progress: As for `start`.
 
     Returns:
       A `Session`. As a context manager it stops what nbdist has kept, and leaves what somebody else has started.

@@ -18,7 +18,7 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.engine.frameworks import framework
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
-from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start import initialize as join
@@ -127,7 +127,7 @@ class EngineGroup:
         spawned: Spawned,
         *,
         session: str,
-        tell: Tell,
+        progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> EngineGroup:
         """Starts processes whose parents are there.
@@ -136,9 +136,9 @@ class EngineGroup:
           LaunchError: They could not be started; nothing is left.
         """
         # Only when they have started is it known where a scheduler has put them.
-        engines = cls(start.start(spawned, tell=tell), session=session, publish=publish)
+        engines = cls(start.start(spawned, progress=progress), session=session, publish=publish)
         try:
-            engines.answers = join.join(engines.link, tell=tell)
+            engines.answers = join.join(engines.link, progress=progress)
             engines.meet({p: a["ports"] for p, a in engines.answers.items() if "ports" in a})
             engines._connect_all()
             engines._hear_all()
@@ -156,7 +156,7 @@ class EngineGroup:
         regained: AttachedCluster,
         *,
         session: str,
-        tell: Tell,
+        progress: StartProgress,
         publish: Callable[[Snapshot], None],
         since: int | None = None,
         stuck: frozenset[int] = frozenset(),
@@ -170,7 +170,7 @@ class EngineGroup:
         engines.facts = replace(engines.facts, since=since, stuck=stuck)
         engines.monitor.know(engines.facts.known())
         try:
-            engines.answers = regained.answers or join.join(engines.link, tell=tell)
+            engines.answers = regained.answers or join.join(engines.link, progress=progress)
             engines._can_prove("ports" in answer for answer in engines.answers.values())
             engines._hear_again()
         except BaseException:

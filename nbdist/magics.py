@@ -103,18 +103,20 @@ class DistMagics(Magics):
             )
         progress = Progress(in_notebook=self._in_notebook)
         if asked.attach:
-            self.session = attach_session(asked.attach, tell=progress, feed=self.feed, **arguments)
+            self.session = attach_session(
+                asked.attach, progress=progress, feed=self.feed, **arguments
+            )
             with _undone_by_interrupt(self.session.detach):
                 self._started(progress)
             return
-        self.session = start_session(StartOptions(**arguments), tell=progress, feed=self.feed)
+        self.session = start_session(StartOptions(**arguments), progress=progress, feed=self.feed)
         with _undone_by_interrupt(self.session.shutdown):
             self._started(progress, kept_here(besides=self.session.id))
 
     def _restart(self) -> None:
         session = self._active()
         progress = Progress(in_notebook=self._in_notebook)
-        session.restart(tell=progress)
+        session.restart(progress=progress)
         with _undone_by_interrupt(session.shutdown):
             self._started(progress)
 
@@ -129,7 +131,7 @@ class DistMagics(Magics):
         """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
         options.dist_recover().parse(line)
         progress = Progress(in_notebook=self._in_notebook)
-        progress.close(self._active().recover(tell=progress))
+        progress.close(self._active().recover(progress=progress))
 
     @property
     def _in_notebook(self) -> bool:

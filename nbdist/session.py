@@ -32,7 +32,7 @@ from nbdist.engine_group import EngineGroup
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch.files.sync import Copied
-from nbdist.launch.model.progress import Tell, silent
+from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.spawn import Spawned, spawn
@@ -83,7 +83,7 @@ class Session:
         source: Spawned | AttachedCluster,
         *,
         rules: Rules,
-        tell: Tell,
+        progress: StartProgress,
         feed: Feed | None = None,
         left_out: tuple[str, ...] = (),
     ) -> None:
@@ -93,14 +93,16 @@ class Session:
         self._pictures: list[Picture] = []
         self._engines: EngineGroup | None = None
         if isinstance(source, AttachedCluster):
-            self._attach(source, tell)
+            self._attach(source, progress)
         else:
             self._asked = source.plan
             self.id = uuid.uuid4().hex[:8]
-            self._start(source, tell)
+            self._start(source, progress)
 
-    def _start(self, spawned: Spawned, tell: Tell) -> None:
-        engines = EngineGroup.begin(spawned, session=self.id, tell=tell, publish=self._publish)
+    def _start(self, spawned: Spawned, progress: StartProgress) -> None:
+        engines = EngineGroup.begin(
+            spawned, session=self.id, progress=progress, publish=self._publish
+        )
         self._numbers = itertools.count(1)
         self._history = History(Path(engines.link.folder))
         self._background = Background()
@@ -112,14 +114,14 @@ class Session:
     def _write_down(self, engines: EngineGroup) -> str | None:
         return write_down(engines, session=self.id, asked=self._asked, rules=self._rules)
 
-    def _attach(self, regained: AttachedCluster, tell: Tell) -> None:
+    def _attach(self, regained: AttachedCluster, progress: StartProgress) -> None:
         self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
         folder = Path(regained.link.folder)
         known = read_history(folder)
         engines = EngineGroup.again(
             regained,
             session=self.id,
-            tell=tell,
+            progress=progress,
             publish=self._publish,
             since=known.since,
             stuck=known.stuck,
@@ -798,7 +800,7 @@ class Session:
         """
         return self._alive().sync_files()
 
-    def recover(self, *, tell: Tell | None = None) -> str:
+    def recover(self, *, progress: StartProgress | None = None) -> str:
         """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.
 
         Variables stay, but for what had not been computed on all processes.
@@ -813,12 +815,12 @@ class Session:
         """
         engines = self._alive()
         self._wait_for_ends()
-        done = recover(engines, tell=tell or silent)
+        done = recover(engines, progress=progress or silent)
         self._history.recovered()
         self._write_down(engines)
         return done
 
-    def restart(self, *, tell: Tell | None = None) -> None:
+    def restart(self, *, progress: StartProgress | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost.
 
         Raises:
@@ -830,7 +832,7 @@ class Session:
                 "came from, or start others: %dist_shutdown, then %dist_init."
             )
         self.shutdown()
-        self._start(spawn(self._asked), tell or silent)
+        self._start(spawn(self._asked), progress or silent)
 
     def shutdown(self) -> None:
         """Stops what was started, by handle, and only leaves what somebody else has started.

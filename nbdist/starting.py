@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files.listing import sources
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import Tell, silent
+from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.model.start_options import FLAGS, StartOptions, option_name
 from nbdist.launch.planning.choose import make_plan, proxy_warning
 from nbdist.launch.planning.choose_job import JobOptions
@@ -43,13 +43,13 @@ PLANNED = tuple(name for name in FLAGS if name not in {*PLACEMENT, *RULES, "sync
 
 
 def start_session(
-    options: StartOptions, *, tell: Tell | None = None, feed: Feed | None = None
+    options: StartOptions, *, progress: StartProgress | None = None, feed: Feed | None = None
 ) -> Session:
     """Starts processes, on this machine or where `hosts` says, and joins them to one cluster.
 
     Args:
       options: What was asked for.
-      tell: Called with (stage, done, total) while it starts.
+      progress: Called with (stage, done, total) while it starts.
       feed: Gets the snapshots; default: one of the session's own.
 
     Raises:
@@ -67,7 +67,7 @@ def start_session(
     left_out: list[str] = []
     while True:
         try:
-            return _start(plan, left_out, rules=rules, tell=tell or silent, feed=feed)
+            return _start(plan, left_out, rules=rules, progress=progress or silent, feed=feed)
         except (HostError, VersionError) as error:
             plan = _without(plan, error)
             left_out.append(str(error))
@@ -80,7 +80,7 @@ def attach_session(
     give_up_s: float | None = None,
     check: bool | None = None,
     recover: bool | None = None,
-    tell: Tell | None = None,
+    progress: StartProgress | None = None,
     feed: Feed | None = None,
     **options: Any,
 ) -> Session:
@@ -92,7 +92,7 @@ def attach_session(
       give_up_s: The same.
       check: The same.
       recover: The same.
-      tell: Called with (stage, done, total).
+      progress: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
       **options: Of `nbdist.launch.planning.choose.make_plan`, for engines that somebody else has started.
 
@@ -109,7 +109,7 @@ def attach_session(
     if isinstance(found, ForeignCluster):
         from nbdist.launch.sessions.foreign import take_part
 
-        regained = take_part(found, tell=tell or silent, **options)
+        regained = take_part(found, progress=progress or silent, **options)
     else:
         if options:
             raise OptionError(
@@ -124,7 +124,7 @@ def attach_session(
         "recover": recover,
     }
     rules = replace(regained.rules, **{k: v for k, v in asked.items() if v is not None})
-    return Session(regained, rules=rules, tell=tell or silent, feed=feed)
+    return Session(regained, rules=rules, progress=progress or silent, feed=feed)
 
 
 def kept_here(besides: str | None = None) -> list[str]:
@@ -147,7 +147,7 @@ def _start(
     left_out: Sequence[str],
     *,
     rules: Rules,
-    tell: Tell,
+    progress: StartProgress,
     feed: Feed | None,
 ) -> Session:
     spawned = spawn(plan)
@@ -158,7 +158,7 @@ def _start(
         return Session(
             spawned,
             rules=rules,
-            tell=tell,
+            progress=progress,
             feed=feed,
             left_out=tuple(left_out),
         )

@@ -87,7 +87,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         what = f"An order to the parent on {socket.gethostname()}"
-        self._guard = MessageGuard(what, logger, lambda text: self.events.tell("fault", text=text))
+        self._guard = MessageGuard(what, logger, lambda text: self.events.send("fault", text=text))
 
     def serve(self) -> None:
         """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
@@ -163,7 +163,7 @@ class Agent:
         elif "connection" in order:
             self._connection(order["connection"])
         elif "reach" in order:
-            self.events.tell("reached", answers=checkup.connect(order["reach"]))
+            self.events.send("reached", answers=checkup.connect(order["reach"]))
         elif "listen" in order:
             self._stop_listening()
         elif "ask" in order:
@@ -181,7 +181,7 @@ class Agent:
                 self.pulse.go_on_without()
         elif "stop" in order:
             self.stopped = True
-            self.events.tell("stopped")
+            self.events.send("stopped")
         elif "sync" in order:
             self.copies = self.copies or Copies(self.folder, self.events)
             self.copies.obey(order["sync"])
@@ -209,7 +209,7 @@ class Agent:
 
     def _refuse(self, folder: str | None, error: OSError) -> None:
         host = socket.gethostname()
-        self.events.tell("refused", host=host, folder=folder, error=str(error))
+        self.events.send("refused", host=host, folder=folder, error=str(error))
 
     def _enter(self, cwd: str, copy: str | None) -> None:
         """Goes to the working folder, or to its copy where it has none of its own here."""
@@ -236,7 +236,7 @@ class Agent:
             checks = checkup.checkup(assignment.checks)
             if address:
                 self.listener = checkup.listen(address)
-        self.events.tell(
+        self.events.send(
             "host",
             host=socket.gethostname(),
             pid=os.getpid(),
@@ -284,9 +284,9 @@ class Agent:
         if self.pulse:
             self.pulse.stop()
         if failure is not None:
-            self.events.tell("failed", **failure)
+            self.events.send("failed", **failure)
             return False
-        self.events.tell("preloaded", seconds=time.monotonic() - started)
+        self.events.send("preloaded", seconds=time.monotonic() - started)
         self.preloaded = True
         return True
 
@@ -322,7 +322,7 @@ class Agent:
             os.close(serving)
             listens = self._listens(ready)
             os.close(ready)
-            self.events.tell(
+            self.events.send(
                 "coordinating",
                 number=service["number"],
                 address=address if listens else None,
@@ -378,12 +378,12 @@ def _leave(number: int, frame: FrameType | None) -> None:
     raise SystemExit(0)
 
 
-class _Told(SystemExit):
+class _Stopped(SystemExit):
     """Somebody wants this session to end, and that may not be its kernel."""
 
 
 def _stop(number: int, frame: FrameType | None) -> None:
-    raise _Told(0)
+    raise _Stopped(0)
 
 
 def _fork_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:
@@ -422,12 +422,12 @@ def main() -> None:
     host.unread = unread(sys.argv)
     try:
         host.serve()
-    except _Told:
+    except _Stopped:
         if task is None:
-            events.tell("stopped")
+            events.send("stopped")
             raise
         # The scheduler ends a task so, and says itself why.
-        events.tell("terminated")
+        events.send("terminated")
         raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

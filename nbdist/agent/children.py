@@ -62,7 +62,7 @@ class Children:
             os.close(asked[0])
             os.set_blocking(asked[1], False)
             self._asked[pid] = asked[1]
-        self._events.tell("started", process_id=process_id, pid=pid)
+        self._events.send("started", process_id=process_id, pid=pid)
 
     def reap(self) -> None:
         """Tells of every child that has ended since; does not wait."""
@@ -79,7 +79,7 @@ class Children:
             self._signal_group(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(status)
             oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
-            self._events.tell(
+            self._events.send(
                 "exited",
                 process_id=process_id,
                 pid=pid,

@@ -49,7 +49,7 @@ class Pulse:
         asked = self._silence_s is not None or silence < ANSWERS_SECONDS
         if asked and now - self._said >= self.period_s:
             self._said = now
-            self._events.tell("alive")
+            self._events.send("alive")
         return self._silence_s is None or silence < self._silence_s
 
     def go_on_without(self) -> None:

@@ -83,7 +83,7 @@ class Copies:
         except (OSError, Refused) as error:
             self._failed = True
             self._clear()
-            self._events.tell("sync", id=self._id, error=_text(error))
+            self._events.send("sync", id=self._id, error=_text(error))
 
     def _obey(self, order: dict[str, Any]) -> None:
         if "files" in order:
@@ -91,7 +91,7 @@ class Copies:
                 self._wanted[checked(name)] = Wanted(size, stat.S_IMODE(mode) & 0o777, sha256)
         elif "ask" in order:
             needs = [number for number, name in enumerate(self._wanted) if not self._is_here(name)]
-            self._events.tell("sync", id=self._id, needs=needs)
+            self._events.send("sync", id=self._id, needs=needs)
         elif "file" in order:
             self._write(order["file"], base64.b64decode(order["data"]), order.get("sha256"))
         elif "drop" in order:
@@ -165,7 +165,7 @@ class Copies:
             self._set_mode(name)
         answer = {"sent": len(self._arrived), "files": len(self._wanted), "removed": len(gone)}
         self._clear()
-        self._events.tell("sync", id=self._id, done=answer)
+        self._events.send("sync", id=self._id, done=answer)
 
     def _make_folder(self, inside: PurePosixPath, gone: set[str]) -> None:
         """Makes a folder of the copy; one that leads elsewhere through a link is refused."""

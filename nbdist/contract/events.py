@@ -37,7 +37,7 @@ class Events:
         """Of the stream."""
         return self._stream.fileno()
 
-    def tell(self, event: str, **facts: object) -> None:
+    def send(self, event: str, **facts: object) -> None:
         """Writes one event; a kernel that no longer listens shows as end of input."""
         text = json.dumps({"event": event, "time": time.time(), **facts})
         # "<" begins no tag of Open MPI's then; in JSON it stands in strings alone.

@@ -14,7 +14,7 @@ from nbdist.cells.execution import Execution, place
 from nbdist.cells.facts import Facts
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
-from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.progress import StartProgress
 from nbdist.recovery import tensorflow
 from nbdist.recovery.settle import Settled, disproven, mend, settle
 
@@ -125,7 +125,7 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
     return True
 
 
-def recover(engines: EngineGroup, *, tell: Tell) -> str:
+def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.tensorflow`.
 
     Returns:
@@ -136,11 +136,13 @@ def recover(engines: EngineGroup, *, tell: Tell) -> str:
       RecoveryError: It did not succeed; the session stays as it is.
     """
     if engines.plan.framework == "tensorflow" or not engines.proves:
-        return tensorflow.recover(engines, tell=tell)
+        return tensorflow.recover(engines, progress=progress)
     tensorflow.refuse_busy(engines, set())
     if not engines.facts.out_of_step:
         every = len(engines.facts.workers)
-        why = exclusive(engines, lambda: disproven(engines, say=lambda text: tell(text, 0, every)))
+        why = exclusive(
+            engines, lambda: disproven(engines, say=lambda text: progress(text, 0, every))
+        )
         if why is None:
             return "in step: proven just now; nothing to do"
     said: list[str] = []

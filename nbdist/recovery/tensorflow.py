@@ -6,7 +6,7 @@ import time
 
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
-from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
 
@@ -17,7 +17,7 @@ REPORT_SECONDS = 3.0
 """What a process that has ended its cell may take to say so."""
 
 
-def recover(engines: EngineGroup, *, tell: Tell) -> str:
+def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """Replaces lost workers and makes TensorFlow's strategy anew on all.
 
     Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
@@ -47,12 +47,12 @@ def recover(engines: EngineGroup, *, tell: Tell) -> str:
     gone = hopeless | set(engines.facts.lost)
     # The workers of a lost evaluator are as good as before, and their models stay of use.
     workers = engines.facts.out_of_step or not gone or not engines.facts.workers.isdisjoint(gone)
-    tell("joined", 0, len(engines.plan.workers) if workers else len(gone))
+    progress("joined", 0, len(engines.plan.workers) if workers else len(gone))
     if workers:
         meet_again(engines.link)
     if gone:
-        replace(engines.link, gone, tell=tell)
-    rebuild_strategy(engines.link, gone, workers=workers, tell=tell)
+        replace(engines.link, gone, progress=progress)
+    rebuild_strategy(engines.link, gone, workers=workers, progress=progress)
     engines.recovered()
     kept = sorted(engines.plan.hosts.keys() - gone)
     parts = []

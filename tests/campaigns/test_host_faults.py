@@ -307,14 +307,14 @@ def test_a_host_that_stands_still_for_a_moment_is_told_and_goes_on(
 def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, left: Left) -> None:
     go_on = threading.Timer(5, lambda: signal_all(hosts, 2, signal.SIGCONT))
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         if stage == "starting":
             signal_all(hosts, 2, signal.SIGSTOP)
             go_on.start()
 
     began = time.monotonic()
     try:
-        with start(hosts, tell=tell) as session:
+        with start(hosts, progress=progress) as session:
             assert time.monotonic() - began > 5
             session.run(COLLECTIVE)
             assert sums(session) == [24.0] * 4

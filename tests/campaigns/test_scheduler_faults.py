@@ -59,7 +59,7 @@ def cluster(slurm: Slurm, monkeypatch: pytest.MonkeyPatch) -> Iterator[Slurm]:
 def test_a_job_that_waits_for_another_starts_when_that_has_ended(cluster: Slurm) -> None:
     stages: list[str] = []
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         stages.append(stage)
         if "PENDING" in stage:
             first.shutdown()
@@ -67,7 +67,7 @@ def test_a_job_that_waits_for_another_starts_when_that_has_ended(cluster: Slurm)
     # With all processors of all nodes for one, the next has to wait, here longer than a start may take.
     everything = {"slurm": True, "nodes": 3, "slurm_options": ["--exclusive"]}
     first = nbdist.start(**everything)
-    with nbdist.start(**everything, tell=tell) as second:
+    with nbdist.start(**everything, progress=progress) as second:
         second.run(COLLECTIVE)
         assert any("PENDING (Resources)" in stage for stage in stages)
         assert stages[-1] == "joined"
@@ -158,14 +158,16 @@ def test_an_interrupt_at_any_stage_leaves_nothing(
     random.seed(SEED * 1000 + number)
     stop = random.choice(("launched", "starting", "connected", "ready", "joined"))
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         if stage == stop:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nbdist.start(2, slurm=True, tell=tell)
+        nbdist.start(2, slurm=True, progress=progress)
     with pytest.raises(KeyboardInterrupt):
-        nbdist.start(mpi=True, hosts="h1,h2", ssh_config=str(mpi_hosts.ssh_config), tell=tell)
+        nbdist.start(
+            mpi=True, hosts="h1,h2", ssh_config=str(mpi_hosts.ssh_config), progress=progress
+        )
 
 
 def test_a_killed_rank_is_told_and_the_others_live(mpi_hosts: TestBed) -> None:

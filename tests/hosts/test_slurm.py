@@ -123,25 +123,25 @@ def test_a_job_that_waits_is_shown_with_its_reason_and_an_interrupt_cancels_it(
 ) -> None:
     stages: list[str] = []
 
-    def tell(stage: str, done: int, total: int) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         stages.append(stage)
         if "PENDING (" in stage:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        nbdist.start(2, slurm=True, partition="closed", tell=tell)
+        nbdist.start(2, slurm=True, partition="closed", progress=progress)
     assert stages[-1].startswith("job ") and stages[-1].endswith(" PENDING (PartitionDown)")
 
 
 def test_a_job_that_is_cancelled_while_it_waits_is_told_with_its_state(
     slurm: Slurm, gone: None
 ) -> None:
-    def tell(stage: str, done: int, total: int) -> None:
+    def progress(stage: str, done: int, total: int) -> None:
         if "PENDING" in stage:
             slurm.run("scancel", stage.split()[1])
 
     with pytest.raises(HostError, match=r"Slurm's job \d+ \(CANCELLED, PartitionDown\) ended"):
-        nbdist.start(2, slurm=True, partition="closed", tell=tell)
+        nbdist.start(2, slurm=True, partition="closed", progress=progress)
 
 
 def test_what_slurm_refuses_is_told_in_its_words(gone: None) -> None:

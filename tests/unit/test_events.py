@@ -16,7 +16,7 @@ LONG = {"event": "host", "text": "ü <tag> " * LINE_CHARACTERS}
 def said(task: int | None, **event: Any) -> list[bytes]:
     """The lines in which an event is told."""
     stream = io.StringIO()
-    Events(stream, task).tell(event.pop("event"), **event)
+    Events(stream, task).send(event.pop("event"), **event)
     return [line.encode() + b"\n" for line in stream.getvalue().splitlines()]
 
 
@@ -84,4 +84,4 @@ def test_parts_end_where_the_event_ends() -> None:
 def test_a_kernel_that_no_longer_listens_is_no_error() -> None:
     stream = io.StringIO()
     stream.close()
-    Events(stream).tell("alive")
+    Events(stream).send("alive")

@@ -48,7 +48,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, waits: int, comes: int | None) -> list
         plan=SimpleNamespace(processes=(0, 1), start_timeout_s=LIMIT_SECONDS),
     )
     job.wait_for_tasks(
-        spawned, lambda *_: None, tell=lambda what, done, _: told.append((what, done))
+        spawned, lambda *_: None, progress=lambda what, done, _: told.append((what, done))
     )
     return told
 

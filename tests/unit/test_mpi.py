@@ -111,7 +111,7 @@ def told(task: int, count: int) -> tuple[bytes, list[str]]:
     stream = io.StringIO()
     words = [f"{task}.{i} [1,0]<stdout>: {'x' * (i * 173 % 2500)}" for i in range(count)]
     for word in words:
-        Events(stream, task).tell("said", word=word)
+        Events(stream, task).send("said", word=word)
     return stream.getvalue().encode(), words
 
 
@@ -138,6 +138,6 @@ def test_events_survive_being_cut_anywhere_and_mixed_as_open_mpi_does() -> None:
 
 def test_an_event_over_ssh_may_hold_what_looks_like_a_tag() -> None:
     stream = io.StringIO()
-    Events(stream).tell("said", word="[1,0]<stdout>:nbdist 0 1 {}")
+    Events(stream).send("said", word="[1,0]<stdout>:nbdist 0 1 {}")
     event = Lines().take(stream.getvalue().encode())
     assert event is not None and event["word"] == "[1,0]<stdout>:nbdist 0 1 {}"

@@ -460,12 +460,12 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
     engines = FakeEngines()
     engines.facts = replace(engines.facts, since=3, why="w", lost={1: "killed"})
     with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
-        after.recover(engines, tell=lambda *a: None)
+        after.recover(engines, progress=lambda *a: None)
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
     monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda engines, hopeless: None)
-    text = after.recover(FakeEngines(), tell=lambda *a: None)
+    text = after.recover(FakeEngines(), progress=lambda *a: None)
     assert text == "in step: proven just now; nothing to do"
     assert repairs == []
 

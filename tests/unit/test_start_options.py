@@ -24,8 +24,9 @@ def documented(function: object) -> list[str]:
 
 def test_start_has_each_option_with_its_type_and_default() -> None:
     parameters = inspect.signature(nbdist.start).parameters
-    assert list(parameters) == list(FIELDS) == documented(nbdist.start)
-    for name, parameter in parameters.items():
+    assert list(parameters) == [*FIELDS, "progress"] == documented(nbdist.start)
+    for name in FIELDS:
+        parameter = parameters[name]
         assert (parameter.default, parameter.annotation) == (
             FIELDS[name].default,
             FIELDS[name].type,
@@ -34,7 +35,7 @@ def test_start_has_each_option_with_its_type_and_default() -> None:
 
 def test_attach_has_those_that_it_can_take() -> None:
     parameters = list(inspect.signature(nbdist.attach).parameters)
-    assert set(parameters) - {"word"} == ATTACH_ARGUMENTS
+    assert set(parameters) - {"word", "progress"} == ATTACH_ARGUMENTS
     assert parameters == documented(nbdist.attach)
 
 

@@ -36,7 +36,7 @@ class Told:
     def __init__(self) -> None:
         self.events: list[dict[str, Any]] = []
 
-    def tell(self, event: str, **facts: object) -> None:
+    def send(self, event: str, **facts: object) -> None:
         self.events.append({"event": event, **facts})
 
 
@@ -46,8 +46,8 @@ class TaskTold:
     def __init__(self, told: Told, task: int) -> None:
         self._told, self._task = told, task
 
-    def tell(self, event: str, **facts: object) -> None:
-        self._told.tell(event, task=self._task, **facts)
+    def send(self, event: str, **facts: object) -> None:
+        self._told.send(event, task=self._task, **facts)
 
 
 class Remote:

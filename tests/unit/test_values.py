@@ -184,6 +184,7 @@ def test_arrays_are_filled_by_their_processes_and_by_messages(
         [64, 4 << 20] if memory == "shared" else []
     )
     rows = np.arange(large[1], dtype="f4")
+    arriving.put(0, [[0, large[0]], [0, large[1]]], np.zeros(large, "f4"))
     arriving.put(0, [[1, 2], [0, large[1]]], rows[np.newaxis])
     arriving.put(1, [[0, 3]], np.array([1, 2, 3], "i2"))
     filled, small, empty = arriving.arrays()

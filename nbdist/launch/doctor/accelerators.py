@@ -44,8 +44,8 @@ def tpu(case: Case) -> Iterator[Finding]:
         return
     for lock in case.facts["locks"]:
         foreign = lock["owner"] != case.facts["user"]
-        tell = case.error if foreign and case.facts["accelerators"]["tpus"] else case.warning
-        yield tell(
+        progress = case.error if foreign and case.facts["accelerators"]["tpus"] else case.warning
+        yield progress(
             f"a lock file of libtpu is left, owned by {lock['owner']}, and no process that this user can see "
             "holds the TPU",
             where=lock["path"],

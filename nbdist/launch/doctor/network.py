@@ -81,9 +81,9 @@ def reach(case: Case) -> Iterator[Finding]:
             )
     if one.reachable and "error" in one.reachable:
         here = any(other.local for other in case.everyone)
-        tell = case.error if here else case.warning
+        progress = case.error if here else case.warning
         need = "" if here else "; cells do not need it, since no process runs on this machine"
-        yield tell(
+        yield progress(
             f"this machine cannot connect to it: {one.reachable['error']}{need}",
             where=f"{THIS_MACHINE} → {one.host}, any TCP port",
             do=_let_in(one.shell, case.facts, _seen(case.facts, "client")),

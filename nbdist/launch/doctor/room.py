@@ -36,9 +36,9 @@ def memory(case: Case) -> Iterator[Finding]:
     if not case.needs.starting or available is None or available >= needed:
         return
     # The figures are rounded up, and memory may come free.
-    tell = case.warning if available > needed * 2 / 3 else case.error
+    progress = case.warning if available > needed * 2 / 3 else case.error
     noun = f"{count_text(count, 'process')} with {case.needs.framework}"
-    yield tell(
+    yield progress(
         f"{bytes_text(available)} of memory available; {noun} need about {bytes_text(needed)} before they "
         "hold any data",
         where=f"memory of {case.examined.host}",
@@ -52,9 +52,9 @@ def temporary(case: Case) -> Iterator[Finding]:
     found = case.facts["temporary"]
     look = case.there(f"du -xh --max-depth=1 {shlex.quote(found['path'])}")
     if found["error"]:
-        tell = case.warning if found["instead"] else case.error
+        progress = case.warning if found["instead"] else case.error
         instead = f"; its files would go to {found['instead']} instead" if found["instead"] else ""
-        yield tell(
+        yield progress(
             f"no file can be written in {found['path']}: {found['error']}{instead}",
             where=f"{found['path']} on {case.examined.host}",
             do=f"{look}, and make room; or set TMPDIR there",

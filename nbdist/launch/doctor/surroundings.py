@@ -76,8 +76,8 @@ def tf_config(case: Case) -> Iterator[Finding]:
     # On the kernel's own machine it is the user's word, which the plan follows or refuses.
     if value is None or (case.examined.local and case.needs.framework == "tensorflow"):
         return
-    tell = case.warning if case.needs.framework == "jax" else case.error
-    yield tell(
+    progress = case.warning if case.needs.framework == "jax" else case.error
+    yield progress(
         f"TF_CONFIG is set ({value}): TensorFlow and nbdist.keras would take each process for that task",
         where=_environment(case),
         do=f"{case.there('grep -n TF_CONFIG ~/.bashrc ~/.profile ~/.ssh/environment /etc/environment')}, and take "

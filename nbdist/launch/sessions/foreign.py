@@ -13,7 +13,7 @@ from typing import Any
 
 from nbdist.errors import LaunchError
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.planning.frameworks import framework_plan
@@ -34,7 +34,7 @@ from nbdist.rules import Rules
 def take_part(
     cluster: ForeignCluster,
     *,
-    tell: Tell,
+    progress: StartProgress,
     platform: str | None = None,
     devices_per_process: int | None = None,
     **options: Any,
@@ -43,7 +43,7 @@ def take_part(
 
     Args:
       cluster: How it is reached.
-      tell: Hears how many have joined.
+      progress: Hears how many have joined.
       platform: What they are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each; default: as they are set up.
       **options: Of `nbdist.launch.planning.choose.make_plan`: the framework, and how it is initialized.
@@ -71,7 +71,7 @@ def take_part(
     try:
         late = _prepare(running, by_id)
         known = _known(plan, by_id)
-        answers = known or join(running, tell=tell)
+        answers = known or join(running, progress=progress)
         computes = next(iter(answers.values())).get("platform", plan.platform)
         running.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
     except BaseException:

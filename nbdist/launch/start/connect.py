@@ -12,7 +12,7 @@ from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.model.exits import ProcessExit
-from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.preflight import unreached
 from nbdist.launch.start.request import Request, ask
@@ -29,7 +29,7 @@ def connect(
     process_ids: Collection[int],
     *,
     known: Collection[int] = (),
-    tell: Tell,
+    progress: StartProgress,
 ) -> None:
     """Waits until these processes have registered and answered the first message.
 
@@ -38,7 +38,7 @@ def connect(
       process_ids: Those that have just been started.
       known: ipyparallel's ids of engines that were there before, dead ones included: the hub may list those
         for a while.
-      tell: Hears how many have come.
+      progress: Hears how many have come.
 
     Raises:
       LaunchError: One ended, could not import its framework, or did not come up in time.
@@ -52,12 +52,12 @@ def connect(
         found = len(set(running.client.ids) - set(known))
         if found != connected:
             connected = running.connected = found
-            tell("connected", connected, total)
+            progress("connected", connected, total)
         else:
             time.sleep(POLL_SECONDS)
     _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
     running.parents.stop_listening()
-    tell("ready", total, total)
+    progress("ready", total, total)
 
 
 def check(running: Cluster, process_ids: Collection[int], deadline: float) -> None:

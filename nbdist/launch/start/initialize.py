@@ -11,7 +11,7 @@ from typing import Any
 from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
+from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start import coordination
@@ -31,7 +31,7 @@ JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
 
 
-def join(running: Cluster, *, tell: Tell) -> dict[int, dict[str, Any]]:
+def join(running: Cluster, *, progress: StartProgress) -> dict[int, dict[str, Any]]:
     """Has all processes join one cluster and start their back ends.
 
     Returns:
@@ -50,14 +50,14 @@ def join(running: Cluster, *, tell: Tell) -> dict[int, dict[str, Any]]:
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
         options = {process_id: calls[step] for process_id, calls in stages.items()}
-        last = broadcast(running, options, tell=tell if step == last_step else silent)
+        last = broadcast(running, options, progress=progress if step == last_step else silent)
         answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
 
 
 def broadcast(
-    running: Cluster, options: Mapping[int, Mapping[str, Any]], *, tell: Tell
+    running: Cluster, options: Mapping[int, Mapping[str, Any]], *, progress: StartProgress
 ) -> dict[int, dict[str, Any]]:
     """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
 
@@ -75,7 +75,7 @@ def broadcast(
         )
         if process_id == 0 and len(options) > 1 and _process_0_serves(running):
             until_it_listens(running.rendezvous)
-    return _collect(running, asked, tell)
+    return _collect(running, asked, progress)
 
 
 def _process_0_serves(running: Cluster) -> bool:
@@ -97,7 +97,7 @@ def until_it_listens(rendezvous: Rendezvous) -> None:
 
 
 def _collect(
-    running: Cluster, asked: Mapping[int, Request], tell: Tell
+    running: Cluster, asked: Mapping[int, Request], progress: StartProgress
 ) -> dict[int, dict[str, Any]]:
     plan = running.plan
     answers: dict[int, dict[str, Any]] = {}
@@ -109,7 +109,7 @@ def _collect(
                 answers[process_id] = _answer(
                     running, process_id, request, set(asked) - set(answers)
                 )
-                tell("joined", len(answers), len(asked))
+                progress("joined", len(answers), len(asked))
         check_hosts(running)
         if running.exits:
             raise LaunchError(_ended(running, set(asked) - set(answers)))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from nbdist.errors import HostError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
-from nbdist.launch.model.progress import Tell
+from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.spawn import Spawned
 from nbdist.quantities import count_text
 from nbdist.version import __version__
@@ -20,14 +20,14 @@ TELL_SECONDS = 1.0
 
 
 def wait_for_tasks(
-    spawned: Spawned, check: Callable[[str, AgentHandle], None], *, tell: Tell
+    spawned: Spawned, check: Callable[[str, AgentHandle], None], *, progress: StartProgress
 ) -> None:
     """Waits until every task of the job has said who it is; as long as the job waits in a queue, for ever.
 
     Args:
       spawned: A start whose plan is for a job.
       check: Raises when the parent can no longer take part.
-      tell: Hears where the job stands, and how many tasks have come.
+      progress: Hears where the job stands, and how many tasks have come.
 
     Raises:
       HostError: The job has ended, or not all tasks began in time after it had.
@@ -42,11 +42,11 @@ def wait_for_tasks(
         if waiting is not None:
             begun = time.monotonic()
             if begun - told_at >= TELL_SECONDS:
-                tell(waiting, 0, total)
+                progress(waiting, 0, total)
                 told_at = begun
         elif len(parent.facts) != launched:
             launched = len(parent.facts)
-            tell("launched", launched, total)
+            progress("launched", launched, total)
         if launched == total and spawned.parents.home.facts:
             return
         if time.monotonic() - begun > limit_s:

@@ -8,7 +8,7 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nbdist.errors import LaunchError
-from nbdist.launch.model.progress import POLL_SECONDS, Tell, silent
+from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.planning.frameworks import tensorflow
 from nbdist.launch.start.cluster import Cluster
@@ -36,7 +36,7 @@ def end(running: Cluster, process_ids: Collection[int]) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def replace(running: Cluster, process_ids: Collection[int], *, tell: Tell) -> None:
+def replace(running: Cluster, process_ids: Collection[int], *, progress: StartProgress) -> None:
     """Starts these processes of the plan again, each on its host and with its id.
 
     Raises:
@@ -46,11 +46,11 @@ def replace(running: Cluster, process_ids: Collection[int], *, tell: Tell) -> No
     known = {*running.engines.values(), *running.client.ids}
     running.forget(process_ids)
     running.parents.start(running.planned(again))
-    connect(running, process_ids, known=known, tell=tell)
+    connect(running, process_ids, known=known, progress=progress)
 
 
 def rebuild_strategy(
-    running: Cluster, replaced: Collection[int], *, workers: bool, tell: Tell
+    running: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
 ) -> dict[int, dict[str, Any]]:
     """Makes TensorFlow's strategy anew, on the workers at new addresses.
 
@@ -60,7 +60,7 @@ def rebuild_strategy(
       running: Engines of which none is in a cell.
       replaced: Processes that have just been started.
       workers: Whether the workers take part; an evaluator alone can be replaced beside them.
-      tell: Hears how many have joined.
+      progress: Hears how many have joined.
 
     Returns:
       What each process answered, by process id.
@@ -72,7 +72,7 @@ def rebuild_strategy(
     stages = {p.process_id: tensorflow.stages(plan, p, running.rendezvous) for p in plan.processes}
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
-        broadcast(running, new, tell=silent)
+        broadcast(running, new, progress=silent)
     # An evaluator takes part in no collective: one that was there before goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
     calls: dict[int, Mapping[str, Any]] = {
@@ -80,7 +80,7 @@ def rebuild_strategy(
         for p, found in stages.items()
         if p in taking_part
     }
-    return broadcast(running, calls, tell=tell)
+    return broadcast(running, calls, progress=progress)
 
 
 def meet_again(running: Cluster) -> None:

@@ -10,7 +10,7 @@ from typing import Any
 import ipyparallel
 
 from nbdist.errors import LaunchError
-from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start import coordination
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
@@ -24,12 +24,12 @@ ANSWER_SECONDS = 5
 """So long each request to the controller waits; between two it is seen whether the start can still succeed."""
 
 
-def start(spawned: Spawned, *, tell: Tell) -> Cluster:
+def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
     """Starts what the plan says and waits until every engine has answered.
 
     Args:
       spawned: The parents, which may still be importing.
-      tell: Hears how far the start is.
+      progress: Hears how far the start is.
 
     Raises:
       LaunchError: An engine ended, could not import its framework, or did not come up in time; all
@@ -39,10 +39,10 @@ def start(spawned: Spawned, *, tell: Tell) -> Cluster:
       KeyboardInterrupt: As raised by the user; also then nothing is left.
     """
     try:
-        gather(spawned, tell=tell)
+        gather(spawned, progress=progress)
         running = _engines(spawned)
-        _open_client(running, tell)
-        connect(running, spawned.plan.hosts, tell=tell)
+        _open_client(running, progress)
+        connect(running, spawned.plan.hosts, progress=progress)
     except BaseException:
         spawned.stop()
         raise
@@ -88,10 +88,10 @@ def _engines(spawned: Spawned) -> Cluster:
     return running
 
 
-def _open_client(running: Cluster, tell: Tell) -> None:
+def _open_client(running: Cluster, progress: StartProgress) -> None:
     """Waits for the controller, connects to it, and tells the other hosts where it is."""
     deadline = time.monotonic() + running.plan.start_timeout_s
-    tell("starting", 0, len(running.plan.processes))
+    progress("starting", 0, len(running.plan.processes))
     running.client_file = running.cluster.controller.connection_files["client"]
     client = Path(running.client_file)
     engine = engine_connection(running.folder, CLUSTER_ID)

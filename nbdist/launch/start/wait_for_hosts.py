@@ -11,7 +11,7 @@ from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
-from nbdist.launch.model.progress import POLL_SECONDS, Tell
+from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
@@ -25,7 +25,7 @@ STARTING_SECONDS = 4 * SILENT_SECONDS
 """How long a host may then be silent: one large library that is read over a slow network takes seconds."""
 
 
-def gather(spawned: Spawned, *, tell: Tell) -> None:
+def gather(spawned: Spawned, *, progress: StartProgress) -> None:
     """Waits until every host has said who it is, and settles where the processes meet.
 
     Raises:
@@ -38,9 +38,9 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
         _send_files(spawned)  # to nobody; but what changes from now on can be told
         return
     if spawned.plan.placement.job is not None:
-        wait_for_tasks(spawned, check_host, tell=tell)
+        wait_for_tasks(spawned, check_host, progress=progress)
     else:
-        _wait_for_hosts(spawned, tell)
+        _wait_for_hosts(spawned, progress)
     _place(spawned)
     told = told_by_host(spawned)
     spawned.warnings = spawned.preflight.judge(told)
@@ -49,7 +49,7 @@ def gather(spawned: Spawned, *, tell: Tell) -> None:
     _send_files(spawned)
 
 
-def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
+def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
     others = spawned.parents.others
     deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
     reached = -1
@@ -61,7 +61,7 @@ def _wait_for_hosts(spawned: Spawned, tell: Tell) -> None:
         answered = [name for name, parent in others.items() if parent.facts]
         if len(answered) != reached:
             reached = len(answered)
-            tell("reached", reached, len(others))
+            progress("reached", reached, len(others))
         if reached == len(others) and spawned.parents.home.facts:
             break
         if time.monotonic() > deadline:

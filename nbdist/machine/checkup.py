@@ -307,9 +307,15 @@ def leftovers() -> list[Facts]:
         if pid == os.getpid() or not re.search(rf"^Uid:\s*{os.getuid()}\s", status, re.M):
             continue
         orphaned = re.search(r"^PPid:\s*1$", status, re.M)
-        if orphaned and b"nbdist.engine" in _bytes(folder / "cmdline") and not _kept(folder):
+        if orphaned and _is_ours(folder) and not _kept(folder):
             found.append(_described(pid, folder))
     return found
+
+
+def _is_ours(folder: Path) -> bool:
+    """Whether a process is an agent or an engine, as its command line says."""
+    words = _bytes(folder / "cmdline")
+    return any(name in words for name in (b"nbdist.agent", b"nbdist.engine"))
 
 
 def _kept(process: Path) -> bool:

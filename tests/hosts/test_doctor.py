@@ -235,13 +235,13 @@ def test_what_an_earlier_session_left_is_named_and_ends_with_what_is_to_be_typed
     doctor: Doctor, hosts: TestBed, folder: Path
 ) -> None:
     code = "import time; time.sleep(600)"
-    words = shlex.join([sys.executable, "-c", code, "nbdist.engine.pretended"])
+    words = shlex.join([sys.executable, "-c", code, "nbdist.agent.pretended"])
     hosts.exec(1, "sh", "-c", f"{words} < /dev/null > /dev/null 2>&1 & touch /tmp/libtpu_lockfile")
     told = doctor("h1")
     lock = told.one("h1", "a lock file of libtpu is left, owned by root")
     assert (lock["severity"], lock["where"]) == ("warning", "/tmp/libtpu_lockfile")
     left = told.one("h1", "is left over from an earlier session")
-    assert "nbdist.engine.pretended" in left["what"]
+    assert "nbdist.agent.pretended" in left["what"]
     for finding in (lock, left):
         typed(finding["do"])
     until = time.monotonic() + WAIT_SECONDS

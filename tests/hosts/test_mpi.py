@@ -110,7 +110,7 @@ import sys, nbdist
 def tell(stage, done, total):
     if stage == sys.argv[1]:
         print("there", flush=True)
-nbdist.start(mpi=True, hosts="h1,h2", ssh_config=sys.argv[2], tell=tell)
+nbdist.start(mpi=True, hosts="h1,h2", ssh_config=sys.argv[2], progress=tell)
 sys.stdin.read()
 """
 

@@ -206,7 +206,7 @@ import sys, nbdist
 def tell(stage, done, total):
     if stage.startswith(sys.argv[1]):
         print("there", flush=True)
-nbdist.start(2, slurm=True, partition=sys.argv[2], tell=tell)
+nbdist.start(2, slurm=True, partition=sys.argv[2], progress=tell)
 sys.stdin.read()
 """
 

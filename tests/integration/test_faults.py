@@ -27,8 +27,8 @@ float(total(x))
 """
 
 SOONER = """
-from nbdist.cells import standing
-standing.WAIT_SECONDS = {wait}
+from nbdist.cells import outcome
+outcome.WAIT_SECONDS = {wait}
 """
 
 

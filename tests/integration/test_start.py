@@ -275,17 +275,17 @@ def test_an_interrupt_while_a_session_stops_leaves_nothing(fresh: Notebook) -> N
     # The same, in the middle of the end.
     fresh.good(
         "import _thread, threading\n"
-        "from nbdist.launch.start.agent_pool import Parents\n"
-        "stop, begun = Parents.stop, threading.Event()\n"
+        "from nbdist.launch.start.agent_pool import AgentPool\n"
+        "stop, begun = AgentPool.stop, threading.Event()\n"
         "def slow(self): begun.set(); import time; time.sleep(1); stop(self)\n"
-        "Parents.stop = slow\n"
+        "AgentPool.stop = slow\n"
         "def press(): begun.wait(); _thread.interrupt_main()\n"
         "threading.Thread(target=press).start()"
     )
     output = fresh.bad("%dist_shutdown")
     assert "KeyboardInterrupt" in output.traceback
     assert not gone(started)
-    fresh.good("Parents.stop = stop")
+    fresh.good("AgentPool.stop = stop")
     fresh.good(START)
 
 

@@ -305,7 +305,7 @@ def test_the_process_that_holds_a_device_of_a_tpu_is_told(tmp_path: Path) -> Non
 ORPHAN = """
 import os, subprocess, sys
 code = "import sys; print(flush=True); sys.stdin.read()"
-words = [sys.executable, "-c", code, "nbdist.engine.pretended"]
+words = [sys.executable, "-c", code, "nbdist.agent.pretended"]
 orders, nowhere = os.open(sys.argv[1], os.O_RDONLY), subprocess.DEVNULL
 child = subprocess.Popen(words, stdin=orders, stdout=subprocess.PIPE, stderr=nowhere)
 child.stdout.readline()

@@ -38,7 +38,7 @@ COMPILING_FUNCTIONS = {
     },
 }
 
-GUARDS = PurePath(__file__).parent / "keras" / "guards"
+GUARDS = PurePath(__file__).parents[1] / "frameworks" / "keras" / "guards"
 OWN_WAITS = {
     (str(GUARDS / "agreement.py"), "_wait"): "agreement",
     (str(GUARDS / "waiting.py"), "until_ready"): "framework",

@@ -14,7 +14,7 @@ from nbdist.engine.cell.stack import side
 from nbdist.engine.frameworks.jax.repair.become import repoint_variables
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 
-OWN = str(Path(__file__).parents[3])
+OWN = str(Path(__file__).parents[4])
 
 
 class LastFrames:

@@ -16,8 +16,12 @@ def host_options(parser: argparse.ArgumentParser) -> None:
     They are read as `hosts`, `hosts_file`, `ssh_config` and `remote_python`.
     """
     group = parser.add_argument_group("hosts, reached with ssh")
-    group.add_argument("--hosts", metavar="H1:2,H2:2", help="[USER@]HOST[:PROCESSES], or …:PORT:N")
-    group.add_argument("--hosts-file", metavar="FILE", help="the same, one host a line")
+    group.add_argument(
+        "--hosts",
+        metavar="H1:2,H2:2",
+        help="[USER@]HOST[:PROCESSES], or …:PORT:N; node[01-64,70]:2 are many",
+    )
+    group.add_argument("--hosts-file", metavar="FILE", help="the same, line by line")
     group.add_argument("--ssh-config", metavar="FILE", help="in place of ~/.ssh/config")
     group.add_argument(
         "--remote-python", metavar="PATH", help="the hosts' Python (default: this one's path)"

@@ -7,6 +7,7 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from nbdist import ranges
 from nbdist.errors import OptionError
 from nbdist.launch.sessions.resolve import option_name
 from nbdist.options.hosts import host_options, job_options
@@ -177,15 +178,16 @@ ATTACH_ARGUMENTS = frozenset(
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """`"0,1"` as numbers.
+    """`"0,1"` or `"0-3"` as numbers; none where nothing stands between the commas.
 
     Raises:
       OptionError: Something else stands there.
     """
+    parts = [part for part in text.split(",") if part.strip()]
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(f"{option} {text!r}: expected numbers separated by commas.") from None
+        return tuple(ranges.numbers(",".join(parts))) if parts else ()
+    except ValueError as error:
+        raise OptionError(f"{option} {text!r}: {error}") from None
 
 
 def environment(pairs: Sequence[str]) -> dict[str, str]:

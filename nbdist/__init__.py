@@ -103,7 +103,7 @@ def start(
       heartbeat_timeout_s: The same.
       shutdown_timeout_s: The same.
       partition_index: One number for each process.
-      hosts: Hosts reached with ssh, such as `"h1:2,user@h2:2"`, `["h1", "h2"]` or `{"h1": 2}`.
+      hosts: Hosts reached with ssh, such as `"h1:2,user@node[01-64]:2"`, `["h1", "h2"]` or `{"h1": 2}`.
       hosts_file: A file with one host a line.
       ssh_config: In place of `~/.ssh/config`.
       remote_python: The hosts' Python; default: the path of this one.

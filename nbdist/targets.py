@@ -1,7 +1,7 @@
 """Targets: how a person names the processes a cell runs on.
 
-`0,2:4` counts as Python does (4 is left out); `host=h1` names all processes of a host; `-1` is the last;
-`evaluator` and `chief` name TensorFlow's roles.
+`0,2:4` counts as Python does (4 is left out), `0,2-4` with both ends; `host=h1` names all processes of a host;
+`-1` is the last; `evaluator` and `chief` name TensorFlow's roles.
 In brackets, `[0,1-2]`, both ends count: the form known from other notebook tools.
 """
 
@@ -11,8 +11,9 @@ import re
 from collections.abc import Collection, Mapping
 
 from nbdist.errors import TargetError
+from nbdist.ranges import read_range
 
-_BRACKETED = re.compile(r"\d+(-\d+)?")
+_DASHED = re.compile(r"[0-9]+-")
 _COUNTED = re.compile(r"(-?\d+)|(-?\d*):(-?\d*)(?::(-?\d+))?")
 
 
@@ -22,7 +23,7 @@ def parse(
     """The process ids that `text` names, ascending, each once.
 
     Args:
-      text: `0,2:4`, `[0,1-2]`, `host=h1`, `evaluator`, or `all`.
+      text: `0,2:4`, `0-3,5`, `[0,1-2]`, `host=h1`, `evaluator`, or `all`.
       hosts: Host name of each process of the session, by process id.
       named: The processes that have a name together, such as those of one role.
 
@@ -32,19 +33,19 @@ def parse(
     text = text.strip()
     if text == "all":
         return tuple(sorted(hosts))
-    if text.startswith("[") and text.endswith("]"):
-        read = _bracketed
+    bracketed = text.startswith("[") and text.endswith("]")
+    if bracketed:
         text = text[1:-1]
-    else:
-        read = _counted
     found: set[int] = set()
     for part in (part.strip() for part in text.split(",")):
         if part.startswith("host="):
             found.update(_on_host(part, hosts))
         elif part.isalpha():
             found.update(_of_name(part, hosts, named or {}))
+        elif bracketed or _DASHED.match(part):
+            found.update(_with_both_ends(part, hosts, " in brackets" if bracketed else ""))
         else:
-            found.update(read(part, hosts))
+            found.update(_counted(part, hosts))
     return tuple(sorted(found))
 
 
@@ -65,7 +66,7 @@ def _of_name(
 def _allowed(hosts: Mapping[int, str]) -> str:
     return (
         f"This session has processes 0 to {len(hosts) - 1}; "
-        "write 0,2 or 0:2 (as in Python, without 2) or [0-2] (with 2) or host=NAME."
+        "write 0,2 or 0:2 (as in Python, without 2) or 0-2 or [0-2] (with 2) or host=NAME."
     )
 
 
@@ -78,11 +79,14 @@ def _on_host(part: str, hosts: Mapping[int, str]) -> list[int]:
     return found
 
 
-def _bracketed(part: str, hosts: Mapping[int, str]) -> list[int]:
-    if not _BRACKETED.fullmatch(part):
-        raise TargetError(f"Cannot read target {part!r} in brackets. {_allowed(hosts)}")
-    first, _, last = part.partition("-")
-    return _known(part, range(int(first), int(last or first) + 1), hosts)
+def _with_both_ends(part: str, hosts: Mapping[int, str], where: str) -> list[int]:
+    try:
+        numbers = read_range(part).numbers
+    except ValueError as error:
+        raise TargetError(
+            f"Cannot read target {part!r}{where}: {error} {_allowed(hosts)}"
+        ) from None
+    return _known(part, numbers, hosts)
 
 
 def _counted(part: str, hosts: Mapping[int, str]) -> list[int]:
@@ -101,7 +105,7 @@ def _counted(part: str, hosts: Mapping[int, str]) -> list[int]:
 
 
 def _known(part: str, numbers: range | list[int], hosts: Mapping[int, str]) -> list[int]:
-    unknown = [number for number in numbers if number not in hosts]
-    if unknown or not numbers:
+    # One that is unknown ends the look: a range may be as long as a person can type.
+    if not numbers or any(number not in hosts for number in numbers):
         raise TargetError(f"Target {part!r} names no process of this session. {_allowed(hosts)}")
     return list(numbers)

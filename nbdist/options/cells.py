@@ -97,7 +97,11 @@ def dist() -> Parser:
         example="%%dist --on 0,2 --timeout 60\nprint(jax.process_index())",
     )
     add = parser.add_argument
-    add("--on", metavar="TARGETS", help="such as 0,2:4 (4 left out), [0,1-2] (2 included), host=h1")
+    add(
+        "--on",
+        metavar="TARGETS",
+        help="such as 0,2:4 (4 left out), 0,2-4 or [0,2-4] (4 included), host=h1",
+    )
     add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
     add("--grace", type=float, metavar="S", help="seconds others may stay after one failed")
     add("--no-wait", action="store_true", help="go on at once; the cell gives a handle to wait on")

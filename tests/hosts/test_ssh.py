@@ -26,7 +26,7 @@ from tests.testbed.fixtures import need
 from tests.testbed.hosts import ENVIRONMENT, ROOT, HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
 
-HOSTS = "h2:2,h1:2"
+HOSTS = "h[2,1]:2"
 """Not in the order of the alphabet."""
 ANYWHERE = ("0.0.0.0", "::")
 WAIT_SECONDS = 30.0
@@ -66,6 +66,8 @@ def test_a_cell_can_be_for_one_host(session: Session) -> None:
     session.run("here = False")
     session.run("here = True", on="host=h1")
     assert [session.pull("here", on=str(p)) for p in range(4)] == [False, False, True, True]
+    session.run("here = 'by number'", on="1-2")
+    assert [session.pull("here", on=str(p)) for p in range(1, 4)] == ["by number"] * 2 + [True]
 
 
 def test_an_array_that_lies_on_all_hosts_is_pulled_whole(session: Session) -> None:

@@ -70,6 +70,15 @@ def test_unknown_options_before_code_are_refused() -> None:
         dist().parse_before_code("--timout 3 x")
 
 
+def test_numbers_of_an_option_can_be_ranges() -> None:
+    asked = dist_init().parse("--local-device-ids 0-3;4,5,7 --partition-index 0,0,1,1")
+    found = start_arguments(asked)
+    assert found["local_device_ids"] == [(0, 1, 2, 3), (4, 5, 7)]
+    assert found["partition_index"] == (0, 0, 1, 1)
+    with pytest.raises(OptionError, match="--partition-index '0,one': 'one' is no number and no"):
+        start_arguments(dist_init().parse("--partition-index 0,one"))
+
+
 @pytest.mark.parametrize("line", ["", "  ", "--help"])
 def test_without_an_expression_the_help_is_shown(line: str) -> None:
     with pytest.raises(HelpShown):

@@ -8,10 +8,11 @@ from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.placement import Job, Placement
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.planning.choose_job import JobOptions
+from nbdist.launch.planning.choose_placement import choose_placement
 from nbdist.launch.schedulers.slurm.allocation import Allocation, allocation
 from nbdist.launch.schedulers.slurm.ask import ask, have_commands
 from nbdist.launch.schedulers.slurm.options import SlurmOptions, slurm_job
-from nbdist.launch.schedulers.slurm.queue import SlurmWatch, numbers
+from nbdist.launch.schedulers.slurm.queue import JobState, SlurmWatch
 from nbdist.launch.start.agent_commands import job_environment, job_reach
 from nbdist.options import dist_init, start_arguments
 
@@ -247,6 +248,7 @@ def test_tasks_that_end_alone_are_named_with_their_host() -> None:
     lines = [
         "srun: error: h1: tasks 0-1,4: Killed",
         "srun: error: h2: task 2: Exited with exit code 1",
+        "srun: error: h3: tasks 5-,: Killed",
     ]
     assert watch()[0].ended_tasks(lines) == {
         0: "Killed (host h1)",
@@ -254,7 +256,16 @@ def test_tasks_that_end_alone_are_named_with_their_host() -> None:
         4: "Killed (host h1)",
         2: "Exited with exit code 1 (host h2)",
     }
-    assert numbers("3") == [3]
+
+
+def test_of_several_jobs_of_a_name_the_newest_counts() -> None:
+    found, _ = watch("9|COMPLETED|None\n12_[3-4%2]|PENDING|Resources\n12_2|RUNNING|None\n")
+    assert found.look() == JobState("12_[3-4%2]", "PENDING", "Resources")
+
+
+def test_hosts_beside_slurm_are_refused_with_the_list_that_slurm_reads() -> None:
+    with pytest.raises(OptionError, match=r"--slurm-option --nodelist=node\[01-64\],m$"):
+        choose_placement(slurm=True, hosts="node[01-64]:2,m")
 
 
 def test_a_job_is_cancelled_by_its_name() -> None:

@@ -1,13 +1,16 @@
-"""Hosts as a person names them: `h1:2,user@h2:2`, or one a line in a file."""
+"""Hosts as a person names them: `h1:2,user@node[01-64]:2`, or line by line in a file."""
 
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nbdist.errors import OptionError
+from nbdist.launch.model.host_names import HostPattern, read_pattern, split_names
+from nbdist.ranges import refuse_too_many
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,26 +39,31 @@ LOCAL_NAMES = ("localhost", "127.0.0.1", "::1")
 
 FORM = "[USER@]HOST[:PROCESSES], or [USER@]HOST:PORT:PROCESSES"
 
+SUCH_AS = "such as h1:2 or node[01-64]:2"
+
 _HOST = re.compile(
-    r"(?:(?P<user>[^@\s:]+)@)?(?P<name>\[[0-9a-fA-F:.]+\]|[A-Za-z0-9_.-]+)(?::(?P<first>\d+))?(?::(?P<second>\d+))?"
+    r"(?:(?P<user>[^@\s:\[\]]+)@)?(?:\[(?P<address>[0-9a-fA-F:.]+)\]|(?P<name>(?:[A-Za-z0-9_.-]|\[[^\[\]]*\])+))"
+    r"(?::(?P<first>[0-9]{1,9}))?(?::(?P<second>[0-9]{1,9}))?"
 )
+
+_AROUND_COMMA = re.compile(r"\s*,\s*")
 
 
 def parse_hosts(text: str, *, option: str = "--hosts") -> tuple[AskedHost, ...]:
-    """Hosts separated by commas.
+    """Hosts separated by commas; `node[01-64]:2` are 64 hosts with 2 processes each.
 
     Raises:
-      OptionError: No host, one that cannot be read, or one that is named twice.
+      OptionError: No host, one that cannot be read, one that is named twice, or more than 100,000.
     """
-    entries = [entry.strip() for entry in text.split(",")]
-    return _each_once([_parse(entry, option) for entry in entries if entry], option)
+    return _each_once([_parse(entry, option) for entry in split_names(text)], option)
 
 
 def read_hosts(path: Path) -> tuple[AskedHost, ...]:
-    """Hosts of a file: one a line, written as for `--hosts` or with `slots=N`; `#` begins a comment.
+    """Hosts of a file: a line is written as for `--hosts` or with `slots=N`; `#` begins a comment.
 
     Raises:
-      OptionError: The file cannot be read, or holds no host, or a line that cannot be read.
+      OptionError: The file cannot be read, or holds no host, a line that cannot be read, or one of those that
+        `parse_hosts` refuses.
     """
     option = f"--hosts-file {path}"
     try:
@@ -65,41 +73,60 @@ def read_hosts(path: Path) -> tuple[AskedHost, ...]:
         raise OptionError(f"{option}: cannot be read ({why}).") from error
     found = []
     for number, line in enumerate(lines, start=1):
-        words = line.partition("#")[0].split()
+        words = _AROUND_COMMA.sub(",", line.partition("#")[0]).split()
         if not words:
             continue
+        where = f"{option}, line {number}"
         # As Open MPI's host files have it.
-        entry = ":".join([words[0], *(word.removeprefix("slots=") for word in words[1:])])
-        found.append(_parse(entry, f"{option}, line {number}"))
+        slots = [word.removeprefix("slots=") for word in words[1:]]
+        found += [_parse(":".join([name, *slots]), where) for name in split_names(words[0])]
     return _each_once(found, option)
 
 
-def _parse(entry: str, option: str) -> AskedHost:
+def _parse(entry: str, option: str) -> tuple[HostPattern, AskedHost]:
+    """The names that an entry stands for, and what it says of each host."""
     match = _HOST.fullmatch(entry)
-    if match is None or match["name"].startswith("-"):
-        raise OptionError(f"{option}: {entry!r} is no host. Expected {FORM}, such as h1:2.")
+    if match is None or (match["name"] or "").startswith("-"):
+        _pattern(entry, entry, option)  # brackets may be what is wrong
+        raise OptionError(f"{option}: {entry!r} is no host. Expected {FORM}, {SUCH_AS}.")
     first, second = match["first"], match["second"]
     port, processes = (first, second) if second is not None else (None, first)
     if processes is not None and int(processes) < 1:
         raise OptionError(f"{option}: {entry!r} asks for no process; leave the host out instead.")
     if port is not None and not 0 < int(port) < 65536:
         raise OptionError(f"{option}: {entry!r}: {port} is no port. Expected {FORM}.")
-    return AskedHost(
-        name=match["name"].strip("[]"),
+    host = AskedHost(
+        name=match["address"] or match["name"],
         user=match["user"],
         port=int(port) if port is not None else None,
         processes=int(processes) if processes is not None else None,
     )
+    return _pattern(host.name, entry, option), host
 
 
-def _each_once(hosts: Sequence[AskedHost], option: str) -> tuple[AskedHost, ...]:
-    if not hosts:
-        raise OptionError(f"{option}: no host is named. Expected {FORM}, such as h1:2,h2:2.")
-    names = [host.name for host in hosts]
-    doubled = sorted({name for name in names if names.count(name) > 1})
+def _pattern(name: str, entry: str, option: str) -> HostPattern:
+    try:
+        return read_pattern(name)
+    except ValueError as error:
+        raise OptionError(f"{option}: {entry!r}: {error}") from None
+
+
+def _each_once(
+    entries: Sequence[tuple[HostPattern, AskedHost]], option: str
+) -> tuple[AskedHost, ...]:
+    """All hosts; they are made only when it is known how many there are."""
+    if not entries:
+        raise OptionError(f"{option}: no host is named. Expected {FORM}, {SUCH_AS}.")
+    try:
+        refuse_too_many(sum(len(names) for names, _ in entries), "hosts")
+    except ValueError as error:
+        raise OptionError(f"{option}: {error}") from None
+    hosts = [replace(host, name=name) for names, host in entries for name in names]
+    doubled = sorted((n, times) for n, times in Counter(h.name for h in hosts).items() if times > 1)
     if doubled:
+        name, times = doubled[0]
         raise OptionError(
-            f"{option}: {doubled[0]} is named {names.count(doubled[0])} times. Name each host once, with its "
-            f"number of processes, such as {doubled[0]}:{names.count(doubled[0])}."
+            f"{option}: {name} is named {times} times. Name each host once, with its number of processes, such "
+            f"as {name}:{times}."
         )
     return tuple(hosts)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any
 
+from nbdist import ranges
 from nbdist.errors import OptionError
 from nbdist.launch.model.host_list import AskedHost
 
@@ -76,15 +77,16 @@ def _option(
 
 
 def numbers(text: str, option: str) -> tuple[int, ...]:
-    """`"0,1"` as numbers.
+    """`"0,1"` or `"0-3"` as numbers; none where nothing stands between the commas.
 
     Raises:
       OptionError: Something else stands there.
     """
+    parts = [part for part in text.split(",") if part.strip()]
     try:
-        return tuple(int(part) for part in text.split(",") if part.strip())
-    except ValueError:
-        raise OptionError(f"{option} {text!r}: expected numbers separated by commas.") from None
+        return tuple(ranges.numbers(",".join(parts))) if parts else ()
+    except ValueError as error:
+        raise OptionError(f"{option} {text!r}: {error}") from None
 
 
 def environment_of(pairs: Sequence[str]) -> dict[str, str]:
@@ -237,9 +239,12 @@ class StartOptions:
         None, "one for each process, or none", JAX, read=_index, metavar="0,0,1,1"
     )
     hosts: str | Sequence[AskedHost | str] | Mapping[str, int] | None = _option(
-        None, "[USER@]HOST[:PROCESSES], or …:PORT:N", HOSTS, metavar="H1:2,H2:2"
+        None,
+        "[USER@]HOST[:PROCESSES], or …:PORT:N; node[01-64,70]:2 are many",
+        HOSTS,
+        metavar="H1:2,H2:2",
     )
-    hosts_file: str | None = _option(None, "the same, one host a line", HOSTS, metavar="FILE")
+    hosts_file: str | None = _option(None, "the same, line by line", HOSTS, metavar="FILE")
     ssh_config: str | None = _option(None, "in place of ~/.ssh/config", HOSTS, metavar="FILE")
     remote_python: str | None = _option(
         None, "the hosts' Python (default: this one's path)", HOSTS, metavar="PATH"

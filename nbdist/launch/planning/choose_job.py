@@ -9,6 +9,7 @@ from dataclasses import dataclass, fields, replace
 
 from nbdist.errors import OptionError
 from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.host_names import compress
 from nbdist.launch.model.placement import Placement
 from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose import host_counts
@@ -90,7 +91,7 @@ def _slurm(
     ssh: SshOptions,
 ) -> Placement:
     if hosts:
-        names = ",".join(host.name for host in hosts)
+        names = compress(host.name for host in hosts)
         raise OptionError(
             f"--hosts with --slurm: Slurm chooses the hosts. To have these, use --slurm-option --nodelist={names}"
         )

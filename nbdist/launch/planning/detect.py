@@ -163,7 +163,7 @@ def _slurm(environment: Mapping[str, str], root: Path) -> Detected | None:
 
 
 def _slurm_coordinator(environment: Mapping[str, str]) -> str:
-    """The first host of a list such as `n[001-003,7],m2`."""
+    """The first host of a list such as `n[001-003,7],m2`, cut out of it as JAX does."""
     first = re.match(r"([^,\[]*)(?:\[([^,\-]*))?", environment["SLURM_STEP_NODELIST"])
     assert first is not None
     port = environment.get("JAX_COORDINATOR_PORT")

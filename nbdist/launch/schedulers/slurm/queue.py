@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from nbdist.errors import LaunchError
 from nbdist.launch.schedulers.slurm.ask import ask
 from nbdist.machine.log_tail import LOG_LINES
+from nbdist.ranges import numbers
 
 LOOK_SECONDS = 1.0
 """How often the queue is asked while a job waits."""
@@ -25,7 +26,7 @@ STEP_CREATED = re.compile(r"srun: Step created for job")
 CANCELLED = re.compile(
     r"\*\*\* (?:STEP|JOB) (\d+)\S* ON \S+ CANCELLED AT \S+?( DUE TO [A-Z ]+?)? \*\*\*"
 )
-TASKS = re.compile(r"srun: error: (\S+): tasks? ([\d,\-]+): (.+)")
+TASKS = re.compile(r"srun: error: (\S+): tasks? (\d+(?:-\d+)?(?:,\d+(?:-\d+)?)*): (.+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +93,7 @@ class SlurmWatch:
             found = self._ask("squeue", "--noheader", "--states=all", which, "--format=%i|%T|%r")
             rows = [line.strip().split("|", 2) for line in found.splitlines()]
             # A session that was started afresh had another job of this name before.
-            job, state, reason = max(rows, key=lambda row: numbers(row[0]), default=("", "", ""))
+            job, state, reason = max(rows, key=lambda row: _order(row[0]), default=("", "", ""))
             return JobState(job, state, "" if reason == "None" else reason) if job else None
         return None
 
@@ -143,10 +144,6 @@ def _cancelled(lines: Sequence[str]) -> str | None:
     return f"Slurm's job {said[1]} (CANCELLED{said[2] or ''})"
 
 
-def numbers(text: str) -> list[int]:
-    """`"0-2,5"` as numbers."""
-    found: list[int] = []
-    for part in text.split(","):
-        first, _, last = part.partition("-")
-        found += range(int(first), int(last or first) + 1)
-    return found
+def _order(job: str) -> list[int]:
+    """A later job's number is larger: `12`, or `12_3` in an array of jobs."""
+    return [int(number) for number in re.findall(r"\d+", job)]

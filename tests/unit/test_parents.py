@@ -193,7 +193,8 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
         "h2": 0,
         "h3": -signal.SIGKILL,
     }
-    assert parents.home.poll() == 0
+    # One on this machine is asked by a signal as well where it has not ended a moment later.
+    assert parents.home.poll() in (0, -signal.SIGTERM)
     assert "nbdist-pulse" not in [thread.name for thread in threading.enumerate()]
 
 

@@ -1,6 +1,7 @@
 /** The distribution or strategy that is set now; each version where processes differ. */
 
-import { entryParts, specNode } from './array_row';
+import { specNode } from './array_row';
+import { entryParts } from './array_text';
 import {
   factsOf,
   nounOf,

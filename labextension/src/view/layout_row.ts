@@ -1,6 +1,7 @@
 /** One row of a model's layout: a variable, the rule that matched it, and how it lies. */
 
-import { entryParts, specLength, specNode, specWords, type SpecPart } from './array_row';
+import { specNode } from './array_row';
+import { entryParts, specLength, specWords, type SpecPart } from './array_text';
 import { axesOf } from './distribution_text';
 import { element, setAttributes } from './element';
 import { bytesText, typeText } from './format';

@@ -1,6 +1,6 @@
 /** How the list of arrays is laid out: one line a row where all columns fit, else several. */
 
-import { specLength, wordLengths, type ArrayTexts } from './array_row';
+import { specLength, wordLengths, type ArrayTexts } from './array_text';
 
 /** Sizes in CSS pixels; the style sheet has the same ones. */
 const PADDING = 24;

@@ -1,7 +1,7 @@
 /** What the list of arrays shows, row by row, worked out before anything is drawn. */
 
-import { textsOf, type ArrayTexts } from './array_row';
-import { branchTextsMaker, type BranchTexts } from './branch_row';
+import { textsOf, type ArrayTexts } from './array_text';
+import { branchTextsMaker, type BranchTexts } from './branch_text';
 import { forest } from './branches';
 import { findArrays } from './find';
 import { listForm, type ListForm } from './list_form';

@@ -5,9 +5,9 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { isOutputs, type Outputs } from './outputs';
-import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
-import type { Request } from './view/model';
-import { isValues, type Values } from './view/values';
+import { isFrame, takeFrame, type Frame, type Known } from './view/model/frame';
+import { isValues, type Values } from './view/model/values';
+import type { Request } from './view/model/view_model';
 
 /** The comm id of all frames, `COMM_ID` in `nbdist/view/channel.py`. */
 const COMM_ID = 'nbdist';

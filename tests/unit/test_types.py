@@ -11,8 +11,8 @@ from tests.frontend_check import environment, is_installed
 
 ROOT = Path(__file__).parents[2]
 FRONT = ROOT / "labextension"
-SCHEMA = FRONT / "src" / "view" / "snapshot.schema.json"
-TYPES = FRONT / "src" / "view" / "snapshot.ts"
+SCHEMA = FRONT / "src" / "view" / "model" / "snapshot.schema.json"
+TYPES = FRONT / "src" / "view" / "model" / "snapshot.ts"
 
 
 def make_schema(target: Path) -> str:

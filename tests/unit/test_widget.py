@@ -133,7 +133,7 @@ def _constant(path: str, name: str) -> str:
 def test_the_browser_part_has_the_same_names_and_versions() -> None:
     package = json.loads((ROOT / "labextension" / "package.json").read_text(encoding="utf-8"))
     assert package["version"] == nbdist.__version__
-    assert _constant("src/view/frame.ts", "VERSION") == str(VERSION)
+    assert _constant("src/view/model/frame.ts", "VERSION") == str(VERSION)
     assert _constant("src/output.ts", "MIME_TYPE") == MIME_TYPE
     assert _constant("src/source.ts", "COMM_ID") == COMM_ID
     assert _constant("src/source.ts", "TARGET") == TARGET

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from html import escape
 
+from nbdist.contract.page import STILL_ATTRIBUTE
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
@@ -77,7 +78,7 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     if path is None:
         parts += [_paragraph(escape(model_text(one))) for one in snapshot.models]
     return (
-        f'<div class="nbdist-still" data-nbdist-view="{escape(view_id)}">\n'
+        f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">\n'
         + "\n".join(parts)
         + "\n</div>"
     )

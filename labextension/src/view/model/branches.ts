@@ -1,13 +1,12 @@
 /** Arrays as the trees that their paths make. */
 
+import { DEEPEST } from './contract';
 import { divisionOf, elementsOf } from './pieces';
 import type { Array as NamedArray, Mesh } from './snapshot';
 
 const STEPS = /\.[^.[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.[]+/g;
 const FIRST_STEP = new RegExp(STEPS.source);
 const NUMBER = /^\[(\d+)\]$/;
-/** What lies deeper is one step. */
-const DEEPEST = 100;
 
 /** A part of a tree. */
 export interface Branch {

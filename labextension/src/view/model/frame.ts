@@ -1,9 +1,7 @@
 /** Frames from the kernel, merged to the newest snapshot. */
 
+import { VERSION } from './contract';
 import type { Snapshot } from './snapshot';
-
-/** The snapshot version this view was made for; `VERSION` in `nbdist/contract/snapshot.py`. */
-export const VERSION = 2;
 
 /**
  * What the kernel sends: the changed top-level sections of a snapshot.

@@ -1,10 +1,8 @@
 /** A model in words: which it is, how large, and what its devices hold. */
 
+import { MOST_NAMED_DEVICES } from './contract';
 import { bytesText, countText, deviceText, processesText } from './format';
 import type { Device, DeviceBytes, Model } from './snapshot';
-
-/** Devices that are named one by one. */
-const NAMED = 4;
 
 /** Models of one path differ in the processes that have them. */
 export const keyOfModel = ({ path, processes }: Model): string => `${path} ${processes.join()}`;
@@ -39,11 +37,12 @@ function totalText(
   devices: ReadonlyMap<string, Device>,
   named: boolean,
 ): string {
-  const names = keys.slice(0, NAMED).map(key => {
+  const names = keys.slice(0, MOST_NAMED_DEVICES).map(key => {
     const device = devices.get(key);
     return device ? deviceText(device) : key;
   });
   if (!named && keys.length > 1) return `${bytesText(nbytes)} on each of ${keys.length} devices`;
-  const more = keys.length > NAMED ? ` and ${keys.length - NAMED} more` : '';
+  const more =
+    keys.length > MOST_NAMED_DEVICES ? ` and ${keys.length - MOST_NAMED_DEVICES} more` : '';
   return `${bytesText(nbytes)} on ${names.join(', ')}${more}`;
 }

@@ -1,11 +1,9 @@
 /** Large arrays that nothing splits. */
 
+import { LARGE_BYTES } from './contract';
 import { specText } from './format';
 import type { Division } from './pieces';
 import type { Array as NamedArray } from './snapshot';
-
-/** Smaller arrays may be whole everywhere. */
-const LARGE_BYTES = 1 << 20;
 
 /** Why a large array is whole on each of several devices; null for one that is not, or is small. */
 export function wholeWhy(array: NamedArray, division: Division | null): string | null {

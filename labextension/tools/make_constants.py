@@ -11,6 +11,7 @@ from pathlib import Path
 from types import ModuleType
 
 from nbdist.contract import limits, page
+from nbdist.contract.palette import FILLS
 from nbdist.contract.snapshot import VERSION
 
 FOLDER = Path(__file__).parents[1] / "src" / "view"
@@ -18,7 +19,11 @@ FOLDER = Path(__file__).parents[1] / "src" / "view"
 
 def texts() -> dict[str, str]:
     """The text of each file by its path in the view; formatted as Prettier does it."""
-    return {"model/contract.ts": _constants()}
+    return {
+        "model/contract.ts": _constants(),
+        "paint/fills.ts": _fills(),
+        "paint/fills.css": _fill_properties(),
+    }
 
 
 def _constants() -> str:
@@ -47,6 +52,23 @@ def _literal(value: object) -> str:
             "are written alike in Python and TypeScript"
         )
     return f"'{value}'" if isinstance(value, str) else str(value)
+
+
+def _fills() -> str:
+    lines = ["/** Fills of pieces; made by `make types` from `nbdist/contract/palette.py`. */", ""]
+    lines.append("export const FILLS = {")
+    for theme, fills in FILLS.items():
+        lines.append(f"  {theme}: [{', '.join(map(_literal, fills))}],")
+    return "\n".join([*lines, "} as const;"]) + "\n"
+
+
+def _fill_properties() -> str:
+    selectors = {"light": ".nbdist", "dark": ".nbdist[data-nbdist-theme='dark']"}
+    lines = ["/* Fills of pieces; made by `make types` from `nbdist/contract/palette.py`. */"]
+    for theme, fills in FILLS.items():
+        properties = (f"  --nbdist-fill-{number}: {fill};" for number, fill in enumerate(fills))
+        lines += ["", f"{selectors[theme]} {{", *properties, "}"]
+    return "\n".join(lines) + "\n"
 
 
 def main() -> None:

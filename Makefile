@@ -37,7 +37,7 @@ help:
 	@echo "make versions         what the tests run with; WRITE=--write puts it into the README"
 	@echo "make bench            timings, each against its floor in the same run"
 	@echo "make check            formatting, types and architecture only"
-	@echo "make types            schema and TypeScript types from nbdist/contract/snapshot.py"
+	@echo "make types            schema, TypeScript types and constants from nbdist/contract/"
 	@echo "make golden           golden snapshots, from real JAX shardings"
 	@echo "make screenshots      the README's pictures, taken by the browser tests"
 
@@ -122,6 +122,7 @@ bench: $(READY)
 
 types: $(READY)
 	$(BIN)/python labextension/tools/make_schema.py
+	$(BIN)/python labextension/tools/make_constants.py
 	cd labextension && PATH="$(CURDIR)/$(BIN):$$PATH" jlpm types
 
 golden: $(READY)

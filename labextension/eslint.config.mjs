@@ -1,10 +1,35 @@
 import js from '@eslint/js';
 import tseslint from 'typescript-eslint';
 
+/** The rooms of the view from the lowest up: each imports from itself and from those before it. */
+const ROOMS = ['model', 'layout', 'paint', 'sections'];
+
+/** For each room, that it imports neither a room above nor the page on top. */
+const floors = ROOMS.map((room, i) => {
+  const allowed = ROOMS.slice(0, i + 1);
+  return {
+    files: [`src/view/${room}/**`],
+    rules: {
+      'no-restricted-imports': [
+        'error',
+        {
+          patterns: [
+            {
+              // Nothing but the rooms is beside them, and above them are only those who use the view.
+              regex: `\\.\\./(?!(${allowed.join('|')})/)`,
+              message: `${room}/ imports only from ${allowed.join('/, ')}/: arrows point down. Move what both need to the lowest room that needs it.`,
+            },
+          ],
+        },
+      ],
+    },
+  };
+});
+
 export default tseslint.config(
   { ignores: ['lib/**', 'node_modules/**', '.yarn/**', 'eslint.config.mjs', 'vitest.config.ts'] },
   // Made by `jlpm types`.
-  { ignores: ['src/view/snapshot.ts'] },
+  { ignores: ['src/view/model/snapshot.ts'] },
   js.configs.recommended,
   ...tseslint.configs.strictTypeChecked,
   ...tseslint.configs.stylisticTypeChecked,
@@ -29,5 +54,6 @@ export default tseslint.config(
     files: ['src/*.ts'],
     rules: { '@typescript-eslint/unbound-method': 'off' },
   },
+  ...floors,
   { files: ['tests/**'], rules: { 'max-lines-per-function': 'off' } },
 );

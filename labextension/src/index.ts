@@ -9,10 +9,11 @@ import { ICommandPalette } from '@jupyterlab/apputils';
 import { INotebookTracker } from '@jupyterlab/notebook';
 import { IRenderMimeRegistry } from '@jupyterlab/rendermime';
 
-import { MIME_TYPE, OutputView } from './output';
+import { OutputView } from './output';
 import { DevicesPanel } from './panel';
 import { RestoredOutputs } from './restored';
 import { Sources } from './source';
+import { MIME_TYPE } from './view/model/contract';
 
 const SHOW = 'nbdist:show-devices';
 /** ipywidgets has -10 for its own mime type; lower is preferred. */

@@ -16,9 +16,6 @@ import { Widget } from '@lumino/widgets';
 import { LivePlace, type ViewTraits } from './place';
 import type { Sources } from './source';
 
-/** `MIME_TYPE` in `nbdist/view/widget.py`. */
-export const MIME_TYPE = 'application/vnd.nbdist.view+json';
-
 /** A widget of the shell that has a kernel: a notebook, a console. */
 interface Owner {
   readonly sessionContext: ISessionContext;

@@ -3,9 +3,9 @@
 import type { IDisposable } from '@lumino/disposable';
 
 import type { KernelSource } from './source';
-import type { Frame } from './view/frame';
-import type { Request, ViewModel } from './view/model';
-import type { Values } from './view/values';
+import type { Frame } from './view/model/frame';
+import type { Values } from './view/model/values';
+import type { Request, ViewModel } from './view/model/view_model';
 import { mount } from './view/view';
 
 /** What a view is told of itself, see `ViewModel.get`. */

@@ -5,14 +5,11 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { isOutputs, type Outputs } from './outputs';
-import { isFrame, takeFrame, type Frame, type Known } from './view/frame';
-import type { Request } from './view/model';
-import { isValues, type Values } from './view/values';
+import { COMM_ID, TARGET } from './view/model/contract';
+import { isFrame, takeFrame, type Frame, type Known } from './view/model/frame';
+import { isValues, type Values } from './view/model/values';
+import type { Request } from './view/model/view_model';
 
-/** The comm id of all frames, `COMM_ID` in `nbdist/view/channel.py`. */
-const COMM_ID = 'nbdist';
-/** The comm target that answers, `TARGET` in `nbdist/view/channel.py`. */
-const TARGET = 'nbdist';
 /** Fewest milliseconds between two requests for a full frame. */
 const ASK_MS = 1000;
 

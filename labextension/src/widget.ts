@@ -2,7 +2,8 @@
 
 import type { AnyModel } from '@anywidget/types';
 
-import css from './view/view.css';
+// All style sheets in one, made by `jlpm build:widget` from `view/view.css`.
+import css from '../lib/view.css';
 import { mount } from './view/view';
 
 /** The widget's synced traits, `nbdist/view/widget.py`. */

@@ -1,9 +1,17 @@
 import { describe, expect, it } from 'vitest';
 
-import { forest, fullest, grow, leavesOf, steps, within, type Branch } from '../src/view/branches';
-import { divisionOf } from '../src/view/pieces';
-import type { Array as NamedArray, Mesh } from '../src/view/snapshot';
-import { wholeWhy } from '../src/view/whole';
+import {
+  forest,
+  fullest,
+  grow,
+  leavesOf,
+  steps,
+  within,
+  type Branch,
+} from '../src/view/model/branches';
+import { divisionOf } from '../src/view/model/pieces';
+import type { Array as NamedArray, Mesh } from '../src/view/model/snapshot';
+import { wholeWhy } from '../src/view/model/whole';
 import { goldens, meshesOf, type ExpectedTree } from './golden';
 
 /** A branch as the golden files have it. */

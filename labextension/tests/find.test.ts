@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { findArrays } from '../src/view/find';
+import { findArrays } from '../src/view/model/find';
 import { goldens } from './golden';
 
 const arrays = goldens.find(g => g.name === 'tour')?.snapshot.arrays ?? [];

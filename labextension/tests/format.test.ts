@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { bytesText, rangesText, secondsText, slicesText, specText } from '../src/view/format';
+import { bytesText, rangesText, secondsText, slicesText, specText } from '../src/view/model/format';
 
 describe('texts', () => {
   it('write bytes with three digits', () => {

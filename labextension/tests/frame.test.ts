@@ -1,6 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
-import { isFrame, takeFrame, VERSION, type Frame, type Known } from '../src/view/frame';
+import { VERSION } from '../src/view/model/contract';
+import { isFrame, takeFrame, type Frame, type Known } from '../src/view/model/frame';
 import { goldens } from './golden';
 
 const tour = goldens.find(g => g.name === 'tour');

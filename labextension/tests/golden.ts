@@ -3,8 +3,8 @@
 import { readdirSync, readFileSync } from 'node:fs';
 import { fileURLToPath } from 'node:url';
 
-import type { Slices } from '../src/view/pieces';
-import type { Mesh, Snapshot } from '../src/view/snapshot';
+import type { Slices } from '../src/view/model/pieces';
+import type { Mesh, Snapshot } from '../src/view/model/snapshot';
 
 const FOLDER = new URL('../../tests/golden/', import.meta.url);
 

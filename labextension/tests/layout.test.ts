@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 
-import { blocksOf, placesOf } from '../src/view/blocks';
-import { layCards } from '../src/view/card_layout';
-import type { Grid } from '../src/view/grid';
-import { moved } from '../src/view/keyboard';
-import { layHosts, layTiles } from '../src/view/tile_layout';
+import { blocksOf, placesOf } from '../src/view/layout/blocks';
+import { layCards } from '../src/view/layout/card_layout';
+import type { Grid } from '../src/view/model/grid';
+import { moved } from '../src/view/sections/keyboard';
+import { layHosts, layTiles } from '../src/view/layout/tile_layout';
 
 const grid = (...sizes: number[]): Grid => ({
   id: 'g',

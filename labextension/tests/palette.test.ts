@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { FILL_COUNT, fillOf, type Theme } from '../src/view/palette';
+import { FILL_COUNT, fillOf, type Theme } from '../src/view/paint/palette';
 
 type Color = readonly [number, number, number];
 

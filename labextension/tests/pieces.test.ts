@@ -1,7 +1,7 @@
 import { describe, expect, it } from 'vitest';
 
-import { divisionOf, holdingOf } from '../src/view/pieces';
-import { pieceStyle } from '../src/view/piece_style';
+import { divisionOf, holdingOf } from '../src/view/model/pieces';
+import { pieceStyle } from '../src/view/paint/piece_style';
 import { goldens, meshesOf } from './golden';
 
 const cases = goldens.flatMap(({ name, snapshot, expected }) =>

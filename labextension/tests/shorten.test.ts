@@ -1,6 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
-import { shortenAll } from '../src/view/shorten';
+import { shortenAll } from '../src/view/model/shorten';
 import { goldens } from './golden';
 
 const longNames =

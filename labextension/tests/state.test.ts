@@ -1,8 +1,8 @@
 import { describe, expect, it } from 'vitest';
 
-import { sceneMaker } from '../src/view/scene';
-import type { Snapshot } from '../src/view/snapshot';
-import { initialState, pickedArray, reduce, type State } from '../src/view/state';
+import { sceneMaker } from '../src/view/model/scene';
+import type { Snapshot } from '../src/view/model/snapshot';
+import { initialState, pickedArray, reduce, type State } from '../src/view/model/state';
 import { goldens } from './golden';
 
 function named(name: string): Snapshot {

@@ -1,10 +1,10 @@
 import { describe, expect, it } from 'vitest';
 
-import { forest, type Branch } from '../src/view/branches';
-import { OpenBranches, shownIn } from '../src/view/open_branches';
-import type { Array as NamedArray } from '../src/view/snapshot';
-import { turned } from '../src/view/tree_keys';
-import { treeRows, type ListRow } from '../src/view/tree_rows';
+import { forest, type Branch } from '../src/view/model/branches';
+import { OpenBranches, shownIn } from '../src/view/model/open_branches';
+import type { Array as NamedArray } from '../src/view/model/snapshot';
+import { turned } from '../src/view/sections/tree_keys';
+import { treeRows, type ListRow } from '../src/view/model/tree_rows';
 
 function array(path: string): NamedArray {
   const sharding = { kind: 'single' as const, device: '0:0', memory_kind: null };

@@ -1,7 +1,7 @@
 """Writes the JSON Schema of a snapshot, from which the view's TypeScript types are made.
 
 Run as `python labextension/tools/make_schema.py [FILE]`; without FILE it replaces
-`labextension/src/view/snapshot.schema.json`.
+`labextension/src/view/model/snapshot.schema.json`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from pydantic.json_schema import GenerateJsonSchema
 
 from nbdist.contract.snapshot import Snapshot
 
-TARGET = Path(__file__).parents[1] / "src" / "view" / "snapshot.schema.json"
+TARGET = Path(__file__).parents[1] / "src" / "view" / "model" / "snapshot.schema.json"
 # json-schema-to-typescript reads draft 7; pydantic writes 2020-12, which differs here only in
 # how a list of fixed length is written.
 DRAFT = "http://json-schema.org/draft-07/schema#"

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
+from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Array, Mesh, Notice, Process
 from nbdist.merge.facts import Known
 from nbdist.pieces import split
 from nbdist.quantities import bytes_text, processes_text, seconds_text
-
-LARGE_BYTES = 1 << 20
-"""From this size on a whole copy on every device is worth a warning."""
 
 MAY_HANG = "Collectives may hang or mix up values."
 REPAIRING = (

@@ -8,14 +8,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
+from nbdist.contract.limits import DEEPEST
 from nbdist.contract.snapshot import Array, DeviceKey, Mesh
 from nbdist.pieces import piece_bytes, split
 
 _STEP = re.compile(r"""\.[^.\[]+|\[(?:'(?:[^'\\]|\\.)*'|"(?:[^"\\]|\\.)*"|[^\]'"])*\]|[^.\[]+""")
 _NUMBER = re.compile(r"\[(\d+)\]")
-
-DEEPEST = 100
-"""What lies deeper is one step."""
 
 
 @dataclass(eq=False)

@@ -8,17 +8,11 @@ from typing import Any
 
 from comm import get_comm_manager
 
+from nbdist.contract.page import COMM_ID, TARGET
 from nbdist.view.asked import answer_values
 from nbdist.view.feed import Feed, Frame
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 from nbdist.view.repeated import RepeatedOutputs
-
-COMM_ID = "nbdist"
-"""The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell hears them at once:
-opening a comm of its own would wait for the cell. `labextension/src/source.ts` has the same."""
-
-TARGET = "nbdist"
-"""The comm target a front end opens to ask for something."""
 
 REPEAT_SECONDS = 2.0
 """How often the full state is repeated."""

@@ -1,7 +1,7 @@
 """The newest snapshot as frames, sent to everything that shows it.
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all of
-them. `labextension/src/view/frame.ts` reads it:
+them. `labextension/src/view/model/frame.ts` reads it:
 
     {"type": "frame", "stream": id, "sequence": n, "base": n - 1 or null, "age": seconds,
      "snapshot": {section: plain data}}

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from html import escape
 
+from nbdist.contract.page import STILL_ATTRIBUTE
+from nbdist.contract.palette import STILL_FILLS, STILL_OPACITY
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.pieces import sentence
@@ -18,26 +20,12 @@ from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
 from nbdist.view.text.status import disagreement_text, state_text, summary_text
 
-PALETTE = (
-    (86, 180, 233),
-    (230, 159, 0),
-    (0, 158, 115),
-    (204, 121, 167),
-    (0, 114, 178),
-    (213, 94, 0),
-    (240, 228, 66),
-    (127, 127, 127),
-)
-"""Red, green, blue of the pieces' colours (Okabe–Ito, then grey). With more pieces than colours
-they repeat, and the slices in the cell tell pieces apart."""
-
 CELLS = 512
 """Devices drawn; every saved notebook carries them, at about 300 bytes each."""
 
 PROGRESS = 8
 """Lines of progress; processes that are equally far share one."""
 
-_OPACITY = "0.3"
 _LINE = "1px solid rgba(128, 128, 128, 0.45)"
 _CELL = f"border: {_LINE}; padding: 4px 8px; text-align: left; vertical-align: top"
 _LABEL = "border: none; padding: 4px 8px; text-align: left; font-weight: normal; opacity: 0.75"
@@ -77,7 +65,7 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     if path is None:
         parts += [_paragraph(escape(model_text(one))) for one in snapshot.models]
     return (
-        f'<div class="nbdist-still" data-nbdist-view="{escape(view_id)}">\n'
+        f'<div class="nbdist-still" {STILL_ATTRIBUTE}="{escape(view_id)}">\n'
         + "\n".join(parts)
         + "\n</div>"
     )
@@ -145,8 +133,8 @@ def _cell(cell: Cell) -> str:
     if cell.lost:
         style = style.replace(_LINE, _LOST)
     elif cell.part is not None:
-        colour = ", ".join(map(str, PALETTE[cell.part % len(PALETTE)]))
-        style += f"; background-color: rgba({colour}, {_OPACITY})"
+        colour = ", ".join(map(str, STILL_FILLS[cell.part % len(STILL_FILLS)]))
+        style += f"; background-color: rgba({colour}, {STILL_OPACITY})"
     text = "lost" if cell.lost else cell.text
     held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
     return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'

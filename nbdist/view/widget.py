@@ -8,6 +8,7 @@ from typing import Any
 import anywidget
 import traitlets
 
+from nbdist.contract.page import MIME_TYPE
 from nbdist.errors import NbdistError
 from nbdist.view.asked import answer_values
 from nbdist.view.channel import Channel
@@ -15,11 +16,6 @@ from nbdist.view.feed import Feed, Frame
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
-
-MIME_TYPE = "application/vnd.nbdist.view+json"
-"""What nbdist's own JupyterLab extension shows in the place of the widget, `labextension/src/output.ts`: the
-same view over the channel, live again after a reload in the middle of a cell, and nothing at all where there is no
-kernel; ipywidgets would say "model not found" there."""
 
 FALLBACK_TEXT = "The live view of an nbdist session; its last picture is beside it."
 """Shown by whatever knows neither the mime type nor widgets."""

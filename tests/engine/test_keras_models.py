@@ -7,12 +7,12 @@ import pytest
 from keras import layers
 
 from nbdist.contract import wire
+from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Model
 from nbdist.engine.frameworks.keras import models as models_module
-from nbdist.engine.frameworks.keras.models import LARGE_BYTES, Rules
+from nbdist.engine.frameworks.keras.models import Rules
 from nbdist.engine.probe.layout import layout_of
 from nbdist.errors import ArrayError
-from nbdist.merge import notices
 from tests.engine.keras_models import by_path, dense, model_parallel, new_look, seen
 
 
@@ -272,10 +272,6 @@ def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(l
         del layer._path
     (described,) = seen(look, model=model).models
     assert described["unmatched"] == ["net/dense/output"]
-
-
-def test_large_is_what_the_kernel_calls_large():
-    assert LARGE_BYTES == notices.LARGE_BYTES
 
 
 def test_a_layout_is_told_of_any_model_or_layer(look, placed):

@@ -10,8 +10,9 @@ import pytest
 from comm import get_comm_manager
 from ipykernel.comm.comm import BaseComm
 
+from nbdist.contract.page import COMM_ID, TARGET
 from nbdist.contract.snapshot import Snapshot
-from nbdist.view.channel import COMM_ID, TARGET, Channel
+from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 

@@ -15,7 +15,7 @@ from nbdist.contract.wire import decode, encode
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests/golden"
 FILES = sorted(GOLDEN.glob("*.json"))
-SCHEMA = json.loads((ROOT / "labextension/src/view/snapshot.schema.json").read_text())
+SCHEMA = json.loads((ROOT / "labextension/src/view/model/snapshot.schema.json").read_text())
 
 
 @pytest.fixture(scope="module")

@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
+from nbdist.contract.palette import FILLS, STILL_FILLS, STILL_OPACITY
 from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess, Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError
-from nbdist.view.still import CELLS, PALETTE, still_html
+from nbdist.view.still import CELLS, still_html
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -135,10 +136,16 @@ def test_the_root_names_the_view_it_stands_for():
     assert page.root == ("div", {"class": "nbdist-still", "data-nbdist-view": 'a"b'})
 
 
-def test_the_first_pieces_have_the_colours_of_the_live_view():
+def test_the_first_pieces_have_the_palettes_colours_in_its_order():
     page = Page(still_html(snapshot("tour"), path="params.dense1.kernel", view_id="v"))
-    colours = [re.search(r"rgba\((\d+, \d+, \d+), 0\.3\)", style)[1] for style, _ in page.cells]
-    assert colours == [", ".join(map(str, colour)) for colour in PALETTE]
+    colours = [
+        re.search(rf"rgba\((\d+, \d+, \d+), {STILL_OPACITY}\)", style)[1] for style, _ in page.cells
+    ]
+    assert colours == [", ".join(map(str, colour)) for colour in STILL_FILLS]
+
+
+def test_colours_repeat_after_as_many_pieces_in_each_theme_and_in_the_still_picture():
+    assert {len(fills) for fills in FILLS.values()} == {len(STILL_FILLS)}
 
 
 def test_the_sentence_and_the_processes_are_said():

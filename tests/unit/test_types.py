@@ -1,4 +1,4 @@
-"""`snapshot.py` is the truth: the schema and the TypeScript types are what it generates."""
+"""`nbdist/contract/` is the truth: the schema, the TypeScript types and constants are what it generates."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from tests.frontend_check import environment, is_installed
 
 ROOT = Path(__file__).parents[2]
 FRONT = ROOT / "labextension"
-SCHEMA = FRONT / "src" / "view" / "snapshot.schema.json"
-TYPES = FRONT / "src" / "view" / "snapshot.ts"
+SCHEMA = FRONT / "src" / "view" / "model" / "snapshot.schema.json"
+TYPES = FRONT / "src" / "view" / "model" / "snapshot.ts"
 
 
 def make_schema(target: Path) -> str:
@@ -58,3 +58,14 @@ def test_the_types_follow_the_schema(tmp_path: Path) -> None:
     made = make_types(changed, tmp_path / "snapshot.ts")
     assert "arrays_left_out" in made
     assert made != TYPES.read_text(encoding="utf-8")
+
+
+def test_making_the_constants_again_changes_nothing(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FRONT / "tools" / "make_constants.py", tmp_path], check=True)
+    made = {path.relative_to(tmp_path): path for path in tmp_path.rglob("*") if path.is_file()}
+    assert made
+    for name, path in made.items():
+        kept = FRONT / "src" / "view" / name
+        assert path.read_text(encoding="utf-8") == kept.read_text(encoding="utf-8"), (
+            "run make types"
+        )

@@ -188,13 +188,13 @@ def test_the_committed_schema_is_what_the_contract_makes(tmp_path):
     made = tmp_path / "snapshot.schema.json"
     tool = ROOT / "labextension/tools/make_schema.py"
     subprocess.run([sys.executable, tool, made], check=True, timeout=60)
-    kept = ROOT / "labextension/src/view/snapshot.schema.json"
+    kept = ROOT / "labextension/src/view/model/snapshot.schema.json"
     assert made.read_text() == kept.read_text()
 
 
 @pytest.mark.parametrize("sharding", SHARDINGS, ids=lambda value: value.kind)
 def test_the_schema_accepts_what_encode_writes_and_refuses_a_missing_field(sharding):
-    schema = json.loads((ROOT / "labextension/src/view/snapshot.schema.json").read_text())
+    schema = json.loads((ROOT / "labextension/src/view/model/snapshot.schema.json").read_text())
     array = replace(ARRAY, sharding=sharding)
     data = encode(
         Snapshot(session="s", sequence=1, time=1.5, state="idle", meshes=(MESH,), arrays=(array,))

@@ -1,29 +1,29 @@
 /** The live picture of a session: one view for notebook outputs, side panels and pages. */
 
-import { ArrayDetail } from './array_detail';
-import { ArrayList } from './array_list';
-import { DeviceDetail } from './device_detail';
-import { DeviceTable } from './device_table';
-import { Distributions } from './distributions';
-import { element, setAttributes, setShown, setText } from './element';
-import { Footer } from './footer';
-import { isFrame, takeFrame, type Frame, type Known } from './frame';
-import { Header } from './header';
-import { LayoutSection } from './layout_section';
-import { Legend } from './legend';
-import { LiveRegion } from './live_region';
-import { MeshSection } from './mesh_section';
-import type { ViewModel } from './model';
-import { Notices } from './notices';
-import { Painter } from './painter';
-import { Processes } from './processes';
-import { sceneMaker } from './scene';
-import type { Section } from './section';
-import { Side } from './side';
-import { initialState, reduce, type Action, type State } from './state';
-import { hideStill } from './still';
-import { readLook, watchTheme, type Look } from './theme';
-import { isValues } from './values';
+import { isFrame, takeFrame, type Frame, type Known } from './model/frame';
+import { sceneMaker } from './model/scene';
+import { initialState, reduce, type Action, type State } from './model/state';
+import { isValues } from './model/values';
+import type { ViewModel } from './model/view_model';
+import { Painter } from './paint/painter';
+import { hideStill } from './paint/still';
+import { readLook, watchTheme, type Look } from './paint/theme';
+import { ArrayDetail } from './sections/array_detail';
+import { ArrayList } from './sections/array_list';
+import { DeviceDetail } from './sections/device_detail';
+import { DeviceTable } from './sections/device_table';
+import { Distributions } from './sections/distributions';
+import { element, setAttributes, setShown, setText } from './sections/element';
+import { Footer } from './sections/footer';
+import { Header } from './sections/header';
+import { LayoutSection } from './sections/layout_section';
+import { Legend } from './sections/legend';
+import { LiveRegion } from './sections/live_region';
+import { MeshSection } from './sections/mesh_section';
+import { Notices } from './sections/notices';
+import { Processes } from './sections/processes';
+import type { Section } from './sections/section';
+import { Side } from './sections/side';
 
 /** How often the age of the data is written, in milliseconds. */
 const AGE_MS = 500;

@@ -5,15 +5,13 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Mapping, Sequence
 
+from nbdist.contract.limits import MOST_NAMED_DEVICES
 from nbdist.contract.snapshot import Distribution, Mesh, Metric, Model, Process, Snapshot
 from nbdist.notation import axes_text, mesh_axes_text
 from nbdist.quantities import bytes_text, count_text, processes_text
 
 RULES = 8
 """Layout rules written out; the rest is counted."""
-
-_NAMED = 4
-"""Devices named where they hold different numbers of bytes."""
 
 _BATCHES = 16
 """Replicas whose part of a batch is written out where it differs."""
@@ -103,6 +101,6 @@ def _each_text(batches: tuple[int, ...]) -> str:
 def _devices_text(keys: tuple[str, ...], *, alone: bool) -> str:
     if alone and len(keys) > 1:
         return f"each of {len(keys)} devices"
-    more = len(keys) - _NAMED
-    named = ", ".join(f"device {key}" for key in keys[:_NAMED])
+    more = len(keys) - MOST_NAMED_DEVICES
+    named = ", ".join(f"device {key}" for key in keys[:MOST_NAMED_DEVICES])
     return f"{named} and {more} more" if more > 0 else named

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 
+from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Array, Mesh
 from nbdist.notation import spec_text
 from nbdist.pieces import split
@@ -11,9 +12,6 @@ from nbdist.quantities import array_type_text, bytes_text, count_text, not_looke
 from nbdist.view.branches import Branch, grow
 from nbdist.view.text.arrays import array_row
 from nbdist.view.text.table import columns
-
-LARGE_BYTES = 1 << 20
-"""Smaller arrays may be whole everywhere."""
 
 MOST_ROWS = 1000
 

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.limits import LARGE_BYTES
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of
 from nbdist.engine.frameworks.keras.expressions import layer_paths
 from nbdist.engine.frameworks.keras.instance import attribute
@@ -19,9 +20,6 @@ from nbdist.engine.frameworks.keras.variables import (
     raw_value,
 )
 from nbdist.engine.probe.device_bytes import is_whole_everywhere, piece_bytes, totals
-
-LARGE_BYTES = 1 << 20
-"""From this size on a variable that no rule matched is worth a remark; `nbdist.merge.notices` has the same."""
 
 MOST_MODELS = 8
 MOST_VARIABLES = 1000

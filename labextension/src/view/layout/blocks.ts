@@ -1,0 +1,134 @@
+/**
+ * A grid of one to five axes on paper: the last axis runs across, the one before it down, and the
+ * axes before those count blocks.
+ */
+
+import type { Grid } from '../model/grid';
+
+/** One block of cells. `cells` holds positions in `Grid.devices`, row-major; -1 where there is none. */
+export interface Block {
+  /** Where the block lies along the leading axes: `pod 0 · data 1`; empty for a single block. */
+  readonly label: string;
+  readonly rows: number;
+  readonly columns: number;
+  readonly cells: readonly number[];
+  readonly rowLabels: readonly string[];
+  /** Empty where a row is folded, since then a column means nothing. */
+  readonly columnLabels: readonly string[];
+}
+
+type Axes = Grid['axes'];
+
+/** Names of the axes that run down and across; null where the grid has only one. */
+export function planeOf(axes: Axes): { readonly down: string | null; readonly across: string } {
+  const across = axes[axes.length - 1];
+  const down = axes.length > 1 ? axes[axes.length - 2] : undefined;
+  return { down: down?.name ?? null, across: across?.name ?? '' };
+}
+
+const range = (count: number): number[] => Array.from({ length: count }, (_, i) => i);
+
+/** Sizes of the plane: rows, columns and how many blocks of them there are. */
+export function planeSize(grid: Grid): { rows: number; columns: number; blocks: number } {
+  const columns = grid.axes[grid.axes.length - 1]?.size ?? 1;
+  const rows = grid.axes.length > 1 ? (grid.axes[grid.axes.length - 2]?.size ?? 1) : 1;
+  const blocks = Math.max(1, Math.round(grid.devices.length / Math.max(1, rows * columns)));
+  return { rows, columns, blocks };
+}
+
+function blockLabel(axes: Axes, block: number): string {
+  const parts: string[] = [];
+  let rest = block;
+  for (const axis of [...axes.slice(0, -2)].reverse()) {
+    // An axis of size 1 has nothing to tell blocks apart by.
+    if (axis.size > 1) parts.unshift(`${axis.name} ${rest % axis.size}`);
+    rest = Math.floor(rest / axis.size);
+  }
+  return parts.join(' · ');
+}
+
+/** The label of every block; one empty label where there is a single block. */
+export const blockLabels = (grid: Grid): readonly string[] =>
+  range(planeSize(grid).blocks).map(number => blockLabel(grid.axes, number));
+
+function plainBlock(grid: Grid, number: number, turned: boolean): Block {
+  const { rows, columns } = planeSize(grid);
+  const { down, across } = planeOf(grid.axes);
+  const first = number * rows * columns;
+  const rowLabels = down === null ? [''] : range(rows).map(i => `${down} ${i}`);
+  const columnLabels = range(columns).map(i => `${across} ${i}`);
+  const label = blockLabel(grid.axes, number);
+  if (!turned) {
+    const cells = range(rows * columns).map(i => first + i);
+    return { label, rows, columns, cells, rowLabels, columnLabels };
+  }
+  const cells = range(rows * columns).map(i => first + (i % rows) * columns + Math.floor(i / rows));
+  return {
+    label,
+    rows: columns,
+    columns: rows,
+    cells,
+    rowLabels: columnLabels,
+    columnLabels: rowLabels,
+  };
+}
+
+/** A single row of cells folded into lines of `perLine`. */
+function foldedBlock(grid: Grid, number: number, perLine: number): Block {
+  const { columns } = planeSize(grid);
+  const { across } = planeOf(grid.axes);
+  const lines = Math.ceil(columns / perLine);
+  const first = number * columns;
+  const cells = range(lines * perLine).map(i => (i < columns ? first + i : -1));
+  const rowLabels = range(lines).map(line => {
+    const last = Math.min(columns, (line + 1) * perLine) - 1;
+    const from = line * perLine;
+    return last > from ? `${across} ${from}–${last}` : `${across} ${from}`;
+  });
+  const label = blockLabel(grid.axes, number);
+  return { label, rows: lines, columns: perLine, cells, rowLabels, columnLabels: [] };
+}
+
+export type Fold =
+  { readonly kind: 'plain' | 'turned' } | { readonly kind: 'folded'; readonly perLine: number };
+
+/** All blocks of a grid. `folded` is only for grids with one row. */
+export function blocksOf(grid: Grid, fold: Fold): readonly Block[] {
+  return range(planeSize(grid).blocks).map(number =>
+    fold.kind === 'folded'
+      ? foldedBlock(grid, number, fold.perLine)
+      : plainBlock(grid, number, fold.kind === 'turned'),
+  );
+}
+
+/** A cell of a list of blocks. */
+export interface Place {
+  readonly block: number;
+  readonly row: number;
+  readonly column: number;
+}
+
+/** Where each position of the grid is. */
+export function placesOf(blocks: readonly Block[]): ReadonlyMap<number, Place> {
+  const places = new Map<number, Place>();
+  blocks.forEach((block, b) => {
+    block.cells.forEach((position, i) => {
+      if (position < 0) return;
+      places.set(position, {
+        block: b,
+        row: Math.floor(i / block.columns),
+        column: i % block.columns,
+      });
+    });
+  });
+  return places;
+}
+
+/** The position at a place, or null outside. */
+export function positionAt(blocks: readonly Block[], place: Place): number | null {
+  const block = blocks[place.block];
+  if (!block || place.row < 0 || place.column < 0) return null;
+  if (place.row >= block.rows || place.column >= block.columns) return null;
+  const position = block.cells[place.row * block.columns + place.column] ?? -1;
+  return position < 0 ? null : position;
+}

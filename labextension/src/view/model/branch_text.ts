@@ -1,0 +1,73 @@
+/** What is written about one branch of a tree. */
+
+import type { ArrayTexts } from './array_text';
+import { fullest, leavesOf, type Branch } from './branches';
+import { bytesText, countText } from './format';
+import type { Array as NamedArray, Mesh } from './snapshot';
+import type { BranchRow } from './tree_rows';
+
+/** The texts of one row. */
+export interface BranchTexts {
+  /** The whole expression, `model.blocks[0–11]`. */
+  readonly path: string;
+  /** `12 alike, 3 arrays each`. */
+  readonly about: string;
+  /** Characters that the bytes of any branch have at most. */
+  readonly mostBytes: number;
+  /** What the fullest device needs; worked out only for what is drawn. */
+  bytes(): string;
+  /** Bytes of one whole copy of each array. */
+  copy(): string;
+  /** How many arrays in it are large and whole everywhere. */
+  whole(): number;
+}
+
+const MOST_BYTES = '1.23 GB'.length;
+
+function pathOf({ path, name, alike }: Branch): string {
+  const [first] = alike;
+  return first ? path.slice(0, -first.name.length) + name : path;
+}
+
+function aboutOf({ count, alike }: Branch): string {
+  if (alike.length === 0) return countText(count, 'array');
+  return `${alike.length} alike, ${countText(count / alike.length, 'array')} each`;
+}
+
+/**
+ * A function from rows to their texts, each worked out once.
+ *
+ * With arrays `omitted` from the snapshot all totals are what there is at least.
+ */
+export function branchTextsMaker(
+  meshes: ReadonlyMap<string, Mesh>,
+  textOf: ReadonlyMap<NamedArray, ArrayTexts>,
+  omitted: number,
+): (row: BranchRow) => BranchTexts {
+  const made = new Map<Branch, BranchTexts>();
+  const least = omitted ? '≥ ' : '';
+  return ({ branch }) => {
+    const known = made.get(branch);
+    if (known) return known;
+    const texts: BranchTexts = {
+      path: pathOf(branch),
+      about: aboutOf(branch),
+      mostBytes: MOST_BYTES + least.length,
+      bytes: once(() => {
+        const bytes = fullest(leavesOf(branch), meshes);
+        return bytes === null ? '?' : least + bytesText(bytes);
+      }),
+      copy: once(
+        () => least + bytesText(leavesOf(branch).reduce((sum, { nbytes }) => sum + nbytes, 0)),
+      ),
+      whole: once(() => leavesOf(branch).filter(array => textOf.get(array)?.whole).length),
+    };
+    made.set(branch, texts);
+    return texts;
+  };
+}
+
+function once<Value>(compute: () => Value): () => Value {
+  let made: { readonly value: Value } | null = null;
+  return () => (made ??= { value: compute() }).value;
+}

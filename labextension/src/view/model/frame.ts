@@ -1,0 +1,70 @@
+/** Frames from the kernel, merged to the newest snapshot. */
+
+import { VERSION } from './contract';
+import type { Snapshot } from './snapshot';
+
+/**
+ * What the kernel sends: the changed top-level sections of a snapshot.
+ *
+ * `base` is the sequence number they are a change to, or null when all sections are there.
+ * `stream` tells one sender from the next, since a restarted kernel counts from the start.
+ */
+export interface Frame {
+  readonly type: 'frame';
+  readonly stream: string;
+  readonly sequence: number;
+  readonly base: number | null;
+  /** How long ago, in seconds, the kernel heard what it says. */
+  readonly age: number;
+  readonly snapshot: Partial<Snapshot>;
+}
+
+/** What is known after the last usable frame. */
+export interface Known {
+  readonly stream: string;
+  readonly sequence: number;
+  readonly snapshot: Snapshot;
+}
+
+/**
+ * What a frame did: `new` data, `same` data once more (so it is still fresh), or `missed` when a
+ * frame before it never arrived and only a full one helps.
+ */
+export interface Taken {
+  readonly known: Known | null;
+  readonly result: 'new' | 'same' | 'missed' | 'unreadable';
+}
+
+/** True for a message of ours; every other message on the channel is somebody else's. */
+export function isFrame(message: unknown): message is Frame {
+  if (typeof message !== 'object' || message === null) return false;
+  const { type, stream, sequence, base, age, snapshot } = message as Record<string, unknown>;
+  return (
+    type === 'frame' &&
+    typeof stream === 'string' &&
+    typeof sequence === 'number' &&
+    typeof age === 'number' &&
+    (base === null || typeof base === 'number') &&
+    typeof snapshot === 'object' &&
+    snapshot !== null
+  );
+}
+
+/** Merges one frame into what is known. Sections that did not change keep their identity. */
+export function takeFrame(known: Known | null, frame: Frame): Taken {
+  const { stream, sequence, base, snapshot } = frame;
+  if (base === null) return takeFull(known, frame);
+  if (known?.stream !== stream) return { known, result: 'missed' };
+  if (sequence === known.sequence) return { known, result: 'same' };
+  if (sequence < known.sequence) return { known, result: 'same' };
+  if (base !== known.sequence) return { known, result: 'missed' };
+  const merged = { ...known.snapshot, ...snapshot };
+  return { known: { stream, sequence, snapshot: merged }, result: 'new' };
+}
+
+function takeFull(known: Known | null, frame: Frame): Taken {
+  const { stream, sequence, snapshot } = frame;
+  if (known?.stream === stream && sequence <= known.sequence) return { known, result: 'same' };
+  if (snapshot.version !== VERSION) return { known, result: 'unreadable' };
+  return { known: { stream, sequence, snapshot: snapshot as Snapshot }, result: 'new' };
+}

@@ -1,0 +1,271 @@
+/** Draws many cells on a canvas, one path a colour. */
+
+import type { TileLayout } from '../layout/tile_layout';
+import { heldBy } from '../model/device_text';
+import { isLost, type Scene } from '../model/scene';
+import { pieceStyle, type Pattern } from './piece_style';
+import type { Look } from './theme';
+
+/** What one cell stands for: a device, or all devices of a host. */
+export interface Unit {
+  readonly name: string;
+  readonly devices: readonly string[];
+}
+
+/** Corners and sizes of rectangles, four numbers each. */
+type Rectangles = number[];
+
+/** From this side on, in CSS pixels, patterns can be seen. */
+const PATTERNED = 10;
+const LABELLED = 20;
+/** Devices of a host that are drawn as stripes of its cell. */
+const MOST_STRIPES = 4;
+
+interface Layers {
+  readonly fills: Map<string, Rectangles>;
+  readonly patterns: Map<Pattern, Rectangles>;
+  readonly empty: Rectangles;
+  readonly lost: Rectangles;
+  readonly mixed: Rectangles;
+  readonly tracks: Rectangles;
+  readonly bars: Rectangles;
+}
+
+function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles): void {
+  const list = map.get(key);
+  if (list) list.push(...rectangle);
+  else map.set(key, rectangle);
+}
+
+/** The pieces the devices of a unit hold, in order and without repetition; -1 for none. */
+function piecesOf(scene: Scene, unit: Unit): number[] {
+  const numbers = new Set(unit.devices.map(key => scene.holding?.of.get(key) ?? -1));
+  return [...numbers].sort((a, b) => a - b);
+}
+
+/** Mean fullness of a unit's devices, or null where none says. */
+function fullnessOf(scene: Scene, unit: Unit): number | null {
+  let [sum, count] = [0, 0];
+  for (const key of unit.devices) {
+    const full = scene.fullness.of.get(key);
+    if (full !== undefined) [sum, count] = [sum + full, count + 1];
+  }
+  return count ? sum / count : null;
+}
+
+/** Sorts one unit's cell into the layers. */
+function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box): void {
+  const { x, y, size } = at;
+  if (unit.devices.every(key => isLost(scene, key))) {
+    layers.lost.push(x, y, size, size);
+    return;
+  }
+  const numbers = piecesOf(scene, unit);
+  const count = scene.holding?.pieces.length ?? 0;
+  if (numbers.length > MOST_STRIPES || size < numbers.length * 1.5)
+    layers.mixed.push(x, y, size, size);
+  else {
+    const width = size / numbers.length;
+    numbers.forEach((number, i) => {
+      const box = [x + i * width, y, width, size] as const;
+      if (number < 0) layers.empty.push(...box);
+      else {
+        const style = pieceStyle(number, count, look.theme);
+        push(layers.fills, style.fill, ...box);
+        if (size >= PATTERNED) push(layers.patterns, style.pattern, ...box);
+      }
+    });
+  }
+  const full = fullnessOf(scene, unit);
+  if (full === null) return;
+  const height = size >= 24 ? 4 : size >= 16 ? 3 : size >= 9 ? 2 : 1;
+  layers.tracks.push(x, y + size - height, size, height);
+  layers.bars.push(x, y + size - height, size * full, height);
+}
+
+interface Box {
+  readonly x: number;
+  readonly y: number;
+  readonly size: number;
+}
+
+/** The square of cell `i`, without the gap to the next. */
+export function boxOf(layout: TileLayout, i: number): Box {
+  const gap = layout.side >= 14 ? 3 : layout.side >= 9 ? 2 : 1;
+  return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size: layout.side - gap };
+}
+
+function fillAll(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
+  g.beginPath();
+  for (let i = 0; i < rectangles.length; i += 4) {
+    g.rect(
+      rectangles[i] ?? 0,
+      rectangles[i + 1] ?? 0,
+      rectangles[i + 2] ?? 0,
+      rectangles[i + 3] ?? 0,
+    );
+  }
+  g.fill();
+}
+
+/** Fits the canvas to the layout at the screen's resolution; answers its context, cleared. */
+export function prepare(
+  canvas: HTMLCanvasElement,
+  layout: TileLayout,
+): CanvasRenderingContext2D | null {
+  const scale = devicePixelRatio || 1;
+  const [width, height] = [Math.ceil(layout.width * scale), Math.ceil(layout.height * scale)];
+  if (canvas.width !== width || canvas.height !== height) {
+    [canvas.width, canvas.height] = [width, height];
+    // Exactly as large as its pixels, else the browser blurs them.
+    canvas.style.width = `${width / scale}px`;
+    canvas.style.height = `${height / scale}px`;
+  }
+  const g = canvas.getContext('2d');
+  g?.setTransform(scale, 0, 0, scale, 0, 0);
+  g?.clearRect(0, 0, layout.width, layout.height);
+  return g;
+}
+
+function paintLayers(g: CanvasRenderingContext2D, layers: Layers, look: Look): void {
+  const scale = devicePixelRatio || 1;
+  for (const [fill, rectangles] of layers.fills) {
+    g.fillStyle = fill;
+    fillAll(g, rectangles);
+  }
+  for (const [pattern, rectangles] of layers.patterns) {
+    const fill = look.patterns.fill(pattern, g, 2 * scale);
+    if (!fill) continue;
+    g.fillStyle = fill;
+    fillAll(g, rectangles);
+  }
+  g.fillStyle = look.ink;
+  for (const [opacity, rectangles] of [
+    [0.09, layers.empty],
+    [0.28, layers.mixed],
+    [0.05, layers.lost],
+    [0.14, layers.tracks],
+    [0.55, layers.bars],
+  ] as const) {
+    g.globalAlpha = opacity;
+    fillAll(g, rectangles);
+  }
+  g.globalAlpha = 0.5;
+  g.strokeStyle = look.ink;
+  strokeCrosses(g, layers.lost);
+  g.globalAlpha = 1;
+}
+
+/** A cross through every rectangle: lost devices, told from others without colour. */
+function strokeCrosses(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
+  g.beginPath();
+  for (let i = 0; i < rectangles.length; i += 4) {
+    const [x = 0, y = 0, width = 0, height = 0] = rectangles.slice(i, i + 4);
+    g.moveTo(x, y);
+    g.lineTo(x + width, y + height);
+    g.moveTo(x + width, y);
+    g.lineTo(x, y + height);
+  }
+  g.stroke();
+}
+
+/** A line between neighbouring cells of different hosts. */
+function paintBoundaries(
+  g: CanvasRenderingContext2D,
+  layout: TileLayout,
+  hosts: readonly number[],
+  look: Look,
+): void {
+  const at = new Map<string, number>();
+  layout.x.forEach((x, i) => at.set(`${x} ${layout.y[i] ?? 0}`, i));
+  const { side } = layout;
+  const gap = side - boxOf(layout, 0).size;
+  g.beginPath();
+  layout.x.forEach((x, i) => {
+    const y = layout.y[i] ?? 0;
+    const right = at.get(`${x + side} ${y}`);
+    const below = at.get(`${x} ${y + side}`);
+    const [edgeX, edgeY] = [x + side - gap / 2, y + side - gap / 2];
+    if (right !== undefined && hosts[right] !== hosts[i]) {
+      g.moveTo(edgeX, y - gap / 2);
+      g.lineTo(edgeX, edgeY);
+    }
+    if (below !== undefined && hosts[below] !== hosts[i]) {
+      g.moveTo(x - gap / 2, edgeY);
+      g.lineTo(edgeX, edgeY);
+    }
+  });
+  g.strokeStyle = look.ink;
+  g.globalAlpha = 0.55;
+  g.lineWidth = 1;
+  g.stroke();
+  g.globalAlpha = 1;
+}
+
+function paintTexts(
+  g: CanvasRenderingContext2D,
+  layout: TileLayout,
+  units: readonly Unit[],
+  scene: Scene,
+  look: Look,
+): void {
+  g.fillStyle = look.ink;
+  g.textBaseline = 'middle';
+  g.font = `11px ${look.mono}`;
+  g.globalAlpha = 0.72;
+  for (const { text, x, y, align } of layout.labels) {
+    g.textAlign = align;
+    g.fillText(text, x, y);
+  }
+  g.globalAlpha = 1;
+  if (layout.side < LABELLED) return;
+  g.textAlign = 'center';
+  g.font = `9px ${look.mono}`;
+  g.lineJoin = 'round';
+  const count = scene.holding?.pieces.length ?? 0;
+  units.forEach((unit, i) => {
+    const key = unit.devices[0];
+    if (key === undefined || unit.devices.length > 1) return;
+    const { number } = heldBy(scene, key);
+    const label = number < 0 ? null : pieceStyle(number, count, look.theme).label;
+    const id = scene.directory.devices.get(key)?.id;
+    const text = label ?? (id === undefined ? '' : String(id));
+    const { x, y, size } = boxOf(layout, i);
+    if (text.length * look.character * (9 / 11) > size) return;
+    if (number >= 0) {
+      // A rim of the fill keeps the number readable on a pattern.
+      g.strokeStyle = pieceStyle(number, count, look.theme).fill;
+      g.lineWidth = 4;
+      g.strokeText(text, x + size / 2, y + size / 2 - 1);
+    }
+    g.fillText(text, x + size / 2, y + size / 2 - 1);
+  });
+}
+
+/** Draws every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
+export function paintTiles(
+  canvas: HTMLCanvasElement,
+  layout: TileLayout,
+  units: readonly Unit[],
+  hosts: readonly number[],
+  scene: Scene,
+  look: Look,
+): void {
+  const g = prepare(canvas, layout);
+  if (!g) return;
+  const layers: Layers = {
+    fills: new Map(),
+    patterns: new Map(),
+    empty: [],
+    lost: [],
+    mixed: [],
+    tracks: [],
+    bars: [],
+  };
+  units.forEach((unit, i) => {
+    addUnit(layers, scene, look, unit, boxOf(layout, i));
+  });
+  paintLayers(g, layers, look);
+  if (units.length > 1 && layout.side >= 6 && hosts.length) paintBoundaries(g, layout, hosts, look);
+  paintTexts(g, layout, units, scene, look);
+}

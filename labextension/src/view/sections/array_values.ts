@@ -1,0 +1,89 @@
+/** What is in the picked array: the person asks, and the processes answer. */
+
+import type { Scene } from '../model/scene';
+import type { Values, ValuesPicture } from '../model/values';
+import type { Look } from '../paint/theme';
+import { element, setAttributes, setShown, setText } from './element';
+import { changeOf, type Dispatch, type Section } from './section';
+
+/** CSS pixels of a value, and of the longer side of a picture at most. */
+const LARGEST_VALUE = 16;
+const SIDE = 192;
+
+/** Not a number, in both themes; the only colour here, since it is trouble. */
+const NOT_FINITE = '#cf222e';
+
+function paint(canvas: HTMLCanvasElement, picture: ValuesPicture, look: Look): void {
+  const { rows, columns, values } = picture;
+  const size = Math.max(2, Math.min(LARGEST_VALUE, Math.floor(SIDE / Math.max(rows, columns))));
+  const scale = devicePixelRatio || 1;
+  [canvas.width, canvas.height] = [columns * size * scale, rows * size * scale];
+  canvas.style.width = `${columns * size}px`;
+  canvas.style.height = `${rows * size}px`;
+  const g = canvas.getContext('2d');
+  if (!g) return;
+  g.scale(scale, scale);
+  values.forEach((value, i) => {
+    const [x, y] = [(i % columns) * size, Math.floor(i / columns) * size];
+    if (value === null) return;
+    g.globalAlpha = value === 'nan' ? 1 : 0.04 + 0.86 * value;
+    g.fillStyle = value === 'nan' ? NOT_FINITE : look.ink;
+    g.fillRect(x, y, size, size);
+  });
+}
+
+export class ArrayValues implements Section {
+  private readonly button = element(
+    'button',
+    'nbdist-button nbdist-ask',
+    { type: 'button' },
+    'Show values',
+  );
+  private readonly said = element('p', 'nbdist-soft', { role: 'status' });
+  private readonly canvas = element('canvas', 'nbdist-value-picture', { role: 'img' });
+  private readonly text = element('div', 'nbdist-value-text', { tabindex: 0 });
+  private readonly shown = element('div', 'nbdist-value', {}, this.canvas, this.text);
+  readonly node = element('div', 'nbdist-values', {}, this.button, this.said, this.shown);
+  private readonly changed = changeOf();
+  private path: string | null = null;
+
+  constructor(dispatch: Dispatch) {
+    this.button.addEventListener('click', () => {
+      if (this.path !== null) dispatch({ type: 'ask', path: this.path });
+    });
+  }
+
+  draw(scene: Scene, look: Look): void {
+    const { values } = scene.state;
+    const path = scene.array?.path ?? null;
+    const busy = scene.snapshot.state === 'running';
+    this.path = path;
+    if (!this.changed(path, values, busy, look)) return;
+    const answer = values.answer?.path === path ? values.answer : null;
+    const asked = values.asked !== null && values.asked === path;
+    setText(this.button, answer ? 'Show values again' : 'Show values');
+    this.button.disabled = asked;
+    setText(this.said, asked ? 'asked; it comes when no cell runs' : saidOf(answer, values.old));
+    setShown(this.said, this.said.textContent !== '');
+    setShown(this.shown, answer?.text !== undefined);
+    if (answer?.text === undefined) return;
+    this.text.replaceChildren(...answer.text.split('\n').map(lineOf));
+    setAttributes(this.text, { 'aria-label': `Values of ${answer.path}` });
+    const { picture } = answer;
+    setShown(this.canvas, Boolean(picture));
+    if (!picture) return;
+    paint(this.canvas, picture, look);
+    const name = `Picture of the values of ${answer.path}, from ${picture.low} to ${picture.high}`;
+    setAttributes(this.canvas, { 'aria-label': name, title: name });
+  }
+}
+
+/** A line of values stays in its columns; what is said about them goes on below where it is narrow. */
+function lineOf(line: string): HTMLElement {
+  return element(/^[ [(]/.test(line) ? 'pre' : 'p', 'nbdist-value-line', {}, line);
+}
+
+function saidOf(answer: Values | null, old: boolean): string {
+  if (answer?.error !== undefined) return answer.error;
+  return answer && old ? 'from before the last cell' : '';
+}

@@ -1,0 +1,21 @@
+"""Names that the kernel and a page with a view both know.
+
+The TypeScript constants of the view are generated from this file (`make types`).
+"""
+
+from __future__ import annotations
+
+COMM_ID = "nbdist"
+"""The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell hears them at once:
+opening a comm of its own would wait for the cell."""
+
+TARGET = "nbdist"
+"""The comm target a front end opens to ask for something."""
+
+MIME_TYPE = "application/vnd.nbdist.view+json"
+"""What nbdist's own JupyterLab extension shows in the place of the widget, `labextension/src/output.ts`: the
+same view over the channel, live again after a reload in the middle of a cell, and nothing at all where there is no
+kernel; ipywidgets would say "model not found" there."""
+
+STILL_ATTRIBUTE = "data-nbdist-view"
+"""The attribute by which a still picture names the view that it stands for."""

@@ -9,7 +9,7 @@ from typing import Any
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import array_type_text, processes_text
-from nbdist.values.flow import Answer, Job, Processes, ask_each
+from nbdist.values.flow import Answer, Job, Processes, ask_each, send
 
 Offers = Mapping[int, Mapping[str, Any]]
 """What each process has described; see `nbdist.engine.values.outgoing.Outgoing.describe`."""
@@ -62,7 +62,7 @@ class Comparison:
           ArrayError: It differs; says where, who has what, and how to take one of them or all.
         """
         if len({offer["digest"] for offer in self._offers.values()}) > 1:
-            asked = {p: self._processes.send(p, "nodes", token=self._token) for p in self._offers}
+            asked = {p: send(self._processes, p, "nodes", token=self._token) for p in self._offers}
             answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
             nodes = {p: answer["nodes"] for p, (answer, _) in answers.items()}
             path, texts = _first_difference(nodes, self._expression)
@@ -89,7 +89,7 @@ class Comparison:
 
     def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request:
         wanted = [(path, number) for (path, _), number in pieces]
-        return self._processes.send(process_id, "digests", token=self._token, pieces=wanted)
+        return send(self._processes, process_id, "digests", token=self._token, pieces=wanted)
 
     def _compare(self, process_id: int, pieces: Sequence[tuple[Key, int]], answer: Answer) -> None:
         for (key, _), digest in zip(pieces, answer[0]["digests"], strict=True):
@@ -126,7 +126,7 @@ def _array_texts(
     for process_id, digest in digests.items():
         first.setdefault(digest, process_id)
     asked = {
-        p: processes.send(p, "preview", token=token, path=path, piece=held[p])
+        p: send(processes, p, "preview", token=token, path=path, piece=held[p])
         for p in first.values()
     }
     answers = ask_each(processes, asked, timeout_s=timeout_s)

@@ -14,6 +14,9 @@ from nbdist.quantities import processes_text, seconds_text
 
 POLL_SECONDS = 0.005
 
+HOW_SECONDS = 5.0
+"""So long it is waited for word of how a process has ended."""
+
 PART_BYTES = 16 << 20
 """So much of an array goes at once in a message, which several processes keep in memory."""
 
@@ -157,6 +160,25 @@ def ask_each(processes: Processes, asked: Mapping[int, Request], *, timeout_s: f
             if time.monotonic() > deadline:
                 raise too_slow(waiting, timeout_s)
     return {p: request.get() for p, request in asked.items()}
+
+
+def send(
+    processes: Processes, process_id: int, name: str, *buffers: Any, **arguments: Any
+) -> Request:
+    """Sends a request of a move.
+
+    Raises:
+      GoneError: The process has ended; says how, as soon as that is known.
+    """
+    try:
+        return processes.send(process_id, name, *buffers, **arguments)
+    except GoneError:
+        # That it cannot be reached is known a moment before how it has ended.
+        until = time.monotonic() + HOW_SECONDS
+        while time.monotonic() < until:
+            refuse_gone(processes, [process_id])
+            time.sleep(POLL_SECONDS)
+        raise
 
 
 def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:

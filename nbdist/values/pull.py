@@ -29,6 +29,7 @@ from nbdist.values.flow import (
     Processes,
     Progress,
     ask_each,
+    send,
     silent,
 )
 from nbdist.values.room import refuse_too_large_here
@@ -124,7 +125,7 @@ class Pull:
           ArrayError: Pieces are missing, or a class is not here.
           NbdistError: What `besides` has raised.
         """
-        asked = {p: self._processes.send(p, "structure", token=self._token) for p in of}
+        asked = {p: send(self._processes, p, "structure", token=self._token) for p in of}
         answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
         numbers = {
             (p, path): (nth, described)
@@ -182,8 +183,8 @@ class Pull:
         if not arriving.addresses:
             return set()
         asked = {
-            p: self._processes.send(
-                p, "open_memories", token=self._token, addresses=arriving.addresses
+            p: send(
+                self._processes, p, "open_memories", token=self._token, addresses=arriving.addresses
             )
             for p in self._offers
         }
@@ -199,10 +200,10 @@ class Pull:
         def begin(batch: Sequence[Part]) -> Request:
             wanted = [(part.path, part.piece, part.box) for part in batch]
             if not near:
-                return self._processes.send(process_id, "take", token=self._token, boxes=wanted)
+                return send(self._processes, process_id, "take", token=self._token, boxes=wanted)
             spots = [arriving.spot(part.array) for part in batch]
-            return self._processes.send(
-                process_id, "write", token=self._token, boxes=wanted, spots=spots
+            return send(
+                self._processes, process_id, "write", token=self._token, boxes=wanted, spots=spots
             )
 
         def end(batch: Sequence[Part], answer: Answer) -> None:

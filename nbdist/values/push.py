@@ -27,6 +27,7 @@ from nbdist.values.flow import (
     Progress,
     ask_each,
     refuse_gone,
+    send,
     silent,
 )
 from nbdist.values.pull import batches
@@ -273,7 +274,9 @@ class Push:
         each: Mapping[int, dict[str, Any]] | None = None,
     ) -> Answers:
         asked = {
-            p: self._processes.send(p, name, *buffers, token=self._token, **(each or {}).get(p, {}))
+            p: send(
+                self._processes, p, name, *buffers, token=self._token, **(each or {}).get(p, {})
+            )
             for p in process_ids
         }
         return ask_each(self._processes, asked, timeout_s=self._timeout_s)
@@ -328,7 +331,8 @@ class Push:
             )
 
     def _put(self, owner: int, batch: Sequence[Stretch]) -> Request:
-        return self._processes.send(
+        return send(
+            self._processes,
             owner,
             "put",
             b"".join(map(self._bytes, batch)),

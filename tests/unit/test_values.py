@@ -15,7 +15,7 @@ from nbdist.bounds import boxes, elements
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
 from nbdist.values.arriving import Arriving
 from nbdist.values.differing import Comparison
-from nbdist.values.flow import Flow, Job
+from nbdist.values.flow import Flow, Job, send
 from nbdist.values.push import Packed
 from tests.unit.fake_engines import FakeEngines
 
@@ -159,6 +159,23 @@ def test_a_process_that_has_ended_ends_the_move() -> None:
     jobs = [processes.job(p) for p in (0, 1)]
     with pytest.raises(GoneError, match=r"process 1 \(host h1\) has ended .*: killed by SIGKILL"):
         Flow(processes, timeout_s=60, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
+
+
+def test_a_process_that_cannot_be_reached_any_more_is_waited_for_until_it_is_known_how_it_ended() -> (
+    None
+):
+    looks: list[int] = []
+
+    class Leaving(Processes):
+        def send(self, process_id: int, name: str) -> Any:
+            raise GoneError("process 1 has ended.")
+
+        def gone(self, process_id: int) -> str | None:
+            looks.append(process_id)
+            return "killed by SIGKILL" if len(looks) > 2 else None
+
+    with pytest.raises(GoneError, match=r"has ended while values were moved: killed by SIGKILL"):
+        send(Leaving(), 1, "put")  # type: ignore[arg-type]
 
 
 def test_who_does_not_answer_is_named() -> None:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import fcntl
 import mmap
 import os
+import sys
 import uuid
 from collections.abc import Sequence
 from typing import Any
 
 from nbdist.bounds import Bounds, slices
+
+NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
+"""Before Python 3.13 a mapping keeps a file descriptor for as long as it lives."""
 
 
 class Sealed:
@@ -130,7 +134,11 @@ def mapped(*, pid: int, descriptor: int, name: str, nbytes: int) -> mmap.mmap:
     opened = _open(pid, descriptor, name, os.O_RDONLY)
     try:
         return mmap.mmap(
-            opened, nbytes, flags=mmap.MAP_PRIVATE, prot=mmap.PROT_READ | mmap.PROT_WRITE
+            opened,
+            nbytes,
+            flags=mmap.MAP_PRIVATE,
+            prot=mmap.PROT_READ | mmap.PROT_WRITE,
+            **NO_DESCRIPTOR,
         )
     finally:
         os.close(opened)

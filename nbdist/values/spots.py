@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -11,8 +12,8 @@ from nbdist.engine.values.incoming import COMMON
 OWN_BYTES = 1 << 20
 """Pieces from this size on have a memory of their own, which goes when they go."""
 
-MOST_OWN = 64
-"""At most so many, the largest: each takes a file descriptor for as long as the array lives."""
+MOST_OWN = 64 if sys.version_info >= (3, 13) else 8
+"""At most so many, the largest; few where each takes a file descriptor for as long as its array lives."""
 
 ALIGNED_BYTES = 64
 """As NumPy and XLA align what they make."""

@@ -7,6 +7,7 @@ import gc
 import math
 import os
 import random
+import sys
 import threading
 import types
 import weakref
@@ -595,6 +596,18 @@ def test_the_memory_of_an_array_goes_with_it():
     del found
     gc.collect()
     assert name not in Path("/proc/self/maps").read_text()
+
+
+def test_arrays_that_stay_take_no_descriptors_where_python_can_do_without():
+    before = len(os.listdir("/proc/self/fd"))  # noqa: PTH208
+    array = np.arange(1 << 16, dtype=np.int64)
+    kept = []
+    for _ in range(5):
+        owner = written(array)
+        kept.append(joined(owner, array, 1))
+        owner.close()
+    taken = len(os.listdir("/proc/self/fd")) - before  # noqa: PTH208
+    assert taken == (0 if sys.version_info >= (3, 13) else len(kept))
 
 
 def test_memory_that_is_not_there_is_not_taken():

@@ -10,7 +10,7 @@ from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
-from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
+from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
@@ -21,8 +21,12 @@ from nbdist.version import __version__
 ANSWER_SECONDS = 30.0
 """What a host may take to answer, where the person's `ConnectTimeout` is not shorter."""
 
-STARTING_SECONDS = 4 * SILENT_SECONDS
-"""How long a host may then be silent: one large library that is read over a slow network takes seconds."""
+STARTING_SECONDS = 25.0
+"""How long a host may then be silent.
+
+While it loads one large library from a cold disk or a slow network it can say nothing (see
+`nbdist.agent.heartbeat`). `LOST_SECONDS` is a little longer: this error names what it was that took too long.
+"""
 
 
 def gather(spawned: Spawned, *, progress: StartProgress) -> None:

@@ -15,11 +15,10 @@ from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
 from nbdist.contract.snapshot import Snapshot
-from nbdist.engine.frameworks import framework
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
-from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start import initialize as join
 from nbdist.launch.start import sequence as start
@@ -35,9 +34,6 @@ RECOVER = (
     "%dist_recover brings the processes in step, %dist_pull brings values here, "
     "%dist_init --restart starts afresh."
 )
-RESTART = "%dist_init --restart starts afresh on the same plan."
-WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your variables."}
-"""By framework, where there is a way on without a restart."""
 
 LOOK_SECONDS = 0.5
 """How long idle processes may take to say what they hold, when a person asks."""
@@ -87,7 +83,7 @@ class EngineGroup:
         self._brought: list[str] = []
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
-            way_on=WAY_ON.get(plan.framework, RESTART),
+            way_on=framework_named(plan.framework).after_failure,
         )
         self.last_cell = 0
         self._lock = threading.Lock()
@@ -225,7 +221,7 @@ class EngineGroup:
         deadline = time.monotonic() + AGAIN_SECONDS
         there = [p for p in self.plan.hosts if p not in self.link.exits]
         idle = {p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2, again=True) for p in there}
-        devices = framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None
+        devices = framework_named(self.plan.framework).summary(self.plan, self.answers) is not None
         while time.monotonic() < deadline and not self._heard(there, devices=devices):
             # Again and again: the monitor's subscription may not have been there.
             self.link.parents.ask(Aside.REPEAT, there)
@@ -246,7 +242,7 @@ class EngineGroup:
         """Waits until every process has told of itself, and of its devices where it has any to tell of."""
         # Their next look by themselves would come a little later.
         self._have_told(list(self.plan.hosts), within_s=DEVICES_SECONDS)
-        if framework_plan(self.plan.framework).summary(self.plan, self.answers) is not None:
+        if framework_named(self.plan.framework).summary(self.plan, self.answers) is not None:
             self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
 
     def host_text(self, host: str) -> str:
@@ -259,16 +255,17 @@ class EngineGroup:
         hosts = set(plan.hosts.values())
         where = self.host_text(hosts.pop()) if len(hosts) == 1 else count_text(len(hosts), "host")
         chosen = "" if plan.platform_chosen else " (chosen automatically)"
-        computes = framework_plan(plan.framework).summary(plan, self.answers)
+        computes = framework_named(plan.framework).summary(plan, self.answers)
         devices = (
             f"{computes}{chosen}"
             if computes is not None
             else f"platform {plan.platform}{chosen}, not initialized"
         )
         version = next(iter(self.answers.values()))["version"]
+        named = f"{plan.framework} {version}" if version else plan.framework
         return (
             f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "
-            f"{plan.framework} {version}, {self._came} in {seconds_text(self.seconds_to_start)}"
+            f"{named}, {self._came} in {seconds_text(self.seconds_to_start)}"
         )
 
     @property
@@ -276,7 +273,7 @@ class EngineGroup:
         """What a person must know of this start, each sentence once."""
         found = [f"{one.host}: {one.what}. {one.do}" for one in self.link.warnings]
         found = [*self.plan.placement.remarks, *self._brought, *found]
-        return [*found, *framework_plan(self.plan.framework).remarks(self.plan, self.answers)]
+        return [*found, *framework_named(self.plan.framework).remarks(self.plan, self.answers)]
 
     def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Request:
         """Sends a request to one process; see `nbdist.launch.start.request.ask`.
@@ -340,9 +337,11 @@ class EngineGroup:
                 "These processes were not started by nbdist: nothing reaches them while they run a cell. "
                 "%dist_interrupt interrupts it."
             )
-        if self.plan.framework == "tensorflow":
+        framework = framework_named(self.plan.framework)
+        if not framework.stops_at_steps:
             raise SessionError(
-                "A common step is agreed on through JAX's coordinator, and this session computes with TensorFlow. "
+                "A common step is agreed on through JAX's coordinator, and this session computes with "
+                f"{framework.title}. "
                 "%dist_interrupt interrupts the cell."
             )
         found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
@@ -515,7 +514,7 @@ class EngineGroup:
 
     def interrupt(self, process_ids: Sequence[int]) -> None:
         """Sends the framework's interrupt."""
-        self.link.signal(framework(self.plan.framework).INTERRUPT, process_ids)
+        self.link.signal(framework_named(self.plan.framework).interrupt, process_ids)
 
     def out_of_step(self, cell: int, why: str) -> None:
         """The processes are not in step, and could not be brought there."""

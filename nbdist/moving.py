@@ -67,7 +67,6 @@ def push(
             "token": token,
             "arrays": described(content.arrays),
             "sharding": sharding,
-            "framework": engines.plan.framework,
         }
         if sharding is not None and engines.proves:
             if engines.facts.out_of_step:
@@ -131,7 +130,6 @@ def pull(
                 "offer",
                 targets,
                 token=token,
-                framework=engines.plan.framework,
             )
             offers = {p: offer for p, (offer, _) in found.items()}
             coming = Pull(engines, offers, token, expression=expression, timeout_s=timeout_s)

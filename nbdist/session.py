@@ -32,6 +32,7 @@ from nbdist.engine_group import EngineGroup
 from nbdist.errors import ArrayError, NbdistError, SessionError
 from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch.files.sync import Copied
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
@@ -609,7 +610,7 @@ class Session:
                 raise _unreported(expression, doing)
             return shards
         try:
-            answer = self._first("shards", expression, timeout_s, framework=self.plan.framework)
+            answer = self._first("shards", expression, timeout_s)
         except ArrayError:
             elsewhere = self._elsewhere(expression.strip())
             if elsewhere is None:
@@ -686,9 +687,10 @@ class Session:
           SessionError: A process is busy, or did not answer in time; or the session computes with TensorFlow.
         """
         engines = self._alive()
-        if self.plan.framework == "tensorflow":
+        framework = framework_named(self.plan.framework)
+        if not framework.counts_nan:
             raise SessionError(
-                "NaN are counted in JAX arrays; this session computes with TensorFlow."
+                f"NaN are counted in JAX arrays; this session computes with {framework.title}."
             )
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         found = self._evaluated("nan", expression, workers, timeout_s=timeout_s)

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.probe import progress
 from nbdist.errors import InputError
 
 __all__ = ["follow_checkpoints"]

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-VERSION = 2
+VERSION = 3
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -174,16 +174,16 @@ class LayoutRule:
 class Distribution:
     """What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
 
-    `kind` is the name of its class. `mesh` is the id of its mesh; `batch_axis` the axis that splits
-    batches. `auto_shard` tells whether data sets are split by the framework; None where there is no such
-    choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
-    step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+    `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
+    the axis that splits batches. `auto_shard` tells whether data sets are split by the framework; None where there
+    is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
+    train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
     `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
     what it says, as with a back end that does not shard. `processes` are those that have exactly this
     set, and empty when all have; in a report it is always empty.
     """
 
-    framework: Literal["keras", "tensorflow"]
+    noun: Literal["distribution", "strategy"]
     kind: str
     mesh: str | None
     batch_axis: str | None

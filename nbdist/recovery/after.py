@@ -14,8 +14,9 @@ from nbdist.cells.execution import Execution, place
 from nbdist.cells.facts import Facts
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
-from nbdist.recovery import tensorflow
+from nbdist.recovery import strategy
 from nbdist.recovery.settle import Settled, disproven, mend, settle
 
 T = TypeVar("T")
@@ -126,7 +127,7 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.tensorflow`.
+    """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.strategy`.
 
     Returns:
       One line that says what was done.
@@ -135,9 +136,9 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
       SessionError: A process is in the middle of a cell.
       RecoveryError: It did not succeed; the session stays as it is.
     """
-    if engines.plan.framework == "tensorflow" or not engines.proves:
-        return tensorflow.recover(engines, progress=progress)
-    tensorflow.refuse_busy(engines, set())
+    if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
+        return strategy.recover(engines, progress=progress)
+    strategy.refuse_busy(engines, set())
     if not engines.facts.out_of_step:
         every = len(engines.facts.workers)
         why = exclusive(

@@ -11,7 +11,7 @@ from typing import Any
 from nbdist.contract.asides import Aside
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import RecoveryError
-from nbdist.launch.planning.frameworks import jax
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
 from nbdist.quantities import bytes_text, names_text, seconds_text
 from nbdist.recovery.asking import ask_all
@@ -96,7 +96,7 @@ def repair(
         each={
             p.process_id: {
                 "arguments": {
-                    **jax.arguments(plan, p, link.rendezvous),
+                    **framework_named(plan.framework).rejoin(plan, p, link.rendezvous),
                     "initialization_timeout": int(REJOIN_SECONDS) - 10,
                 }
             }

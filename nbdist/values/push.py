@@ -12,6 +12,7 @@ import numpy as np
 from nbdist.bounds import Bounds, boxes, elements, slices
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
+from nbdist.engine.frameworks import stand_in
 from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.packing import packed
 from nbdist.errors import ArrayError
@@ -60,7 +61,9 @@ class Packed:
         if all_apart:
             values = {name: _array(name, value) for name, value in values.items()}
         try:
-            self.structure = packed(dict(values), self._number, code_by_value=True)
+            self.structure = packed(
+                dict(values), self._number, code_by_value=True, stand_in=stand_in
+            )
         except Exception:
             for name, value in values.items():
                 self._refuse_unfit(name, value)
@@ -68,7 +71,7 @@ class Packed:
 
     def _refuse_unfit(self, name: str, value: object) -> None:
         try:
-            packed(value, self._number, code_by_value=True)
+            packed(value, self._number, code_by_value=True, stand_in=stand_in)
         except Exception as error:
             raise ArrayError(
                 f"{name!r} (of type {type(value).__name__}) cannot be sent to the processes "

@@ -12,7 +12,9 @@ import jax.numpy as jnp
 import zmq
 from jupyter_client.session import Session
 
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.probe import Probe
 
 ARRAYS = 1000
@@ -83,6 +85,8 @@ def measure(*, blocks: int = 15) -> dict[str, list[float]]:
             host="here",
             main_thread=threading.get_ident(),
             cell=cell,
+            frameworks=frameworks(),
+            owners=CodeOwners(frameworks()),
         )
         if on:
             probe.start()

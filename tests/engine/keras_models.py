@@ -4,6 +4,7 @@ import threading
 
 import keras
 
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.look import Look, Seen
 from nbdist.engine.probe.walk import Bounds
 
@@ -27,7 +28,7 @@ def dense(units=32, name="net"):
 
 def new_look() -> Look:
     """A look whose main thread is this one."""
-    return Look(main_thread=threading.get_ident(), process_id=0, bounds=Bounds())
+    return Look(frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds())
 
 
 def seen(look: Look, **names) -> Seen:

@@ -9,7 +9,9 @@ from typing import Any
 
 from nbdist.contract import wire
 from nbdist.contract.snapshot import Activity, Report
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.probe import Probe
 
 CELL = "/tmp/ipykernel_17/482.py"
@@ -32,6 +34,8 @@ class Recorded:
                 "host": "h1",
                 "main_thread": threading.get_ident(),
                 "cell": self.cell,
+                "frameworks": frameworks(),
+                "owners": CodeOwners(frameworks()),
                 **options,
             }
         )

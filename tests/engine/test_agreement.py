@@ -16,10 +16,12 @@ from IPython.core.inputtransformer2 import TransformerManager
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
-from nbdist.engine.agreement import environment, keys
-from nbdist.engine.agreement import names as names_module
+from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.facts import Agreement
+from nbdist.engine.frameworks import frameworks
+from nbdist.engine.frameworks.jax import comparer, keys
+from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS, setting_text, settings
 from nbdist.engine.kernel.calls import Call
 
 
@@ -32,7 +34,7 @@ class Shell:
 
 
 def facts(cell, **names):
-    return Agreement(Shell(**names)).facts(cell)
+    return Agreement(Shell(**names), frameworks()).facts(cell)
 
 
 def described(cell, **names):
@@ -50,7 +52,7 @@ def function(text, name="f"):
 def spanning(monkeypatch):
     """Arrays on more than one device count as arrays on more than one process."""
     monkeypatch.setattr(
-        names_module, "spans_processes", lambda array: len(array.sharding.device_set) > 1
+        comparer, "spans_processes", lambda array: len(array.sharding.device_set) > 1
     )
 
 
@@ -77,11 +79,11 @@ def test_names_that_the_cell_does_not_read_are_not_looked_at(spanning, mesh):
 
 
 def test_local_arrays_do_not_count_and_their_type_does():
-    agreement = Agreement(Shell(w=jnp.ones(3)))
-    other = Agreement(Shell(w=jnp.zeros((2, 2), jnp.int32)))
+    agreement = Agreement(Shell(w=jnp.ones(3)), frameworks())
+    other = Agreement(Shell(w=jnp.zeros((2, 2), jnp.int32)), frameworks())
     assert described("w", w=jnp.ones(3))["local"] == {"w": ["float32", [3]]}
     assert agreement.digests("w") == other.digests("w")
-    none = Agreement(Shell(w=None))
+    none = Agreement(Shell(w=None), frameworks())
     assert agreement.digests("w")["names"] != none.digests("w")["names"]
 
 
@@ -90,13 +92,13 @@ def test_an_array_that_is_replaced_by_another_has_another_digest(spanning, mesh)
         return jax.device_put(jnp.ones(shape), NamedSharding(mesh, P("data")))
 
     shell = Shell(w=spread(8, 4))
-    agreement = Agreement(shell)
+    agreement = Agreement(shell, frameworks())
     first = agreement.digests("w")
     assert agreement.digests("w") == first
     shell.user_ns["w"] = spread(8, 2)
     assert agreement.digests("w")["names"] != first["names"]
     shell.user_ns["w"] = spread(8, 4)
-    assert agreement.digests("w") == first == Agreement(shell).digests("w")
+    assert agreement.digests("w") == first == Agreement(shell, frameworks()).digests("w")
 
 
 def test_a_deleted_array_is_said_to_be_deleted():
@@ -134,7 +136,7 @@ def test_no_array_is_kept_alive(spanning, mesh):
     import weakref
 
     shell = Shell(w=jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("data", None))))
-    agreement = Agreement(shell)
+    agreement = Agreement(shell, frameworks())
     assert agreement.facts("w")["names"]["arrays"]
     kept = weakref.ref(shell.user_ns.pop("w"))
     gc.collect()
@@ -232,7 +234,7 @@ def test_code_of_packages_is_not_compared(value):
 
 
 def test_versions_are_those_of_imported_packages():
-    found = environment.software()
+    found = environment.software(["jax", "jaxlib", "keras", "tensorflow"])
     assert found["jax"] == jax.__version__
     assert found["Python"] == ".".join(map(str, sys.version_info[:3]))
     assert "tensorflow" not in found
@@ -256,22 +258,22 @@ def test_flags_are_compared_one_by_one_but_those_of_one_process():
 
 
 def test_settings_of_one_process_are_names_of_jax_and_not_compared():
-    found = environment.settings()
+    found = settings()
     assert found["jax_enable_x64"] == "False"
-    assert found.keys().isdisjoint(environment.OWN_SETTINGS)
-    assert found.keys() | environment.OWN_SETTINGS >= jax.config.values.keys()
+    assert found.keys().isdisjoint(OWN_SETTINGS)
+    assert found.keys() | OWN_SETTINGS >= jax.config.values.keys()
 
 
 def test_what_this_thread_alone_has_set_counts():
     with jax.enable_x64(True):
-        assert environment.settings()["jax_enable_x64"] == "True"
+        assert settings()["jax_enable_x64"] == "True"
 
 
 def test_a_setting_is_text_without_addresses():
     class Mode(Enum):
         FAST = 1
 
-    text = environment.setting_text
+    text = setting_text
     assert text(Mode.FAST) == "FAST"
     assert text(jax.devices()[3]) == "a cpu device"
     assert text((1, "a", object())) == "(1, 'a', a object)"
@@ -301,14 +303,14 @@ def test_the_distribution_of_keras_is_described():
 
 
 def test_a_topic_alone_can_be_asked_for():
-    assert Agreement(Shell()).facts("1", ["mesh"]) == {"mesh": None}
+    assert Agreement(Shell(), frameworks()).facts("1", ["mesh"]) == {"mesh": None}
 
 
 def test_the_cells_text_is_what_ipython_makes_of_it():
     shell = Shell()
-    before = Agreement(shell).facts("!ls")["cell"]
+    before = Agreement(shell, frameworks()).facts("!ls")["cell"]
     shell.transform_cell = lambda cell: cell
-    assert Agreement(shell).facts("!ls")["cell"] != before
+    assert Agreement(shell, frameworks()).facts("!ls")["cell"] != before
 
 
 def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
@@ -317,7 +319,7 @@ def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
 
     shell = Shell()
     shell.transform_cell = refuse
-    first, second = (Agreement(shell).facts(cell)["cell"] for cell in ("w", "v"))
+    first, second = (Agreement(shell, frameworks()).facts(cell)["cell"] for cell in ("w", "v"))
     assert first != second
 
 
@@ -326,7 +328,7 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
 
     from nbdist.engine.kernel import resident
 
-    described = Agreement(Shell(w=3))
+    described = Agreement(Shell(w=3), frameworks())
     stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
     (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))()
@@ -341,6 +343,7 @@ import jax, optax, flax.linen as nn
 from IPython.core.inputtransformer2 import TransformerManager
 from jax._src import xla_bridge
 from nbdist.engine.agreement.facts import Agreement
+from nbdist.engine.frameworks import frameworks
 
 class Shell:
     user_ns = globals()
@@ -356,7 +359,7 @@ def step(x, *, of=frozenset("abc")):
     return [y for y in x if y in {"a", "b", "c"}]
 
 net, fast, optimizer = Net(), jax.jit(step), optax.adam(1e-3)
-found = Agreement(Shell()).digests("fast(net, optimizer, step, Net)")
+found = Agreement(Shell(), frameworks()).digests("fast(net, optimizer, step, Net)")
 assert not xla_bridge.backends_are_initialized()
 print(json.dumps(found))
 """
@@ -383,13 +386,14 @@ WITHOUT = """
 import sys
 from IPython.core.inputtransformer2 import TransformerManager
 from nbdist.engine.agreement.facts import Agreement
+from nbdist.engine.frameworks import frameworks
 
 class Shell:
     user_ns = {"w": [1, 2], "step": lambda x: x}
     transform_cell = TransformerManager().transform_cell
 
 before = {"jax", "keras", "numpy", "tensorflow"} & set(sys.modules)
-found = Agreement(Shell()).facts("step(w)")
+found = Agreement(Shell(), frameworks()).facts("step(w)")
 assert found["settings"] is found["mesh"] is found["distribution"] is None
 assert sorted(found["names"]["names"]) == ["step", "w"]
 assert {"jax", "keras", "numpy", "tensorflow"} & set(sys.modules) == before

@@ -9,7 +9,8 @@ import keras
 import numpy as np
 import pytest
 
-from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.frameworks.keras.progress import hook_callbacks, unhook_callbacks
+from nbdist.engine.probe import progress
 from tests.engine.keras_models import dense
 from tests.engine.recording import recorded
 
@@ -18,9 +19,9 @@ X, Y = np.ones((16, 16), np.float32), np.ones((16, 8), np.float32)
 
 @pytest.fixture
 def hooked():
-    progress.hook_callbacks()
+    hook_callbacks()
     yield
-    progress.unhook_callbacks()
+    unhook_callbacks()
 
 
 @pytest.fixture
@@ -76,19 +77,19 @@ def test_fit_and_evaluate_return_and_print_the_same(model):
         return history.history, history.params, loss, kinds, len(shown.getvalue().splitlines())
 
     without = run()
-    progress.hook_callbacks()
+    hook_callbacks()
     try:
         assert run() == without
     finally:
-        progress.unhook_callbacks()
+        unhook_callbacks()
 
 
 def test_unhooking_leaves_keras_as_it_was():
     before = dict(vars(keras.callbacks.CallbackList))
-    progress.hook_callbacks()
-    progress.hook_callbacks()
+    hook_callbacks()
+    hook_callbacks()
     assert dict(vars(keras.callbacks.CallbackList)) != before
-    progress.unhook_callbacks()
+    unhook_callbacks()
     assert dict(vars(keras.callbacks.CallbackList)) == before
 
 
@@ -97,7 +98,7 @@ def test_a_class_without_these_methods_is_left_alone(monkeypatch):
         pass
 
     monkeypatch.setattr(keras.callbacks, "CallbackList", Empty)
-    progress.hook_callbacks()
+    hook_callbacks()
     assert not hasattr(Empty, "on_epoch_end")
 
 

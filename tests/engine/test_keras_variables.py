@@ -9,7 +9,7 @@ import pytest
 from keras import layers
 
 from nbdist.engine.frameworks.jax.arrays import offer_array
-from nbdist.engine.frameworks.jax.start import explain
+from nbdist.engine.frameworks.jax.tree import explain
 from nbdist.engine.frameworks.keras import variables as variables_module
 from nbdist.engine.frameworks.keras.variables import Places, lent_values, raw_value
 from nbdist.errors import ArrayError

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import jax
@@ -48,12 +48,10 @@ class Puts:
 
 
 @pytest.fixture
-def puts(monkeypatch: pytest.MonkeyPatch) -> Iterator[Puts]:
+def puts() -> Iterator[Puts]:
     found = Puts()
-    module = sys.modules["nbdist.engine.frameworks.keras.guards.install"]
     stop = AgreedStop(lambda: None, CurrentCell(), lambda: 0)
-    monkeypatch.setattr(module, "_of_this_engine", lambda: (found, stop))
-    guards.install()
+    guards.install(SimpleNamespace(interrupts=found, stop=stop))
     yield found
     guards.remove()
 

@@ -14,6 +14,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.contract import wire
 from nbdist.contract.snapshot import Device
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.jax import backend as backend_module
 from nbdist.engine.frameworks.jax import heap
 from nbdist.engine.frameworks.jax import observe as observe_module
@@ -26,7 +27,9 @@ NOTHING = Seen([], [], [], 0, [], [])
 
 
 def look_with(**bounds):
-    return Look(main_thread=threading.get_ident(), process_id=0, bounds=Bounds(**bounds))
+    return Look(
+        frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds(**bounds)
+    )
 
 
 @pytest.fixture

@@ -12,6 +12,7 @@ import jax.numpy as jnp
 import pytest
 
 from nbdist.engine.cell import main_thread as main_thread_module
+from nbdist.engine.cell.code_owners import CodeOwners, Line
 from nbdist.engine.cell.main_thread import (
     MainThread,
     StackDump,
@@ -19,7 +20,9 @@ from nbdist.engine.cell.main_thread import (
     stack_of_frames,
     stack_reader,
 )
-from nbdist.engine.cell.stack import Line, is_compiling
+from nbdist.engine.frameworks import frameworks
+
+OWNERS = CodeOwners(frameworks())
 
 CELL = "/tmp/ipykernel_17/482.py"
 EARLIER = "/tmp/ipykernel_17/993.py"
@@ -74,8 +77,8 @@ def test_both_ways_agree_in_a_function_of_an_earlier_cell(both):
 def test_both_ways_agree_while_compiling(both):
     frames, dumped = both("@jax.jit\ndef f(x):\n    look()\n    return x\nf(x)\n")
     assert frames[:100] == dumped
-    assert is_compiling(frames)
-    assert is_compiling(dumped)
+    assert OWNERS.is_compiling(frames)
+    assert OWNERS.is_compiling(dumped)
 
 
 def test_both_ways_agree_while_waiting_for_the_device_and_when_idle():

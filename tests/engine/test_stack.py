@@ -8,11 +8,15 @@ import jax
 import jax.numpy as jnp
 import pytest
 
+from nbdist.engine.cell.code_owners import CodeOwners, Line, is_cell_file
 from nbdist.engine.cell.main_thread import StackDump, stack_of_frames
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.stack import Line, is_cell_file, place, side
+from nbdist.engine.cell.stack import place
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.keras.guards import agreement, waiting
 from nbdist.engine.frameworks.keras.guards.call import Call
+
+OWNERS = CodeOwners(frameworks())
 
 CELL = "/tmp/ipykernel_17/482.py"
 EARLIER = "/tmp/ipykernel_17/993.py"
@@ -30,7 +34,7 @@ class Stage:
     def look(self):
         thread = threading.get_ident()
         observer = threading.Thread(
-            target=lambda: self.places.append(place(self.read(thread), self.cell.running))
+            target=lambda: self.places.append(place(self.read(thread), self.cell.running, OWNERS))
         )
         observer.start()
         observer.join()
@@ -111,7 +115,9 @@ def test_a_cell_that_awaits_is_on_no_stack_and_still_told_by_its_line(read):
     async def run():
         thread = threading.get_ident()
         cell.started(3, source)
-        observer = threading.Timer(0.1, lambda: places.append(place(read(thread), cell.running)))
+        observer = threading.Timer(
+            0.1, lambda: places.append(place(read(thread), cell.running, OWNERS))
+        )
         observer.start()
         await eval(code, {})
         observer.join()
@@ -170,13 +176,13 @@ def test_frames_belong_to_the_framework_a_library_or_the_user():
     import IPython
     import optax
 
-    assert side(jax.__file__) == "framework"
-    assert side(library.__file__) == "library"
-    assert side(IPython.__file__) == "library"
-    assert side(optax.__file__) == "user"
-    assert side(CELL) == "user"
-    assert side("/home/me/jax/train.py") == "user"
-    assert side("<frozen importlib._bootstrap>") == "library"
+    assert OWNERS.side(jax.__file__) == "framework"
+    assert OWNERS.side(library.__file__) == "library"
+    assert OWNERS.side(IPython.__file__) == "library"
+    assert OWNERS.side(optax.__file__) == "user"
+    assert OWNERS.side(CELL) == "user"
+    assert OWNERS.side("/home/me/jax/train.py") == "user"
+    assert OWNERS.side("<frozen importlib._bootstrap>") == "library"
 
 
 @pytest.mark.parametrize(
@@ -216,5 +222,5 @@ def test_an_agreement_that_nobody_has_joined_is_a_wait_in_every_look(stage, monk
 def test_a_cell_before_its_first_statement_has_no_line(stage):
     stage.cell.started(1, "x")
     entry = Line(CELL, "<module>", 0)
-    assert place((entry,), stage.cell.running).line is None
-    assert place((entry,), stage.cell.running).inside == "user"
+    assert place((entry,), stage.cell.running, OWNERS).line is None
+    assert place((entry,), stage.cell.running, OWNERS).inside == "user"

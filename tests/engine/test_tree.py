@@ -9,8 +9,7 @@ import pytest
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.engine.frameworks.jax import tree
-from nbdist.engine.frameworks.jax.start import explain
-from nbdist.engine.frameworks.jax.tree import describe_tree, rooted
+from nbdist.engine.frameworks.jax.tree import describe_tree, explain, rooted
 from nbdist.errors import ArrayError
 from nbdist.view.shards import Shards
 

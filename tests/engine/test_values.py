@@ -26,6 +26,7 @@ from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
 from nbdist.dtypes import dtype_name, dtype_named
+from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.jax.arrays import offer_array, placed
 from nbdist.engine.kernel.calls import save
 from nbdist.engine.values.arrays import digest, is_numpy_array
@@ -67,11 +68,11 @@ class Opaque:
 
 
 def tree(value, expression="x"):
-    return Tree(value, expression, offer_array)
+    return Tree(value, expression, offer_array, imported())
 
 
 def out(value, expression="x"):
-    return Outgoing(value, expression, offer_array)
+    return Outgoing(value, expression, offer_array, imported())
 
 
 def come(value, expression="x"):

@@ -4,7 +4,8 @@ from typing import Any
 
 import jax
 
-from nbdist.engine import flax
+from nbdist.engine.frameworks.jax import flax
+from nbdist.engine.frameworks.walking import libraries, packages
 from nbdist.engine.probe.walk import Bounds, Walk
 
 
@@ -19,6 +20,8 @@ class Met:
             mesh=self.meshes.append,
             arrays=(jax.Array,),
             meshes=(jax.sharding.Mesh,),
+            packages=packages(),
+            libraries=libraries(),
             bounds=Bounds(**bounds),
         )
         self.omitted = walk.run(namespace)

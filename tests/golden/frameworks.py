@@ -110,7 +110,7 @@ def keras_model() -> dict:
     held.append(world.named("x", (1024, 64), grid, P("batch", None)))
     running = {**TRAINING, "waiting": True, "progress": _epoch(2, 0.3124, 0.9107)}
     distribution = Distribution(
-        framework="keras",
+        noun="distribution",
         kind="ModelParallel",
         mesh=world.mesh(grid).id,
         batch_axis="batch",
@@ -158,7 +158,7 @@ def keras_disagree() -> dict:
     world = World(processes=4, devices_per_process=1)
     flat, grid = world.grid([4], ["batch"]), world.grid([2, 2], ["batch", "model"])
     parallel = Distribution(
-        framework="keras",
+        noun="distribution",
         kind="DataParallel",
         mesh=world.mesh(flat).id,
         batch_axis="batch",
@@ -236,7 +236,7 @@ def tensorflow() -> dict:
     ]
     names = ("dense/kernel", "dense/bias", "dense_1/kernel")
     strategy = Distribution(
-        framework="tensorflow",
+        noun="strategy",
         kind="MultiWorkerMirroredStrategy",
         mesh=world.mesh(grid).id,
         batch_axis="replica",

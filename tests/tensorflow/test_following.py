@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import tensorflow as tf
 
-from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.probe import progress
 from nbdist.errors import InputError
 from nbdist.tensorflow import follow_checkpoints
 

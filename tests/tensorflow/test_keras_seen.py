@@ -7,7 +7,8 @@ import sys
 SEEN = """
 import threading
 import numpy as np, tensorflow as tf, tf_keras, keras
-from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.frameworks import frameworks
+from nbdist.engine.probe import progress
 from nbdist.engine.frameworks.keras.variables import unwrapped
 from nbdist.engine.probe.look import Look
 from nbdist.engine.frameworks.tensorflow.observe import remember
@@ -34,7 +35,7 @@ def own(package):
 
 names = {}
 x, y = np.ones((8, 4), np.float32), np.ones((8, 3), np.float32)
-look = Look(main_thread=threading.get_ident(), process_id=0, bounds=Bounds())
+look = Look(frameworks(), main_thread=threading.get_ident(), process_id=0, bounds=Bounds())
 look.note(), look.hook()
 for name, package in (("three", keras), ("two", tf_keras)):
     with strategy.scope():

@@ -11,9 +11,9 @@ from typing import Any
 import pytest
 
 from nbdist.errors import OptionError
+from nbdist.launch.model.platform import tpu_chips
 from nbdist.launch.planning import detect
 from nbdist.launch.planning.detect import METHODS, Detected, asked, detected
-from nbdist.launch.planning.platform import tpu_chips
 from nbdist.launch.tpu.kubernetes import LIST_FILE
 from tests.unit.jax_clusters import ask_jax
 from tests.unit.pod_stand_ins import (

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import nbdist.launch.doctor.examine as examine
+from nbdist.engine.frameworks import frameworks
 from nbdist.launch.doctor import kernel_facts
 from nbdist.launch.doctor.visit import BOOT
 from nbdist.machine import checkup
@@ -341,8 +342,11 @@ def test_back_ends_that_are_up_in_this_kernel_are_facts(
     platform: str | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     client = type("Client", (), {"platform": platform})() if platform else None
-    monkeypatch.setattr(examine, "backend", lambda: client)
-    monkeypatch.setattr(examine, "started", lambda: platform is not None)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.backend.backend", lambda: client)
+    monkeypatch.setattr(
+        "nbdist.engine.frameworks.tensorflow.context.started", lambda: platform is not None
+    )
+    monkeypatch.setattr(examine, "imported", frameworks)
     jax, tensorflow = (
         {"framework": "jax", "platform": platform},
         {"framework": "tensorflow", "platform": ""},

@@ -12,10 +12,13 @@ import pytest
 from nbdist.cells.attached_cell import Recalled, raised
 from nbdist.engine.cell import echo as echoes
 from nbdist.engine.cell.echo import Echo
+from nbdist.engine.frameworks import framework_named as engine_framework
+from nbdist.engine.frameworks.jax import joined
 from nbdist.engine.kernel import foreign_engine as stranger
 from nbdist.errors import LaunchError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions.asking import address_of
-from nbdist.launch.sessions.foreign import _known, _plan, _refuse
+from nbdist.launch.sessions.foreign import _plan, _refuse
 from nbdist.launch.start.request import Request
 
 
@@ -46,10 +49,10 @@ def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
         p: told(joined={"process_id": p, "count": 2}, up=True, devices=devices) for p in (0, 1)
     }
     refused(by_id)
-    assert _known(_plan(by_id, None, None, {}), by_id) == {
+    assert framework_named("jax").known(by_id) == {
         p: {"process_id": p, "version": "0.10", **devices} for p in (0, 1)
     }
-    assert _known(_plan(by_id, None, None, {}), {0: told(), 1: told()}) == {}
+    assert framework_named("jax").known({0: told(), 1: told()}) == {}
 
 
 def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for() -> None:
@@ -70,19 +73,19 @@ def test_a_cluster_that_was_joined_is_known_and_without_the_private_name_it_is_n
 ) -> None:
     module = ModuleType("jax._src.distributed")
     monkeypatch.setitem(sys.modules, module.__name__, module)
-    assert stranger.joined() is None
+    assert joined.joined() is None
     module.global_state = SimpleNamespace(client=None)  # type: ignore[attr-defined]
-    assert stranger.joined() is None
+    assert joined.joined() is None
     state = SimpleNamespace(client=object(), process_id=1, num_processes=3)
     module.global_state = state  # type: ignore[attr-defined]
-    assert stranger.joined() == {"process_id": 1, "count": 3}
+    assert joined.joined() == {"process_id": 1, "count": 3}
 
 
 def test_the_private_name_is_what_jax_has() -> None:
     from jax._src import distributed
 
     assert {"client", "process_id", "num_processes"} <= set(vars(type(distributed.global_state)))
-    assert stranger.joined() is None
+    assert joined.joined() is None
 
 
 def test_variables_come_too_late_only_where_jax_has_no_such_setting(
@@ -97,7 +100,7 @@ def test_variables_come_too_late_only_where_jax_has_no_such_setting(
         monkeypatch.setenv(name, "")  # so that it is taken back
         monkeypatch.delenv(name)
     asked = {"JAX_PLATFORMS": "cpu", "JAX_X": "true", "XLA_FLAGS_": "a", "SET_BEFORE": "2"}
-    assert stranger.prepare(asked) == ["XLA_FLAGS_"]
+    assert stranger.prepare(asked, engine_framework("jax")) == ["XLA_FLAGS_"]
     assert changed == {"jax_platforms": "cpu", "jax_x": True}
 
 

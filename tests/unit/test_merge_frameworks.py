@@ -23,7 +23,7 @@ from nbdist.merge import Known, Merger, Planned
 
 MB = 1 << 20
 PARALLEL = Distribution(
-    framework="keras", kind="DataParallel", mesh="f", batch_axis="data", auto_shard=False
+    noun="distribution", kind="DataParallel", mesh="f", batch_axis="data", auto_shard=False
 )
 KERNEL = Variable(
     path="dense/kernel",

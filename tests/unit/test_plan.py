@@ -8,11 +8,11 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import OptionError
+from nbdist.launch.frameworks.jax import arguments
+from nbdist.launch.model import platform
 from nbdist.launch.model.plan import Plan, plan_for
 from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
-from nbdist.launch.planning import platform
 from nbdist.launch.planning.choose import make_plan, proxy_warning
-from nbdist.launch.planning.frameworks.jax import arguments
 
 
 def plan_of(**changes: object) -> Plan:

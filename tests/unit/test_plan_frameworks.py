@@ -14,12 +14,12 @@ import pytest
 import nbdist
 from nbdist import options
 from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.frameworks import tensorflow as tensorflow_plan
+from nbdist.launch.model import platform
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous, meet
-from nbdist.launch.planning import platform
 from nbdist.launch.planning.choose import make_plan
-from nbdist.launch.planning.frameworks import framework_plan
-from nbdist.launch.planning.frameworks import tensorflow as tensorflow_plan
 from nbdist.launch.start import initialize as join
 from nbdist.machine import ports
 from nbdist.machine.ports import free_ports
@@ -36,7 +36,7 @@ def plan(framework: str, processes: int = 2, **options: Any) -> Plan:
 
 
 def environments(found: Plan) -> list[dict[str, str]]:
-    module, rendezvous = framework_plan(found.framework), meet(found)
+    module, rendezvous = framework_named(found.framework), meet(found)
     return [module.environment(found, process, rendezvous) for process in found.processes]
 
 
@@ -56,7 +56,7 @@ def test_each_keras_process_is_told_addresses_count_and_its_own_id() -> None:
 def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator() -> None:
     found = plan("keras", job_addresses="127.0.0.1,h2:700")
     rendezvous = meet(found)
-    (stage,) = framework_plan("keras").stages(found, found.processes[1], rendezvous)
+    (stage,) = framework_named("keras").stages(found, found.processes[1], rendezvous)
     first, second = stage["arguments"]["job_addresses"].split(",")
     assert second == "h2:700"
     assert first == rendezvous.coordinator == stage["jax"]["coordinator_bind_address"]
@@ -220,8 +220,8 @@ def test_another_keras_back_end_is_refused_with_tensorflow(monkeypatch: pytest.M
 def test_t3_workers_with_different_numbers_of_devices_are_refused_with_the_counts() -> None:
     found = plan("tensorflow")
     with pytest.raises(LaunchError, match=r"process 0 .* has 1 device, process 1 .* has 2 devices"):
-        tensorflow_plan.check(found, {0: {"local": 1}, 1: {"local": 2}})
-    tensorflow_plan.check(found, {0: {"local": 2}, 1: {"local": 2}})
+        tensorflow_plan.FRAMEWORK.check(found, {0: {"local": 1}, 1: {"local": 2}})
+    tensorflow_plan.FRAMEWORK.check(found, {0: {"local": 2}, 1: {"local": 2}})
 
 
 def test_a_tpu_is_refused_with_tensorflow() -> None:
@@ -256,9 +256,9 @@ def test_a_port_in_use_on_any_address_is_not_chosen(monkeypatch: pytest.MonkeyPa
 
 def test_the_keras_that_tensorflow_s_users_import_is_imported_before_the_fork() -> None:
     found = plan("tensorflow")
-    assert framework_plan("tensorflow").preload(found) == ["tensorflow", "keras"]
+    assert framework_named("tensorflow").preload(found) == ["tensorflow", "keras"]
     legacy = plan("tensorflow", environment={"TF_USE_LEGACY_KERAS": "1"})
-    assert framework_plan("tensorflow").preload(legacy) == ["tensorflow", "tf_keras"]
+    assert framework_named("tensorflow").preload(legacy) == ["tensorflow", "tf_keras"]
 
 
 def test_others_are_asked_once_the_coordinator_listens_and_in_any_case_soon(

@@ -456,7 +456,7 @@ def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
-    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
     engines = FakeEngines()
     engines.facts = replace(engines.facts, since=3, why="w", lost={1: "killed"})
     with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
@@ -464,7 +464,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
-    monkeypatch.setattr(after.tensorflow, "refuse_busy", lambda engines, hopeless: None)
+    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
     text = after.recover(FakeEngines(), progress=lambda *a: None)
     assert text == "in step: proven just now; nothing to do"
     assert repairs == []

@@ -84,7 +84,7 @@ def test_an_engine_whose_first_message_was_lost_is_asked_again(
     lossy = Lossy(lost=2)
     monkeypatch.setattr(connect, "ask", lossy.ask)
     monkeypatch.setattr(connect, "GREET_SECONDS", 0.0)
-    greeted = connect._Greeted("view")
+    greeted = connect._Greeted("view", "jax")
     found = [greeted.answer(within_s=0) for _ in range(3)]
     assert found[:2] == [None, None] and found[2] is not None
     assert lossy.asked == 3
@@ -94,7 +94,7 @@ def test_one_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPatch) 
     lossy = Lossy(lost=1)
     monkeypatch.setattr(connect, "ask", lossy.ask)
     monkeypatch.setattr(connect, "GREET_SECONDS", 3600.0)
-    greeted = connect._Greeted("view")
+    greeted = connect._Greeted("view", "jax")
     assert [greeted.answer(within_s=0) for _ in range(3)] == [None, None, None]
     assert lossy.asked == 1
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.model import platform
 from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.planning import platform
 from nbdist.launch.tpu.discover import find_pod, from_metadata, read_worker
 from nbdist.launch.tpu.kubernetes import LIST_FILE
 from nbdist.launch.tpu.metadata import endpoints

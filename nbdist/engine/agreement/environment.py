@@ -1,20 +1,16 @@
-"""Versions, settings and variables of a process, as far as they change what a program does."""
+"""Versions and variables of a process, as far as they change what a program does."""
 
 from __future__ import annotations
 
 import os
 import shlex
 import sys
-from collections.abc import Mapping
-from enum import Enum
-from typing import Any
+from collections.abc import Iterable, Mapping
 
 from nbdist.version import __version__
 
-PACKAGES = (
-    *("jax", "jaxlib", "numpy", "flax", "optax", "equinox", "keras", "tensorflow"),
-    "nbdist",
-)
+LIBRARIES = ("numpy", "flax", "optax", "equinox")
+"""Packages, beside those of frameworks, that decide what a program computes."""
 
 FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """Variables that hold flags of the compiler."""
@@ -22,30 +18,11 @@ FLAGS = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 OWN_FLAGS = ("--xla_dump_", "--xla_force_host_platform_device_count")
 """Beginnings of flags that each process may have of its own: where it writes, how many devices it has."""
 
-OWN_SETTINGS = frozenset(
-    {
-        # Devices and addresses of one process.
-        *("jax_num_cpu_devices", "jax_cuda_visible_devices", "jax_rocm_visible_devices"),
-        *("jax_oneapi_visible_devices", "jax_cross_host_transfer_socket_address"),
-        "jax_cross_host_transport_addresses",
-        # Files of one host.
-        *("jax_compilation_cache_dir", "jax_dump_ir_to", "jax_mtls_ca_file"),
-        *("jax_mtls_cert_file", "jax_mtls_key_file"),
-        # What one process logs and shows.
-        *("jax_logging_level", "jax_debug_log_modules", "jax_log_compiles"),
-        *("jax_explain_cache_misses", "jax_log_checkpoint_residuals", "jax_pprint_use_color"),
-        *("jax_traceback_filtering", "jax_tracer_error_num_traceback_frames"),
-        *("jax_compiler_detailed_logging_min_ops", "jax_distributed_debug"),
-        "jax_pallas_verbose_errors",
-    }
-)
-"""Settings of JAX that each process may have of its own; all others are compared."""
 
-
-def software() -> dict[str, str]:
-    """Version by name: Python, and those of `PACKAGES` that are imported."""
+def software(frameworks: Iterable[str]) -> dict[str, str]:
+    """Version by name: of Python, nbdist, and those packages of frameworks and `LIBRARIES` that are imported."""
     found = {"Python": ".".join(map(str, sys.version_info[:3])), "nbdist": __version__}
-    for name in PACKAGES:
+    for name in (*frameworks, *LIBRARIES):
         version = getattr(sys.modules.get(name), "__version__", None)
         if isinstance(version, str):
             found[name] = version
@@ -72,29 +49,3 @@ def _words(text: str) -> list[str]:
         return shlex.split(text)
     except ValueError:  # an open quote
         return text.split()
-
-
-def settings() -> dict[str, str] | None:
-    """`jax.config` on this thread, as text by name; None where JAX is not imported.
-
-    Starts nothing. What only this thread has set (`with jax.enable_x64():` that was entered and not left) counts.
-    """
-    config = getattr(sys.modules.get("jax"), "config", None)
-    values = getattr(config, "values", None)
-    if not isinstance(values, dict):
-        return None
-    return {name: setting_text(value) for name, value in values.items() if name not in OWN_SETTINGS}
-
-
-def setting_text(value: Any) -> str:
-    """A value as text without addresses; a device by its platform, as each process names one of its own."""
-    if isinstance(value, Enum):
-        return value.name
-    if value is None or type(value) in (bool, int, float, str):
-        return repr(value)
-    if isinstance(value, (tuple, list)):
-        return f"({', '.join(map(setting_text, value))})"
-    if isinstance(value, dict):
-        return str({str(key): setting_text(one) for key, one in sorted(value.items())})
-    platform = getattr(value, "platform", None)
-    return f"a {platform} device" if isinstance(platform, str) else f"a {type(value).__name__}"

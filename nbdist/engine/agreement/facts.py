@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection
-from typing import Any
+from collections.abc import Callable, Collection, Iterable, Sequence
+from typing import Any, Protocol
 
 from nbdist.engine.agreement import environment
+from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.names import Names
 from nbdist.engine.agreement.reads import reads
-from nbdist.engine.agreement.spread import context_mesh, keras_distribution
-from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.probe.library import Library
 
 NOT_COMPARED = frozenset({"local", "meshes", "omitted"})
 """Parts of the topic `names` that only say more of what differs."""
+
+
+class Compared(Protocol):
+    """A framework, as an agreement sees it."""
+
+    packages: tuple[str, ...]
+
+    def is_imported(self) -> bool:
+        """Whether this process has imported it; until then nothing else is asked."""
+        ...
+
+    def comparer(self) -> Comparer | None:
+        """What compares its arrays and settings; None where it has nothing to compare."""
+        ...
+
+    def library(self) -> Library | None:
+        """Its containers, modules and models; None where it has none."""
+        ...
 
 
 class Agreement:
@@ -21,12 +39,15 @@ class Agreement:
 
     Args:
       shell: IPython's, which rewrites cells and has the namespace.
+      frameworks: All there are, those that others build on first.
     """
 
-    def __init__(self, shell: Any) -> None:
+    def __init__(self, shell: Any, frameworks: Sequence[Compared]) -> None:
         self._shell = shell
-        self._meshes = Meshes()
-        self._names = Names(self._meshes)
+        self._frameworks = frameworks
+        self._comparers: dict[int, Comparer] = {}
+        self._packages = frozenset(name for one in frameworks for name in one.packages)
+        self._names = Names(self._packages)
         self._texts: dict[str, tuple[Any, str]] = {}
 
     def facts(self, code: str, topics: Collection[str] | None = None) -> dict[str, Any]:
@@ -36,16 +57,16 @@ class Agreement:
           code: The cell.
           topics: Some of `cell`, `software`, `variables`, `settings`, `mesh`, `distribution`, `names`.
         """
-        source = self._rewritten(code)
+        source, comparers = self._rewritten(code), self._imported()
         answers: dict[str, Callable[[], Any]] = {
             "cell": lambda: hashlib.sha256(source.encode()).hexdigest()[:12],
-            "software": environment.software,
+            "software": lambda: environment.software(sorted(self._packages)),
             "variables": environment.variables,
-            "settings": environment.settings,
-            "mesh": lambda: context_mesh(self._meshes),
-            "distribution": lambda: keras_distribution(self._meshes),
+            "settings": lambda: _first(one.settings() for one in comparers),
+            "mesh": lambda: _first(one.mesh() for one in comparers),
+            "distribution": lambda: _first(one.distribution() for one in comparers),
             "names": lambda: self._names.describe(
-                reads(source, self._rewritten), self._shell.user_ns
+                reads(source, self._rewritten), self._shell.user_ns, comparers, self._libraries()
             ),
         }
         return {
@@ -67,6 +88,17 @@ class Agreement:
             for topic, fact in facts.items()
         }
 
+    def _imported(self) -> list[Comparer]:
+        """The comparers of the frameworks that have been imported, kept from one check to the next."""
+        for number, framework in enumerate(self._frameworks):
+            if number not in self._comparers and framework.is_imported():
+                self._comparers[number] = framework.comparer() or Comparer()
+        return list(self._comparers.values())
+
+    def _libraries(self) -> list[Library]:
+        found = (one.library() for one in reversed(self._frameworks) if one.is_imported())
+        return [library for library in found if library is not None]
+
     def _array_texts(self, arrays: dict[str, Any]) -> dict[str, str]:
         """The descriptions of arrays as text; of one that is the same object as in the last check, that text."""
         before, self._texts = self._texts, {}
@@ -82,3 +114,7 @@ class Agreement:
             return str(self._shell.transform_cell(code))
         except SyntaxError:
             return code
+
+
+def _first(answers: Iterable[Any]) -> Any:
+    return next((one for one in answers if one is not None), None)

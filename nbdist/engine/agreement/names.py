@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import builtins
 import types
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.agreement.code import code_digest
-from nbdist.engine.agreement.keys import Keys
+from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.reads import Reads
-from nbdist.engine.frameworks.jax.describe import Descriptions
-from nbdist.engine.frameworks.jax.meshes import Meshes
-from nbdist.engine.frameworks.jax.observe import Observer
-from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.probe.lent import Lent
+from nbdist.engine.probe.library import Library
 from nbdist.engine.probe.walk import Bounds, Walk
 
 _MISSING = object()
@@ -23,22 +21,31 @@ class Names:
     """Describes names again and again, on the main thread; keeps no array alive.
 
     Args:
-      meshes: Where meshes are described.
+      packages: Of all frameworks.
     """
 
-    def __init__(self, meshes: Meshes) -> None:
-        self._descriptions = Descriptions(meshes)
-        self._classes = Observer(0)
+    def __init__(self, packages: frozenset[str]) -> None:
+        self._packages = packages
 
-    def describe(self, reads: Reads, namespace: dict[str, Any]) -> dict[str, Any]:
+    def describe(
+        self,
+        reads: Reads,
+        namespace: dict[str, Any],
+        comparers: Sequence[Comparer],
+        libraries: Sequence[Library],
+    ) -> dict[str, Any]:
         """What is to be compared.
+
+        Args:
+          reads: The names.
+          namespace: What they stand for.
+          comparers: Of the frameworks that have been imported.
+          libraries: Of the same, those that build on others first.
 
         Returns:
           `names`: by dotted path, `type` (None: there is no such name), `certain` (read whatever happens), `code`
             (see `code_digest`), `holds` (whether arrays are in it). Of a path through modules each step is one.
-          `arrays`: by path, what spans processes, as `nbdist.contract.snapshot.Array`; `meshes`: by id.
-          `local`: by path, `[dtype, shape]` of what lies on this process alone, `[]` of what is deleted.
-          `keys`: by path, the values of typed keys.
+          What `Comparer.found` gives, of all together.
           `omitted`: how many arrays were too many.
         """
         found: dict[str, Any] = {}
@@ -50,50 +57,49 @@ class Names:
                 if value is not _MISSING:
                     found[name] = value
                     names[name]["code"] = code_digest(value)
-        arrays = self._arrays(found)
+        arrays = self._arrays(found, comparers, libraries)
         holders = {_root(path) for kind in ("arrays", "local") for path in arrays[kind]}
         for name, entry in names.items():
             entry["holds"] = _root(name) in holders
         return {"names": names, **arrays}
 
-    def _arrays(self, namespace: dict[str, Any]) -> dict[str, Any]:
-        local: dict[str, Any] = {}
-        keys = Keys()
-        descriptions = self._descriptions
-        descriptions.begin()
+    def _arrays(
+        self,
+        namespace: dict[str, Any],
+        comparers: Sequence[Comparer],
+        libraries: Sequence[Library],
+    ) -> dict[str, Any]:
+        for comparer in comparers:
+            comparer.begin()
+        takers = [(comparer, comparer.array_classes()) for comparer in comparers]
 
         def found(path: str, array: Any) -> bool:
             if type(array) is Lent:
                 return False
-            if array.is_deleted():
-                local[path] = []
-                return False
-            keys.add(path, array)
-            if not spans_processes(array):
-                local[path] = [str(array.dtype), list(array.shape)]
-                return True
-            return descriptions.add(path, array)
+            bases = type(array).__mro__
+            taker = next((one for one, classes in takers if any(c in bases for c in classes)), None)
+            return taker is not None and taker.add(path, array)
+
+        def mesh(value: Any) -> None:
+            for comparer in comparers:
+                if isinstance(value, comparer.mesh_classes()):
+                    comparer.add_mesh(value)
 
         walk = Walk(
             found=found,
-            mesh=descriptions.add_mesh,
-            arrays=self._classes.array_classes(),
-            meshes=self._classes.mesh_classes(),
+            mesh=mesh,
+            arrays=tuple(one for _, classes in takers for one in classes),
+            meshes=tuple(one for comparer in comparers for one in comparer.mesh_classes()),
+            packages=self._packages,
+            libraries=libraries,
             bounds=Bounds(),
         )
         omitted = walk.run(namespace)
-        return {
-            "arrays": {one["path"]: one for one in descriptions.arrays()},
-            "meshes": {one["id"]: one for one in descriptions.meshes()},
-            "local": local,
-            "keys": keys.found,
-            "omitted": omitted,
-        }
-
-
-def spans_processes(array: Any) -> bool:
-    """Whether other processes hold parts of an array, so that all must describe it alike."""
-    return not array.is_fully_addressable
+        all_found = Comparer().found()
+        for comparer in comparers:
+            for kind, facts in comparer.found().items():
+                all_found[kind] |= facts
+        return {**all_found, "omitted": omitted}
 
 
 def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from nbdist.engine.cell.stack import Line, Stack
+from nbdist.engine.cell.code_owners import Line, Stack
 
 FUTEX = {"x86_64": 202, "aarch64": 98}
 """Number of the `futex` system call, in which C++ code waits for another thread (Linux headers)."""

@@ -8,46 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import linecache
-import os
-import re
-import sys
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from operator import attrgetter
-from pathlib import PurePath
-from typing import Any, NamedTuple
+from typing import Any
 
+from nbdist.engine.cell.code_owners import CodeOwners, Line, Stack, is_cell_file
 from nbdist.engine.cell.running import RunningCell
-
-CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
-"""Names that ipykernel, IPython and nbdist give to the code of a cell."""
-
-FRAMEWORKS = ("jax", "jaxlib", "tensorflow", "keras")
-
-COMPILING_FILES = ("compiler.py", "interpreters/mlir.py", "interpreters/partial_eval.py")
-"""Under `jax/_src`: XLA's compilation, lowering, tracing. Source: stacks sampled in jax 0.10.2."""
-
-COMPILING_FUNCTIONS = {
-    "pjit.py": {"_trace_for_jit", "_infer_params", "_resolve_and_lower"},
-    "interpreters/pxla.py": {
-        "lower_sharding_computation",
-        "_cached_lowering_to_hlo",
-        "_cached_compilation",
-        "from_hlo",
-        "compile",
-    },
-}
-
-GUARDS = PurePath(__file__).parents[1] / "frameworks" / "keras" / "guards"
-OWN_WAITS = {
-    (str(GUARDS / "agreement.py"), "_wait"): "agreement",
-    (str(GUARDS / "waiting.py"), "until_ready"): "framework",
-}
-"""Functions in which nbdist itself waits, before the framework would or in its place: they look again and again,
-so that the innermost frame may be that of anything they call."""
-
-STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
-
 
 SUSPENDED = {
     kind: attrgetter(f"{kind}_code.co_filename", f"{kind}_code.co_name", f"{kind}_frame.f_lineno")
@@ -57,18 +24,6 @@ SUSPENDED = {
 
 Read in one call in C: no other thread runs meanwhile, so no frame object outlives its coroutine here.
 """
-
-
-class Line(NamedTuple):
-    """One entry of a stack; `line` is 1-based, None where no line belongs to the instruction."""
-
-    filename: str
-    function: str
-    line: int | None
-
-
-Stack = tuple[Line, ...]
-"""Innermost first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,20 +42,16 @@ class Place:
     inside: str
 
 
-def is_cell_file(filename: str) -> bool:
-    """Whether code of this file name was compiled from a cell."""
-    return CELL_FILE.search(filename) is not None
-
-
-def place(stack: Stack, cell: RunningCell) -> Place:
+def place(stack: Stack, cell: RunningCell, owners: CodeOwners) -> Place:
     """Where a thread stands.
 
     Args:
       stack: Its stack, as `MainThread.stack` gives it; empty where it is not known.
       cell: The cell it runs.
+      owners: Whose code what is.
     """
-    inside = own_wait(stack) or (side(stack[0].filename) if stack else "library")
-    compiling = is_compiling(stack)
+    inside = owners.wait(stack) or (owners.side(stack[0].filename) if stack else "library")
+    compiling = owners.is_compiling(stack)
     found = line_of_cell(stack) or line_of_cell(awaiting_lines(cell.loop))
     if found is None:
         return Place(None, None, compiling, inside)
@@ -159,45 +110,3 @@ def source_line(filename: str, line: int, cell: RunningCell) -> str | None:
     if 0 < line <= len(cell.lines):
         return cell.lines[line - 1].strip()
     return linecache.getline(filename, line).strip() or None
-
-
-def is_compiling(stack: Stack) -> bool:
-    """Whether a stack passes through JAX's tracing, lowering or XLA's compilation."""
-    folders = framework_folders("jax")
-    if not folders:
-        return False
-    source = f"{folders[0]}_src{os.sep}"
-    for filename, function, _ in stack:
-        if filename.startswith(source):
-            tail = filename[len(source) :].replace(os.sep, "/")
-            if tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ()):
-                return True
-    return False
-
-
-def own_wait(stack: Stack) -> str | None:
-    """What a stack counts as that passes through one of nbdist's own waits; None where it does not."""
-    found = (OWN_WAITS.get((filename, function)) for filename, function, _ in stack)
-    return next(filter(None, found), None)
-
-
-def framework_folders(*names: str) -> tuple[str, ...]:
-    """Folders, each ending in a separator, of those frameworks that have been imported."""
-    files = (getattr(sys.modules.get(name), "__file__", None) for name in names)
-    return tuple(file.rpartition(os.sep)[0] + os.sep for file in files if file)
-
-
-def side(filename: str) -> str:
-    """Whom code of this file belongs to: "framework", "library" or "user"."""
-    if is_cell_file(filename):
-        return "user"
-    if filename.startswith(framework_folders(*FRAMEWORKS)):
-        return "framework"
-    if _is_kernel_file(filename) or filename.startswith("<frozen "):
-        return "library"
-    standard = filename.startswith(STANDARD_LIBRARY) and "site-packages" not in filename
-    return "library" if standard else "user"
-
-
-def _is_kernel_file(filename: str) -> bool:
-    return not {"IPython", "ipykernel", "ipyparallel", "zmq"}.isdisjoint(PurePath(filename).parts)

@@ -8,8 +8,8 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.engine.cell.code_owners import Line
 from nbdist.engine.cell.main_thread import stack_reader
-from nbdist.engine.cell.stack import Line
 
 MOST_LINES = 200
 """Of one stack, the innermost."""

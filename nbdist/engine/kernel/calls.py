@@ -7,23 +7,22 @@ ipyparallel would send its byte code and run it against the engine's copy of the
 from __future__ import annotations
 
 import base64
-import contextlib
 import json
 import sys
 import threading
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
-from nbdist.engine.frameworks import framework as framework_named
-from nbdist.errors import ArrayError, NbdistError, SessionError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
     from nbdist.engine.frameworks.stepping import Repairs, Steps
     from nbdist.engine.kernel.resident import Resident
 
-PROTOCOL = 4
+PROTOCOL = 5
 """Rises when a call changes its meaning; compared in the first message."""
 
 LOOKS = frozenset({"complete", "inspect", "layout"})
@@ -145,19 +144,26 @@ def who(
     """Who an engine is that nbdist has not started; see `nbdist.engine.kernel.foreign_engine`. Changes nothing."""
     from nbdist.engine.kernel.foreign_engine import describe
 
-    return {"protocol": PROTOCOL, **describe(resident, framework, controller, ports)}, []
+    return {
+        "protocol": PROTOCOL,
+        **describe(resident, frameworks.framework_named(framework), controller, ports),
+    }, []
 
 
-def prepare(resident: Resident, buffers: Buffers, *, environment: dict[str, str]) -> Answer:
+def prepare(
+    resident: Resident, buffers: Buffers, *, environment: dict[str, str], framework: str
+) -> Answer:
     """Puts variables in place that a process of our own has from its first moment."""
     from nbdist.engine.kernel.foreign_engine import prepare as put
 
-    return {"late": put(environment)}, []
+    return {"late": put(environment, frameworks.framework_named(framework))}, []
 
 
-def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> Answer:
+def hello(
+    resident: Resident, buffers: Buffers, *, process_id: int | None, framework: str
+) -> Answer:
     """The first message: makes the engine ready and says who it is."""
-    resident.settle(process_id=process_id)
+    resident.settle(process_id=process_id, framework_name=framework)
     return (
         {
             "protocol": PROTOCOL,
@@ -172,9 +178,11 @@ def hello(resident: Resident, buffers: Buffers, *, process_id: int | None) -> An
     )
 
 
-def initialize(resident: Resident, buffers: Buffers, *, framework: str, **options: Any) -> Answer:
+def initialize(resident: Resident, buffers: Buffers, **options: Any) -> Answer:
     """Joins the framework's cluster; blocks until all processes have."""
-    return framework_named(framework).initialize(resident, **options), []
+    framework = resident.framework
+    answer = framework.initialize(resident, **options)
+    return {"version": framework.version(), **answer}, []
 
 
 def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:
@@ -238,30 +246,25 @@ def shards(
     buffers: Buffers,
     *,
     expression: str,
-    framework: str,
     number: int | None = None,
 ) -> Answer:
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
     value = resident.evaluate(expression, number=number)
-    return framework_named(framework).explain(value, expression), []
+    return resident.framework.explain(resident, value, expression), []
 
 
 def nan(
     resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
 ) -> Answer:
-    """NaN and infinite values in this process's pieces of a tree; see `nbdist.engine.frameworks.jax.nan`."""
-    from nbdist.engine.frameworks.jax.nan import count
-
-    return count(resident.evaluate(expression, number=number), expression), []
+    """NaN and infinite values in this process's pieces of a tree."""
+    value = resident.evaluate(expression, number=number)
+    return resident.framework.nan(value, expression), []
 
 
 def summary(resident: Resident, buffers: Buffers, *, path: str) -> Answer:
-    """What this process has of the array under a path; see `nbdist.engine.frameworks.jax.summary`."""
-    if "jax" not in sys.modules:
-        return {"state": "missing"}, []
-    from nbdist.engine.frameworks.jax.summary import at_path
-
-    return at_path(resident.shell.user_ns, path), []
+    """What this process has of the array under a path; `state` is `missing` where there is none."""
+    found = (one.summary(resident.shell.user_ns, path) for one in frameworks.imported())
+    return next((one for one in found if one is not None), {"state": "missing"}), []
 
 
 def widget(
@@ -310,28 +313,22 @@ def prove(
 
 def versions(resident: Resident, buffers: Buffers) -> Answer:
     """Which program computed each array on several processes."""
-    from nbdist.engine.frameworks.jax.start import versions_of
-
-    return versions_of(resident), []
+    return resident.framework.versions(resident), []
 
 
 def forget(
     resident: Resident, buffers: Buffers, *, paths: list[str], unnamed: list[list[Any]]
 ) -> Answer:
     """Takes arrays whose pieces do not belong together; answers which others could not be kept."""
-    from nbdist.engine.frameworks.jax.start import forget_mixed
-
-    return {"lost": forget_mixed(resident, paths, unnamed)}, []
+    return {"lost": resident.framework.forget(resident, paths, unnamed)}, []
 
 
 def save(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
-    """The first part of a repair; see `nbdist.engine.frameworks.jax.repair.repair`. Nothing is changed by it."""
-    from nbdist.engine.frameworks.jax.start import repair
-
+    """The first part of a repair; see `nbdist.engine.frameworks.stepping.Repairs`. Nothing is changed by it."""
     resident.moving.end()  # it would keep arrays of the old back end
     # One that got further, and failed, has what there was before.
     if resident.repair is None or not resident.repair.begun:
-        resident.repair = repair(resident)
+        resident.repair = resident.framework.repair(resident)
         return resident.repair.save(common), []
     return resident.repair.answer, []
 
@@ -390,26 +387,26 @@ def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answe
 def layout(
     resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
 ) -> Answer:
-    """The layout of one Keras model: the model as a report describes it, its meshes, what is set.
+    """The layout of one model or layer: the model as a report describes it, its meshes, what is set.
 
-    Of anything else that holds JAX arrays what `shards` answers.
+    Of anything else that holds arrays what `shards` answers.
     """
-    from nbdist.engine.frameworks.jax.tree import describe_tree
-    from nbdist.engine.frameworks.keras.classes import is_layer
-    from nbdist.engine.frameworks.keras.instance import bases_of
     from nbdist.engine.probe.layout import layout_of
     from nbdist.engine.probe.look import Look
     from nbdist.engine.probe.walk import Bounds
 
     value = resident.evaluate(expression, number=number)
-    if "jax" in sys.modules and not is_layer(bases_of(type(value))):
-        with contextlib.suppress(ArrayError):
-            return describe_tree(value, expression), []
     look = Look(
+        frameworks.frameworks(),
         main_thread=threading.get_ident(),
         process_id=resident.process_id or 0,
         bounds=Bounds(),
     )
+    if not look.has_layout(value):
+        trees = (one.tree(value, expression) for one in frameworks.imported())
+        tree = next((one for one in trees if one is not None), None)
+        if tree is not None:
+            return tree, []
     return layout_of(value, expression, look), []
 
 

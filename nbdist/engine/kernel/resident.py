@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.asides import QUESTION, WITH_QUESTIONS, Aside
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.debugger.install import end_tracing
 from nbdist.engine.cell.debugger.install import install as install_debugger
 from nbdist.engine.cell.debugger.lines import Lines, Where
@@ -36,8 +37,8 @@ from nbdist.engine.cell.threads import stacks
 from nbdist.engine.cell.warned import name_cells
 from nbdist.engine.cell.where import where
 from nbdist.engine.cell.withdrawal import Withdrawal
-from nbdist.engine.frameworks.jax.store import coordinator_client
-from nbdist.engine.frameworks.jax.summary import install as show_summaries
+from nbdist.engine.frameworks import framework_named, frameworks
+from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.calls import interruptible
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
@@ -85,7 +86,9 @@ class Resident:
         self.descriptors = Descriptors(self._publish_text)
         self.echo = Echo(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
-        self.stop = AgreedStop(coordinator_client, self.cell, lambda: self.process_id)
+        self.framework = Framework()
+        self.stop = AgreedStop(lambda: self.framework.store(), self.cell, lambda: self.process_id)
+        self._owners = CodeOwners(frameworks())
         self.lines = Lines(
             self._publish_question, where=self._where, leaving=lambda: self.interrupts.leaving
         )
@@ -128,17 +131,19 @@ class Resident:
             self.stop.step(running.targets)
             self.interrupts.step(self.stop.leave)
 
-    def settle(self, *, process_id: int | None) -> None:
+    def settle(self, *, process_id: int | None, framework_name: str) -> None:
         """Makes the engine ready for cells; a second call changes nothing.
 
         Args:
           process_id: The number in the launch plan; None to take it from `NBDIST_PROCESS_ID`.
+          framework_name: What the session computes with.
         """
         if self.probe is not None:
             return
         if process_id is None:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
+        self.framework = framework_named(framework_name)
         self._loop = running_loop()
         self.echo.install()
         NotebookCells(
@@ -154,7 +159,8 @@ class Resident:
         refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
         show_help(self.shell)
-        show_summaries(self.shell)
+        for one in frameworks():
+            one.install(self.shell)
         choose_progress_bars(lambda: self._shows_widgets)
         name_cells(self._cell_of)
         allow_await(self.kernel)
@@ -169,6 +175,8 @@ class Resident:
             host=self.host,
             main_thread=threading.main_thread().ident or 0,
             cell=self.cell,
+            frameworks=frameworks(),
+            owners=self._owners,
         )
         self.probe.start()
         asked = os.environ.pop("NBDIST_ASKED", None)
@@ -216,7 +224,7 @@ class Resident:
         if self._agreement is None:
             from nbdist.engine.agreement.facts import Agreement
 
-            self._agreement = Agreement(self.shell)
+            self._agreement = Agreement(self.shell, frameworks())
         return self._agreement
 
     def publish_step(self, facts: dict[str, Any]) -> None:
@@ -245,7 +253,7 @@ class Resident:
         if running is None:
             return None
         stack = stack_reader(sys.version_info[:3])(threading.get_ident())
-        at = place(stack, running)
+        at = place(stack, running, self._owners)
         return Where(running.number, at.line, at.source)
 
     def _answer(self, asked: int) -> None:
@@ -284,9 +292,9 @@ class Resident:
         if question is not None and Aside.STACK in asked:
             self._answer_with_stacks(question)
         if Aside.RESCUE in asked and self.step is not None:
-            from nbdist.engine.frameworks.jax.rescue import rescue
-
-            self.publish("nbdist_rescue", rescue(self.shell.user_ns, self.process_id))
+            rescued = self.framework.rescue(self.shell.user_ns, self.process_id)
+            if rescued is not None:
+                self.publish("nbdist_rescue", rescued)
 
     def _compare(self, question: dict[str, Any]) -> None:
         """Answers with digests of what must be equal before a cell, on the main thread."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.cell.showable import error_text
-from nbdist.engine.frameworks import framework as framework_named
+from nbdist.engine.frameworks import imported
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.errors import ArrayError
@@ -25,7 +25,6 @@ def offer(
     *,
     token: str,
     expression: str,
-    framework: str,
     number: int | None = None,
     wanted: bool = True,
 ) -> Answer:
@@ -36,8 +35,7 @@ def offer(
     value = resident.evaluate(expression, number=number)
     if not wanted:
         return {}, []
-    offer_array = framework_named(framework).offer_array
-    held = Outgoing(value, expression, offer_array)
+    held = Outgoing(value, expression, resident.framework.offer_array, imported())
     resident.moving.begin(token, held)
     return held.describe(), []
 
@@ -96,7 +94,6 @@ def receive(
     token: str,
     arrays: list[dict[str, Any]],
     sharding: str | None,
-    framework: str,
     number: int | None = None,
 ) -> Answer:
     """Expects what a kernel is about to send; answers which pieces of its arrays are wanted here.
@@ -106,7 +103,7 @@ def receive(
     place = None
     if sharding is not None:
         value = resident.evaluate(sharding, number=number)
-        place = framework_named(framework).placed(value, sharding)
+        place = resident.framework.placed(value, sharding)
     resident.moving.end()
     held = Incoming(arrays, place=place)
     resident.moving.begin(token, held)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread, rss_bytes
 from nbdist.engine.cell.running import CurrentCell, RunningCell
 from nbdist.engine.cell.stack import Place, place
@@ -19,11 +20,13 @@ class Activity:
     Args:
       cell: The cell that runs.
       main_thread: Where it runs.
+      owners: Whose code what is.
     """
 
-    def __init__(self, cell: CurrentCell, main_thread: MainThread) -> None:
+    def __init__(self, cell: CurrentCell, main_thread: MainThread, owners: CodeOwners) -> None:
         self._cell = cell
         self._main_thread = main_thread
+        self._owners = owners
         self._at: tuple[object, ...] = ()
         self._since = 0.0
 
@@ -35,7 +38,7 @@ class Activity:
         busy_share = self._main_thread.busy_share()
         if running is None:
             return self._section("idle", context_mesh, run=newest)
-        stands = place(self._main_thread.stack(), running)
+        stands = place(self._main_thread.stack(), running, self._owners)
         now = time.monotonic()
         at = (running.number, running.started, stands.line)
         if at != self._at:

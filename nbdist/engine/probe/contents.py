@@ -17,25 +17,22 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Any
 
-from nbdist.engine import flax
-from nbdist.engine.frameworks.keras.classes import is_model
-from nbdist.engine.frameworks.keras.variables import Lent, Places
+from nbdist.engine.probe.classes import (
+    bases_of,
+    class_dict,
+    gives_what_it_keeps,
+    lookup,
+    package,
+)
+from nbdist.engine.probe.lent import Lent
+from nbdist.engine.probe.library import Library
 
 NOT_LOOKED_INTO = sys.stdlib_module_names | {
-    *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jax", "jaxlib"),
-    *("jupyter_client", "keras", "matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow"),
-    *("scipy", "sklearn", "tensorflow", "tf_keras", "torch", "tornado", "tqdm", "traitlets", "zmq"),
+    *("IPython", "PIL", "absl", "grain", "ipykernel", "ipyparallel", "jupyter_client"),
+    *("matplotlib", "nbdist", "numpy", "orbax", "pandas", "pyarrow"),
+    *("scipy", "sklearn", "torch", "tornado", "tqdm", "traitlets", "zmq"),
 }
-"""Packages whose plain objects hold no named arrays and can be large."""
-
-FRAMEWORKS = {"jax", "jaxlib", "keras", "tensorflow", "tf_keras"}
-"""Packages whose classes are arrays and meshes; a user's class derived from one may run anything."""
-
-OWN_GETATTRIBUTE_IS_HARMLESS = {"equinox", "flax"}
-"""Packages whose `__getattribute__` gives the arrays that lie in the instance."""
-
-_bases: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-_class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+"""Packages, beside those of frameworks, whose plain objects hold no named arrays and can be large."""
 
 
 class Leaf(Enum):
@@ -66,19 +63,22 @@ Kind = Leaf | Container
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What tells what is what, of the frameworks that have been imported."""
+    """What tells what is what, of the frameworks that have been imported.
+
+    `packages` are theirs: their classes are arrays and meshes, where a user's class derived from one may run
+    anything; and other objects of theirs hold no named arrays.
+    """
 
     arrays: tuple[type, ...]
     meshes: tuple[type, ...]
-    is_pytree: Callable[[type], bool]
-    keras: Places
+    packages: frozenset[str]
+    libraries: tuple[Library, ...]
 
 
 def kind_of(cls: type, known: Known) -> Kind:
     """How objects of exactly this class are treated."""
-    bases = _bases(cls)
-    package = _package(cls)
-    if package in FRAMEWORKS:
+    bases = bases_of(cls)
+    if package(cls) in known.packages:
         if _has_any(bases, known.arrays):
             return Leaf.ARRAY
         if _has_any(bases, known.meshes):
@@ -88,14 +88,11 @@ def kind_of(cls: type, known: Known) -> Kind:
     for base, container in _BUILT_IN.items():
         if any(b is base for b in bases):
             return container(cls)
-    look = known.keras.look_into(bases)
-    if look is not None:
-        gives = _gives_what_it_keeps(bases)
-        return Container(_all(look), _suffix, model=is_model(bases)) if gives else Leaf.NOTHING
-    look = flax.look_into(bases)
-    if look is not None:
-        return Container(_all(look), _suffix)
-    return _object(cls, bases, package, known)
+    for library in known.libraries:
+        look = library.look_into(bases)
+        if look is not None:
+            return Container(_all(look), _suffix, model=library.is_model(bases))
+    return _object(cls, bases, known)
 
 
 def _all(
@@ -107,20 +104,6 @@ def _all(
 
 def _has_any(bases: tuple[type, ...], wanted: tuple[type, ...]) -> bool:
     return any(base is one for one in wanted for base in bases)
-
-
-def _package(cls: type) -> str:
-    module = _class_dict(cls).get("__module__")
-    return module.partition(".")[0] if isinstance(module, str) else ""
-
-
-def _lookup(cls: type, name: str) -> Any:
-    """What a class has under a name, without calling descriptors; None where it has nothing."""
-    for base in _bases(cls):
-        found = _class_dict(base).get(name)
-        if found is not None:
-            return found
-    return None
 
 
 def _suffix(path: str, rest: Any) -> str | None:
@@ -141,7 +124,7 @@ def _is_plain(key: Any) -> bool:
 
 
 def _dict(cls: type) -> Kind:
-    if _lookup(cls, "__getitem__") is not dict.__dict__["__getitem__"]:
+    if lookup(cls, "__getitem__") is not dict.__dict__["__getitem__"]:
         return Leaf.NOTHING
     return Container(_dict_items, _item)
 
@@ -157,15 +140,15 @@ def _dict_items(mapping: dict[Any, Any], most: int) -> list[tuple[Any, Any]]:
 
 
 def _list(cls: type) -> Kind:
-    if _lookup(cls, "__getitem__") is not list.__dict__["__getitem__"]:
+    if lookup(cls, "__getitem__") is not list.__dict__["__getitem__"]:
         return Leaf.NOTHING
     return Container(lambda items, most: enumerate(list.__getitem__(items, slice(most))), _item)
 
 
 def _tuple(cls: type) -> Kind:
-    if _lookup(cls, "__getitem__") is not tuple.__dict__["__getitem__"]:
+    if lookup(cls, "__getitem__") is not tuple.__dict__["__getitem__"]:
         return Leaf.NOTHING
-    fields = _lookup(cls, "_fields")
+    fields = lookup(cls, "_fields")
     if type(fields) is tuple and all(_is_field(cls, name) for name in fields):
         return Container(
             lambda items, _: zip(fields, tuple.__iter__(items), strict=False), _attribute
@@ -183,7 +166,7 @@ _BUILT_IN: dict[type, Callable[[type], Kind]] = {
 
 def _is_field(cls: type, name: object) -> bool:
     # The C type that `collections.namedtuple` makes its fields of.
-    getter = _lookup(cls, name) if type(name) is str else None
+    getter = lookup(cls, name) if type(name) is str else None
     return type(getter).__name__ == "_tuplegetter"
 
 
@@ -191,35 +174,27 @@ def _attribute(path: str, name: Any) -> str | None:
     return f"{path}.{name}"
 
 
-def _object(cls: type, bases: tuple[type, ...], package: str, known: Known) -> Kind:
-    told = "__dataclass_fields__" in itertools.chain.from_iterable(map(_class_dict, bases))
-    pytree = known.is_pytree(cls) or flax.is_module(bases)
-    foreign = package in NOT_LOOKED_INTO and cls is not types.SimpleNamespace
-    if foreign and not pytree:
+def _object(cls: type, bases: tuple[type, ...], known: Known) -> Kind:
+    dataclass_ = "__dataclass_fields__" in itertools.chain.from_iterable(map(class_dict, bases))
+    holds = any(library.holds_arrays(cls, bases) for library in known.libraries)
+    foreign = package(cls) in NOT_LOOKED_INTO | known.packages and cls is not types.SimpleNamespace
+    if foreign and not holds:
         return Leaf.NOTHING
-    if not _gives_what_it_keeps(bases):
+    if not gives_what_it_keeps(bases):
         return Leaf.NOTHING
     look = _attributes(cls)
-    return Container(look, _attribute, plain=not (told or pytree)) if look else Leaf.NOTHING
-
-
-def _gives_what_it_keeps(bases: tuple[type, ...]) -> bool:
-    """Whether `instance.name` gives what the instance keeps under that name."""
-    for base in bases:
-        if "__getattribute__" in _class_dict(base):
-            harmless = _package(base) in OWN_GETATTRIBUTE_IS_HARMLESS
-            return base is object or base is types.SimpleNamespace or harmless
-    return False
+    plain = not (dataclass_ or holds)
+    return Container(look, _attribute, plain=plain) if look else Leaf.NOTHING
 
 
 def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | None:
     """Lists the public attributes kept in instances of a class; None where they keep none."""
-    instance_dict = _lookup(cls, "__dict__")
+    instance_dict = lookup(cls, "__dict__")
     keeps_dict = type(instance_dict) in (types.GetSetDescriptorType, types.MemberDescriptorType)
     slots = {
         name: member
-        for base in reversed(_bases(cls))
-        for name, member in _class_dict(base).items()
+        for base in reversed(bases_of(cls))
+        for name, member in class_dict(base).items()
         if type(member) is types.MemberDescriptorType and not name.startswith("_")
     }
     if not keeps_dict and not slots:
@@ -230,7 +205,7 @@ def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | 
         if type(name) is not str or name.startswith("_") or not name.isidentifier():
             return False
         # A property of this name would answer in place of what the instance keeps.
-        return not keyword.iskeyword(name) and not _is_data_descriptor(_lookup(cls, name))
+        return not keyword.iskeyword(name) and not _is_data_descriptor(lookup(cls, name))
 
     def look(instance: Any, most: int) -> Iterable[tuple[str, Any]]:
         if keeps_dict:
@@ -247,5 +222,5 @@ def _attributes(cls: type) -> Callable[[Any, int], Iterable[tuple[str, Any]]] | 
 
 
 def _is_data_descriptor(found: Any) -> bool:
-    bases = _bases(type(found))
-    return any("__set__" in _class_dict(b) or "__delete__" in _class_dict(b) for b in bases)
+    bases = bases_of(type(found))
+    return any("__set__" in class_dict(b) or "__delete__" in class_dict(b) for b in bases)

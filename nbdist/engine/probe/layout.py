@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.frameworks.keras.classes import is_layer
-from nbdist.engine.frameworks.keras.instance import bases_of
 from nbdist.engine.probe.look import Look
 from nbdist.errors import ArrayError
 
@@ -24,7 +22,7 @@ def layout_of(value: Any, expression: str, look: Look) -> dict[str, Any]:
     Raises:
       ArrayError: Something else, or one without variables yet.
     """
-    if not is_layer(bases_of(type(value))):
+    if not look.has_layout(value):
         raise ArrayError(
             f"{expression!r} (of type {type(value).__name__}) is no Keras model or layer, and holds no arrays of "
             "which a layout could be shown."

@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import importlib
-import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.jax.observe import Observer as JaxObserver
-from nbdist.engine.frameworks.keras.observe import KerasObserver
-from nbdist.engine.frameworks.keras.variables import Lent
-from nbdist.engine.probe.observer import Observer
+from nbdist.engine.probe.classes import bases_of
+from nbdist.engine.probe.lent import Lent
+from nbdist.engine.probe.library import Library
+from nbdist.engine.probe.observer import ModelObserver, Observed, Observer
 from nbdist.engine.probe.walk import Bounds, Walk
 
 
@@ -31,18 +29,29 @@ class Look:
     """Looks at a namespace again and again; used from one thread, but for `note`.
 
     Args:
+      frameworks: All there are, those that others build on first.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       process_id: Of this process, from the launch plan.
       bounds: How far the walk over the namespace goes.
     """
 
-    def __init__(self, *, main_thread: int, process_id: int, bounds: Bounds) -> None:
+    def __init__(
+        self,
+        frameworks: Sequence[Observed],
+        *,
+        main_thread: int,
+        process_id: int,
+        bounds: Bounds,
+    ) -> None:
+        self._waiting = dict(enumerate(frameworks))
+        self._packages = frozenset(name for one in frameworks for name in one.packages)
         self._main_thread = main_thread
         self._process_id = process_id
         self._bounds = bounds
-        self._jax = JaxObserver(main_thread)
-        self._observers: list[Observer] = [self._jax]
-        self._keras = KerasObserver(main_thread, self._jax.meshes_known)
+        self._observers: list[Observer] = []
+        self._models: list[ModelObserver] = []
+        self._libraries: list[tuple[int, Library]] = []
+        self._come()
 
     def now(self, namespace: dict[str, object]) -> Seen:
         """What there is now; holds no array afterwards."""
@@ -50,13 +59,17 @@ class Look:
         return self._see(namespace)
 
     def at_model(self, path: str, model: Any) -> Seen:
-        """What there is of one Keras model or layer; on the main thread, and without hooks."""
+        """What there is of one model or layer; on the main thread, and without hooks."""
         self._come()
-        for observer in self._observers[1:]:
-            observer.note()
-        self._keras.note_once()
-        self._keras.add_model(path, model)
+        for models in self._models:
+            models.note_once()
+            models.add_model(path, model)
         return self._see({path: model})
+
+    def has_layout(self, value: object) -> bool:
+        """Whether a value is a model or layer, to be given to `at_model`."""
+        bases = bases_of(type(value))
+        return any(library.has_layout(bases) for _, library in self._libraries)
 
     def _see(self, namespace: dict[str, object]) -> Seen:
         active = [observer for observer in self._observers if observer.begin()]
@@ -93,56 +106,84 @@ class Look:
         walk = Walk(
             found=found,
             mesh=mesh,
-            model=self._keras.add_model,
-            places=self._keras.places,
+            model=self._add_model,
+            packages=self._packages,
+            libraries=[one for _, one in sorted(self._libraries, key=lambda one: -one[0])],
             arrays=tuple(one for _, classes in takers for one in classes),
             meshes=tuple(one for observer in active for one in observer.mesh_classes()),
             bounds=self._bounds,
         )
         omitted = walk.run(namespace) if active else 0
-        of_keras = self._keras.look(describe, lambda: _by_id(m for o in active for m in o.meshes()))
+
+        def met() -> Iterable[dict[str, Any]]:
+            return (mesh for observer in active for mesh in observer.meshes())
+
+        looks = [one.look(describe, lambda: _by_id(met())) for one in self._models]
         return Seen(
             devices=[one for observer in active for one in observer.devices()],
-            meshes=_sorted(_by_id([*(m for o in active for m in o.meshes()), *of_keras.meshes])),
+            meshes=_sorted(
+                _by_id(
+                    [
+                        *(m for o in active for m in o.meshes()),
+                        *(m for look in looks for m in look.meshes),
+                    ]
+                )
+            ),
             arrays=[one for observer in active for one in observer.arrays()],
             arrays_omitted=omitted,
             distributions=[
-                *of_keras.distributions,
+                *(one for look in looks for one in look.distributions),
                 *(one for observer in active for one in observer.distributions()),
             ],
-            models=of_keras.models,
+            models=[one for look in looks for one in look.models],
         )
 
     def context_mesh(self) -> str | None:
-        """The id of JAX's mesh in context on the main thread."""
-        return self._jax.context_mesh()
+        """The id of the mesh in context on the main thread; None where there is none."""
+        found = (observer.context_mesh() for observer in self._observers)
+        return next((one for one in found if one is not None), None)
 
     def note(self) -> None:
         """Called on the main thread at each start and end of a cell."""
+        self._come()
         for observer in self._observers:
             observer.note()
-        self._keras.note()
+        for models in self._models:
+            models.note()
 
     def hook(self) -> None:
         """Hooks into what has been imported meanwhile, also in the middle of a cell."""
         self._come()
         for observer in self._observers:
             observer.hook()
-        self._keras.hook()
+        for models in self._models:
+            models.hook()
 
     def unhook(self) -> None:
         """Leaves the frameworks as they were."""
         for observer in self._observers:
             observer.unhook()
-        self._keras.unhook()
+        for models in self._models:
+            models.unhook()
+
+    def _add_model(self, path: str, model: Any) -> None:
+        for models in self._models:
+            models.add_model(path, model)
 
     def _come(self) -> None:
-        """Takes an observer of TensorFlow in once the user has imported it."""
-        if len(self._observers) > 1 or "tensorflow" not in sys.modules:
-            return
-        module = importlib.import_module("nbdist.engine.frameworks.tensorflow.observe")
-        observer: Observer = module.Observer(self._main_thread, self._process_id)
-        self._observers = [self._jax, observer]
+        """Takes in the observers of frameworks that have been imported meanwhile."""
+        for rank, one in list(self._waiting.items()):
+            # The main thread and the probe's may both be here: who takes it out has it.
+            framework = self._waiting.pop(rank, None) if one.is_imported() else None
+            if framework is None:
+                continue
+            library = framework.library()
+            if library is not None:
+                models = framework.model_observer(self._main_thread, library)
+                self._libraries.append((rank, library))
+                self._models += [models] if models is not None else []
+            observer = framework.observer(self._main_thread, self._process_id)
+            self._observers += [observer] if observer is not None else []
 
 
 def _by_id(meshes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -1,4 +1,4 @@
-"""What the probe asks of each framework: one observer a framework, all sections as plain data.
+"""What the probe asks of each framework: observers of arrays and of models, all sections as plain data.
 
 Observers are called on the probe's thread, except `note`. None imports its framework, starts anything, calls
 a collective, reads device memory or runs what users wrote.
@@ -6,7 +6,40 @@ a collective, reads device memory or runs what users wrote.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from typing import Any, Protocol
+
+from nbdist.engine.probe.library import Library
+
+Describe = Callable[[str | None, Any], dict[str, Any] | None]
+"""Gives an array in the form of `nbdist.contract.snapshot.Array`, from its path among the arrays or its value."""
+
+
+class Observed(Protocol):
+    """A framework, as the probe sees it; asked again before each look, since it may just have been imported."""
+
+    packages: tuple[str, ...]
+
+    def is_imported(self) -> bool:
+        """Whether this process has imported it; until then nothing else is asked."""
+        ...
+
+    def library(self) -> Library | None:
+        """Its containers, modules and models, for one observer or walk; None where it has none."""
+        ...
+
+    def observer(self, main_thread: int, process_id: int) -> Observer | None:
+        """What looks at its arrays; None where it has none of its own.
+
+        Args:
+          main_thread: `threading.Thread.ident` of the thread that runs cells.
+          process_id: Of this process, from the launch plan.
+        """
+        ...
+
+    def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
+        """What looks at its models, found through `library`; None where it has none."""
+        ...
 
 
 class Observer(Protocol):
@@ -72,6 +105,10 @@ class Observer(Protocol):
         """The arrays of this look, as `nbdist.contract.snapshot.Array`, in the order met."""
         ...
 
+    def context_mesh(self) -> str | None:
+        """The id of the mesh in context on the main thread; None where there is none."""
+        ...
+
     def distributions(self) -> list[dict[str, Any]]:
         """What is set now, as `nbdist.contract.snapshot.Distribution`; its mesh must be in `meshes()`."""
         ...
@@ -86,4 +123,58 @@ class Observer(Protocol):
 
     def unhook(self) -> None:
         """Leaves the framework as it was."""
+        ...
+
+
+class ModelObserver(Protocol):
+    """Looks at the models of one framework, and at the distribution that it sets, again and again."""
+
+    def add_model(self, path: str, model: Any) -> None:
+        """Takes a model that the walk has met."""
+        ...
+
+    def look(
+        self, describe: Describe, meshes: Callable[[], Mapping[str, dict[str, Any]]]
+    ) -> Models:
+        """What there is now; keeps no model afterwards.
+
+        Args:
+          describe: Describes the array that a variable holds.
+          meshes: Gives the meshes of the arrays described so far, by id.
+        """
+        ...
+
+    def note(self) -> None:
+        """As `Observer.note`."""
+        ...
+
+    def note_once(self) -> None:
+        """Notes what is set now, on the main thread, and leaves the framework as it is."""
+        ...
+
+    def hook(self) -> None:
+        """As `Observer.hook`."""
+        ...
+
+    def unhook(self) -> None:
+        """As `Observer.unhook`."""
+        ...
+
+
+class Models(Protocol):
+    """One look of a `ModelObserver`: sections of a report, as plain data."""
+
+    @property
+    def distributions(self) -> list[dict[str, Any]]:
+        """As `Observer.distributions`."""
+        ...
+
+    @property
+    def meshes(self) -> list[dict[str, Any]]:
+        """The meshes that they refer to."""
+        ...
+
+    @property
+    def models(self) -> list[dict[str, Any]]:
+        """As `nbdist.contract.snapshot.Model`."""
         ...

@@ -10,15 +10,17 @@ import logging
 import os
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.contract.snapshot import VERSION
+from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.frameworks.keras import progress
+from nbdist.engine.probe import progress
 from nbdist.engine.probe.activity import Activity
 from nbdist.engine.probe.look import Look
+from nbdist.engine.probe.observer import Observed
 from nbdist.engine.probe.pace import Pace
 from nbdist.engine.probe.sections import Sections
 from nbdist.engine.probe.walk import Bounds
@@ -51,6 +53,8 @@ class Probe:
       host: This machine's name.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
       cell: Where that thread notes the cell it runs; the probe is told of starts and ends through it.
+      frameworks: All there are, those that others build on first.
+      owners: Whose code what is.
       bounds: How far the walk over the namespace goes.
     """
 
@@ -63,6 +67,8 @@ class Probe:
         host: str,
         main_thread: int,
         cell: CurrentCell,
+        frameworks: Sequence[Observed],
+        owners: CodeOwners,
         bounds: Bounds | None = None,
     ) -> None:
         self._publish = publish
@@ -76,8 +82,10 @@ class Probe:
         self._sequence = 0
         self._cell = cell
         self._content_run: int | None = None
-        self._activity = Activity(cell, MainThread(main_thread))
-        self._look = Look(main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds())
+        self._activity = Activity(cell, MainThread(main_thread), owners)
+        self._look = Look(
+            frameworks, main_thread=main_thread, process_id=process_id, bounds=bounds or Bounds()
+        )
         self._sections = Sections()
         self._activity_pace = Pace(
             share=ACTIVITY_SHARE, least_seconds=LOOK_SECONDS / 2, most_seconds=MOST_SECONDS_SILENT

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import sys
 import types
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.keras.variables import Places
 from nbdist.engine.probe.contents import Container, Kind, Known, Leaf, kind_of
+from nbdist.engine.probe.library import Library
 
 IPYTHON_NAMES = frozenset({"In", "Out", "exit", "quit", "get_ipython", "open"})
 
@@ -55,19 +54,6 @@ def _nothing(path: str, model: Any) -> None:
     """Takes no note of a model."""
 
 
-def registered_pytrees() -> Callable[[type], bool]:
-    """Tells the classes registered with `jax.tree_util`.
-
-    Private API: the registry of `jax._src.tree_util`, since the public ways to ask flatten an object,
-    which runs what its author wrote. Without it such objects count as plain ones.
-    """
-    tree_util = sys.modules.get("jax._src.tree_util")
-    registry = getattr(tree_util, "_registry", None)
-    if not isinstance(registry, dict):
-        return lambda cls: False
-    return registry.__contains__
-
-
 class Walk:
     """One pass over a namespace.
 
@@ -78,8 +64,9 @@ class Walk:
       arrays: What counts as an array: these classes and those derived from them.
       meshes: What counts as a mesh.
       bounds: How far to go.
+      packages: The packages of the frameworks that have been imported.
+      libraries: What their containers are, those that build on another framework before it.
       model: Called with the path of each model met, and the model.
-      places: Remembers the variables of Keras models from one walk to the next.
 
     Attributes:
       omitted: How many arrays were met beyond the bound, or under keys that no expression reaches.
@@ -94,14 +81,15 @@ class Walk:
         arrays: tuple[type, ...],
         meshes: tuple[type, ...],
         bounds: Bounds,
+        packages: frozenset[str],
+        libraries: Sequence[Library],
         model: Callable[[str, Any], None] = _nothing,
-        places: Places | None = None,
     ) -> None:
         self._found = found
         self._mesh = mesh
         self._model = model
         self._bounds = bounds
-        self._known = Known(arrays, meshes, registered_pytrees(), places or Places())
+        self._known = Known(arrays, meshes, packages, tuple(libraries))
         # By identity: a metaclass may define `__hash__` and `__eq__`. The class is kept beside it,
         # for the length of the walk, so that no other gets its identity.
         self._kinds: dict[int, tuple[type, Kind]] = {

@@ -7,9 +7,9 @@ from typing import Any
 
 from nbdist.bounds import Bounds, shape_of, slices
 from nbdist.dtypes import dtype_named
-from nbdist.engine import flax
 from nbdist.engine.values.arrays import digest
-from nbdist.engine.values.tree import OfferArray, Tree
+from nbdist.engine.values.parts import OfferArray, Parts
+from nbdist.engine.values.tree import Tree
 from nbdist.machine.sealed import Opened
 
 Box = tuple[str, int, Bounds]
@@ -28,16 +28,24 @@ class Outgoing:
     Args:
       value: Any object of the user.
       expression: How it was named.
-      offer_array: The framework's.
+      offer_array: That of the session's framework.
+      frameworks: All that have been imported, those that build on others first.
 
     Raises:
       ArrayError: It cannot be sent; the text says why and where.
     """
 
-    def __init__(self, value: Any, expression: str, offer_array: OfferArray) -> None:
-        # An NNX Variable by itself comes as its array; within a tree it stays what it is.
-        value = flax.unwrapped(value)
-        self._tree = Tree(value, expression, offer_array)
+    def __init__(
+        self,
+        value: Any,
+        expression: str,
+        offer_array: OfferArray,
+        frameworks: Sequence[Parts],
+    ) -> None:
+        # A variable by itself comes as its array; within a tree it stays what it is.
+        for framework in frameworks:
+            value = framework.unwrapped(value)
+        self._tree = Tree(value, expression, offer_array, frameworks)
         # Made at once: it finds the arrays inside of objects that say nothing of what they hold.
         self._structure = self._tree.packed(value, expression)
         self._memories: list[Opened] = []

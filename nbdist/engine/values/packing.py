@@ -16,7 +16,17 @@ Reference = Callable[[Any], Any]
 """Answers what stands for an object in a pickle, such as the number of an array; None: it is pickled."""
 
 
-def packed(value: object, reference: Reference, *, code_by_value: bool) -> bytes:
+StandIn = Callable[[Any], Any]
+"""Answers what is pickled in place of an object; None: the object itself."""
+
+
+def nothing(value: object) -> None:
+    """Nothing stands in for any object."""
+
+
+def packed(
+    value: object, reference: Reference, *, code_by_value: bool, stand_in: StandIn = nothing
+) -> bytes:
     """Pickles a value.
 
     Args:
@@ -24,6 +34,7 @@ def packed(value: object, reference: Reference, *, code_by_value: bool) -> bytes
       reference: What stands for arrays.
       code_by_value: Classes and functions of `__main__` go along with their code; otherwise whoever reads
         it must have classes of the same names.
+      stand_in: What is pickled in place of some objects.
 
     Raises:
       Exception: Whatever pickling raises.
@@ -31,13 +42,14 @@ def packed(value: object, reference: Reference, *, code_by_value: bool) -> bytes
     stream = io.BytesIO()
     packer = _packer()(stream, protocol=5)
     packer.reference, packer.code_by_value = reference, code_by_value
+    packer.stand_in = stand_in
     packer.dump(value)
     return stream.getvalue()
 
 
 @functools.cache
 def _packer() -> Any:
-    """A class of which each instance has a `reference` and `code_by_value`.
+    """A class of which each instance has a `reference`, `code_by_value` and `stand_in`.
 
     Made once: a class refers to itself, so that one that is made for a value would keep it until the garbage
     collector looks.
@@ -48,12 +60,13 @@ def _packer() -> Any:
     class Packer(cloudpickle.Pickler):
         reference: Reference
         code_by_value: bool
+        stand_in: StandIn
 
         def persistent_id(self, obj: Any) -> Any:
             return self.reference(obj)
 
         def reducer_override(self, obj: Any) -> Any:
-            state = state_of_module(obj)
+            state = self.stand_in(obj)
             if state is not None:
                 return _same, (state,)
             if not self.code_by_value and isinstance(obj, type) and obj.__module__ == "__main__":
@@ -115,15 +128,6 @@ def _of_main(name: str) -> Any:
             "too, or pull plain data: a dict of its fields."
         )
     return found
-
-
-def state_of_module(value: object) -> Any | None:
-    """The state of a Flax NNX module, in place of the module, whose class the notebook need not have."""
-    nnx = sys.modules.get("flax.nnx")
-    module = getattr(nnx, "Module", None)
-    if nnx is None or module is None or not isinstance(value, module):
-        return None
-    return nnx.split(value)[1]
 
 
 def _same(state: Any) -> Any:

@@ -7,25 +7,17 @@ import hashlib
 import sys
 import types
 from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import Any
 
 from nbdist.dtypes import dtype_named
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.cell.showable import error_text
-from nbdist.engine.flax import look_into
-from nbdist.engine.probe.walk import registered_pytrees
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
-from nbdist.engine.values.models import model_digest
-from nbdist.engine.values.packing import packed, state_of_module
+from nbdist.engine.values.packing import packed
+from nbdist.engine.values.parts import Children, OfferArray, Parts
 from nbdist.errors import ArrayError
 from nbdist.quantities import array_type_text
-
-Children = Iterable[tuple[str, Any]]
-"""What a container holds: (the rest of the expression that reaches it, the value)."""
-
-OfferArray = Callable[[Any, str], OfferedArray | None]
-"""What a framework offers of an array of its own, by its path; None for anything else."""
 
 SHORT = 40
 """Characters of a value in an error text."""
@@ -57,7 +49,8 @@ class Tree:
     Args:
       value: Any object of the user.
       expression: How it was named; the paths begin with it.
-      offer_array: The framework's.
+      offer_array: That of the session's framework.
+      frameworks: All that have been imported, those that build on others first.
 
     Attributes:
       nodes: All that was met, in order.
@@ -67,11 +60,17 @@ class Tree:
       ArrayError: An array without values, or something that cannot be pickled; the text says which and where.
     """
 
-    def __init__(self, value: object, expression: str, offer_array: OfferArray) -> None:
+    def __init__(
+        self,
+        value: object,
+        expression: str,
+        offer_array: OfferArray,
+        frameworks: Sequence[Parts],
+    ) -> None:
         self.nodes: list[Node] = []
         self.arrays: dict[str, OfferedArray] = {}
         self._offer_array = offer_array
-        self._is_pytree = registered_pytrees()
+        self._frameworks = frameworks
         self._paths: dict[int, str] = {}
         self._containers: dict[int, str] = {}
         self._at = expression
@@ -172,29 +171,23 @@ class Tree:
             return [(f"[{number}]", child) for number, child in enumerate(value)]
         if isinstance(value, tuple) and hasattr(cls, "_fields"):
             return [(f".{name}", child) for name, child in zip(cls._fields, value, strict=True)]
-        state = state_of_module(value)
-        if state is not None:
-            self._alive.append(state)
-            return [("", state)]
-        look = look_into(cls.__mro__)
-        if look is not None:
-            return look(value)
+        stand_in = self._stand_in(value)
+        if stand_in is not None:
+            self._alive.append(stand_in)
+            return [("", stand_in)]
+        for framework in self._frameworks:
+            children = framework.children(value)
+            if children is not None:
+                found = list(children)
+                self._alive += [child for _, child in found]
+                return found
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
-            return [(f".{name}", child) for name, child in _fields(value)]
-        if self._is_pytree(cls):
-            return self._pytree(value)
+            return [(f".{name}", child) for name, child in fields(value)]
         return None
 
-    def _pytree(self, value: Any) -> Children:
-        """One level of an object that is registered with `jax.tree_util`, and what is static in it."""
-        tree_util = sys.modules["jax"].tree_util
-        pairs, definition = tree_util.tree_flatten_with_path(
-            value, is_leaf=lambda inner: inner is not value
-        )
-        _, static = definition.node_data()
-        children = [(tree_util.keystr(keys), child) for keys, child in pairs]
-        self._alive += [child for _, child in children]
-        return [*children, ("<static>", static)]
+    def _stand_in(self, value: object) -> object | None:
+        found = (framework.stand_in(value) for framework in self._frameworks)
+        return next((one for one in found if one is not None), None)
 
     def _note(self, path: str, digest: str, text: str) -> None:
         self.nodes.append(Node(path, digest, text))
@@ -223,7 +216,8 @@ class Tree:
         if numpy is not None and isinstance(value, numpy.generic):
             self._note(path, f"{name} {value.tobytes().hex()}", repr(value))
             return
-        model = model_digest(value, path, self._offer_array)
+        models = (f.model_digest(value, path, self._offer_array) for f in self._frameworks)
+        model = next((one for one in models if one is not None), None)
         if model is not None:
             self._note(path, f"{name} {model}", f"a {cls.__name__}")
             return
@@ -240,7 +234,7 @@ class Tree:
           ArrayError: It cannot be pickled.
         """
         try:
-            return packed(value, self.reference, code_by_value=False)
+            return packed(value, self.reference, code_by_value=False, stand_in=self._stand_in)
         except ArrayError:
             raise
         except Exception as error:
@@ -250,7 +244,7 @@ class Tree:
             ) from error
 
 
-def _fields(value: Any) -> Children:
+def fields(value: Any) -> Children:
     """The fields of a dataclass that are set; through the class, since `__getattr__` may be the user's."""
     found = []
     for one in dataclasses.fields(value):

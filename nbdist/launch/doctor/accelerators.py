@@ -13,9 +13,9 @@ def back_ends(case: Case) -> Iterator[Finding]:
         return
     devices = case.facts["accelerators"]
     for up in case.kernel.get("backends", ()):
-        on_tpu = up["platform"] == "tpu" or (up["framework"] == "tensorflow" and devices["tpus"])
+        on_tpu = up["platform"] == "tpu" or (not up["platform"] and devices["tpus"])
         on_gpu = up["platform"] in ("gpu", "cuda", "rocm") or (
-            up["framework"] == "tensorflow" and devices["gpus"]
+            not up["platform"] and devices["gpus"]
         )
         if on_tpu or on_gpu:
             effect = (

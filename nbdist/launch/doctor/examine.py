@@ -7,8 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
-from nbdist.engine.frameworks.jax.backend import backend
-from nbdist.engine.frameworks.tensorflow.context import started
+from nbdist.engine.frameworks import imported
 from nbdist.launch.doctor.finding import Examined, Facts
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import Visit
@@ -49,10 +48,11 @@ def examine_all(
 
 def kernel_facts(asked: Mapping[str, Any]) -> Facts:
     """Facts of this process and its machine, with the `backends` that are already up in it."""
-    jax = backend()
-    up = [] if jax is None else [{"framework": "jax", "platform": str(jax.platform)}]
-    if started():
-        up.append({"framework": "tensorflow", "platform": ""})
+    up = [
+        {"framework": one.name, "platform": platform}
+        for one in imported()
+        if (platform := one.holds()) is not None
+    ]
     return {**checkup.checkup(dict(asked)), "backends": up}
 
 

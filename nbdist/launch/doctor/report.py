@@ -9,9 +9,10 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 from nbdist.launch.doctor.finding import Examined, Facts, Finding
+from nbdist.launch.model.framework import framework_names
 from nbdist.quantities import bytes_text, count_text, seconds_text
 
-SHOWN = ("nbdist", "jax", "keras", "tensorflow")
+SHOWN = ("nbdist", *framework_names())
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

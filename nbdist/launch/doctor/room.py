@@ -6,20 +6,10 @@ import shlex
 from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import Case, Finding
+from nbdist.launch.model.framework import framework_named
 from nbdist.quantities import bytes_text, count_text
 
 MIB = 1 << 20
-
-NEEDED_BYTES = {
-    "jax": (200 * MIB, 100 * MIB),
-    "keras": (350 * MIB, 120 * MIB),
-    "tensorflow": (900 * MIB, 200 * MIB),
-}
-"""For a parent, and for each process it forks, which shares what the parent has imported.
-
-Measured with 2 processes on CPU, jax 0.10.2, keras 3.15, tensorflow 2.21: parents 168, 304 and 859 MiB, processes
-with their nannies 65, 86 and 143 MiB of their own after a first computation; rounded up.
-"""
 
 TEMPORARY_BYTES = 100 * MIB
 """Below so much room is left, logs and outputs soon fill it."""
@@ -28,7 +18,7 @@ TEMPORARY_BYTES = 100 * MIB
 def memory(case: Case) -> Iterator[Finding]:
     """Room for as many processes as are asked for, before they hold any data."""
     available = case.facts["memory"]["available"]
-    parent, each = NEEDED_BYTES[case.needs.framework]
+    parent, each = framework_named(case.needs.framework).memory_bytes
     count = case.examined.processes
     # A scheduler starts a parent for each process.
     parents = count if case.needs.launcher in ("slurm", "mpi") else 1

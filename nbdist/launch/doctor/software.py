@@ -7,13 +7,9 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import Case, Finding
+from nbdist.launch.model.framework import framework_named
 
 SAME_AS_KERNEL = ("nbdist", "ipyparallel")
-SAME_ON_ALL = {
-    "jax": ("jax", "jaxlib"),
-    "keras": ("keras",),
-    "tensorflow": ("tensorflow", "keras"),
-}
 
 
 def python(case: Case) -> Iterator[Finding]:
@@ -72,11 +68,7 @@ def _requirement(case: Case, name: str, wanted: str | None) -> str:
 
 
 def _of_framework(case: Case) -> tuple[str, ...]:
-    framework = case.needs.framework
-    names = SAME_ON_ALL[framework]
-    if framework == "keras" and case.needs.backend in (None, "jax", "tensorflow"):
-        names += SAME_ON_ALL["jax"] if case.needs.backend != "tensorflow" else ("tensorflow",)
-    return names
+    return framework_named(case.needs.framework).compared_with(case.needs.backend)
 
 
 def _wanted(case: Case, name: str) -> str | None:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nbdist.launch.doctor.finding import Case, Finding
+from nbdist.launch.model.framework import framework_named
 
 SCHEDULERS = {
     "SLURM_": ("slurm", "Slurm"),
@@ -73,10 +74,11 @@ def scheduler(case: Case) -> Iterator[Finding]:
 def tf_config(case: Case) -> Iterator[Finding]:
     """`TF_CONFIG` makes a process a member of another cluster, with another role."""
     value = case.facts["variables"].get("TF_CONFIG")
+    framework = framework_named(case.needs.framework)
     # On the kernel's own machine it is the user's word, which the plan follows or refuses.
-    if value is None or (case.examined.local and case.needs.framework == "tensorflow"):
+    if value is None or (case.examined.local and framework.each_serves):
         return
-    progress = case.warning if case.needs.framework == "jax" else case.error
+    progress = case.error if framework.reads_tf_config else case.warning
     yield progress(
         f"TF_CONFIG is set ({value}): TensorFlow and nbdist.keras would take each process for that task",
         where=_environment(case),

@@ -12,10 +12,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nbdist.errors import OptionError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.placement import Placement
 
 Platform = Literal["cpu", "gpu", "tpu"]
-Framework = Literal["jax", "keras", "tensorflow"]
 Role = Literal["worker", "evaluator"]
 
 
@@ -53,7 +53,7 @@ class Plan:
     processes: tuple[PlannedProcess, ...]
     platform: Platform
     platform_chosen: bool = True
-    framework: Framework = "jax"
+    framework: str = "jax"
     initialize: bool = True
     backend: str | None = None
     coordinator: str | None = None
@@ -83,7 +83,7 @@ class Plan:
     @property
     def named(self) -> dict[str, tuple[int, ...]]:
         """Process ids by role, where the framework has roles."""
-        if self.framework != "tensorflow":
+        if not framework_named(self.framework).has_roles:
             return {}
         workers = tuple(process.process_id for process in self.workers)
         evaluators = tuple(sorted(self.hosts.keys() - set(workers)))
@@ -129,10 +129,7 @@ class Plan:
 
     def task(self, process: PlannedProcess) -> str | None:
         """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
-        if self.framework != "tensorflow":
-            return None
-        chief = ", chief" if process.role == "worker" and process.task_index == 0 else ""
-        return f"{process.role} {process.task_index}{chief}"
+        return framework_named(self.framework).role(process.role, process.task_index)
 
 
 def plan_for(

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nbdist.errors import OptionError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.machine.ports import free_ports
 
@@ -72,7 +73,7 @@ def meet(
         return f"{host or place.address or LOOPBACK}:{place.ports.pop()}"
 
     own = {p: place.address for p, place in places.items() if place.address is not None}
-    if plan.framework == "tensorflow":
+    if framework_named(plan.framework).each_serves:
         addresses = list(plan.addresses)
         if again or not addresses:
             hosts: list[str | None] = [address.rpartition(":")[0] for address in addresses]

@@ -12,6 +12,7 @@ from typing import Any
 
 from nbdist import ranges
 from nbdist.errors import OptionError
+from nbdist.launch.model.framework import framework_names
 from nbdist.launch.model.host_list import AskedHost
 
 PROCESSES = "processes"
@@ -150,7 +151,7 @@ class StartOptions:
         "jax",
         "what the processes compute with",
         PROCESSES,
-        choices=("jax", "keras", "tensorflow"),
+        choices=framework_names(),
     )
     environment: Mapping[str, str] | None = _option(
         None,

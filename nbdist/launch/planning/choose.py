@@ -7,22 +7,20 @@ import socket
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 from nbdist.errors import OptionError
+from nbdist.launch.model import platform as platforms
+from nbdist.launch.model.framework import Asked, Framework, framework_named, frameworks
 from nbdist.launch.model.host_list import AskedHost
+from nbdist.launch.model.jax_arguments import asked_arguments
 from nbdist.launch.model.placement import Placement
-from nbdist.launch.model.plan import Framework, Plan, Platform, plan_for
+from nbdist.launch.model.plan import Plan, Platform, plan_for
 from nbdist.launch.model.rendezvous import checked_coordinator
 from nbdist.launch.planning import detect
-from nbdist.launch.planning import platform as platforms
-from nbdist.launch.planning.frameworks import jax as jax_plan
-from nbdist.launch.planning.frameworks import keras as keras_plan
-from nbdist.launch.planning.frameworks import tensorflow as tensorflow_plan
 
 DEFAULT_PROCESSES = 2
 PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
-FRAMEWORKS: tuple[Framework, ...] = get_args(Framework)
 
 
 def make_plan(
@@ -58,11 +56,10 @@ def make_plan(
     if here and method is not None and method != "deactivate":
         found_by = detect.asked(method, given).used()
         placement = replace(placement, remarks=(*placement.remarks, found_by))
-    if framework not in FRAMEWORKS:
-        raise OptionError(f"framework {framework!r}: known are {', '.join(FRAMEWORKS)}.")
+    computes = framework_named(framework)
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
-    _refuse_foreign(framework, backend, job_addresses, evaluators, coordinator)
+    _refuse_foreign(computes, backend, job_addresses, evaluators, coordinator)
     if placement.job is not None:
         if evaluators:
             raise OptionError(
@@ -72,11 +69,7 @@ def make_plan(
         divided = placement.job.gpus_divided or local_device_ids is not None
         placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
     chosen: Platform | None = platform or _of_placement(placement)
-    found = chosen or (
-        platforms.choose_for_tensorflow()
-        if framework == "tensorflow"
-        else platforms.choose(environment=given)
-    )
+    found = chosen or computes.platform(given)
     # What other hosts have is not known before they are asked.
     accelerators = platforms.accelerators(found) if here else None
     if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
@@ -91,16 +84,19 @@ def make_plan(
     else:
         hosts = [(socket.gethostname(), _count(processes, found, accelerators or 0))]
     count = sum(number for _, number in hosts)
-    shared = _of_framework(
-        framework, backend, job_addresses, evaluators, given, max(count, 1), here=here
-    )
-    if framework == "tensorflow":
-        tensorflow_plan.refuse(
+    own = computes.choose(
+        Asked(
             platform=found,
             processes=count,
+            evaluators=evaluators,
             devices_per_process=devices_per_process,
             local_device_ids=local_device_ids,
+            backend=backend,
+            job_addresses=job_addresses,
+            environment=given,
+            here=here,
         )
+    )
     return plan_for(
         hosts=hosts,
         devices_per_process=devices_per_process,
@@ -113,10 +109,10 @@ def make_plan(
         framework=framework,
         initialize=initialize,
         coordinator=checked_coordinator(coordinator, here=here),
-        backend=shared["backend"],
-        addresses=shared["addresses"],
-        environment=_environment(found, {**shared["environment"], **environment}),
-        jax=jax_plan.asked_arguments(jax),
+        backend=own.backend,
+        addresses=own.addresses,
+        environment=_environment(found, {**own.environment, **environment}),
+        jax=asked_arguments(jax),
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,
         placement=placement,
@@ -132,7 +128,7 @@ def _of_placement(placement: Placement) -> Platform | None:
 
 
 def _refuse_foreign(
-    framework: str,
+    framework: Framework,
     backend: str | None,
     job_addresses: str | None,
     evaluators: int,
@@ -141,54 +137,29 @@ def _refuse_foreign(
     """Refuses options of one framework with another."""
     if evaluators < 0:
         raise OptionError(f"--evaluators {evaluators}: must be 0 or more.")
-    if evaluators and framework != "tensorflow":
-        raise OptionError(
-            f"--evaluators {evaluators} with --framework {framework}: only TensorFlow has evaluators. "
-            "Use --framework tensorflow, or evaluate in a cell with --on."
-        )
-    for option, value in (("--backend", backend), ("--job-addresses", job_addresses)):
-        if value is not None and framework != "keras":
-            raise OptionError(
-                f"{option} {value} with --framework {framework}: this is for --framework keras."
-            )
-    if coordinator is not None and (framework == "tensorflow" or job_addresses is not None):
-        other = "--job-addresses" if job_addresses is not None else "--framework tensorflow"
+    asked = {"evaluators": evaluators or None, "backend": backend, "job_addresses": job_addresses}
+    for name, value in asked.items():
+        if value is not None and name not in framework.options:
+            others = [other for other in frameworks() if name in other.options]
+            raise OptionError(_foreign_text(name, value, framework, others))
+    if coordinator is not None and "coordinator" not in framework.options:
+        other = f"--framework {framework.name}"
         raise OptionError(f"--coordinator {coordinator} with {other}: give one of them.")
+    if coordinator is not None and job_addresses is not None:
+        raise OptionError(f"--coordinator {coordinator} with --job-addresses: give one of them.")
 
 
-def _of_framework(
-    framework: str,
-    backend: str | None,
-    job_addresses: str | None,
-    evaluators: int,
-    given: Mapping[str, str],
-    processes: int,
-    *,
-    here: bool,
-) -> dict[str, Any]:
-    """What the plan holds for this framework; variables that are already set are respected or refused."""
-    if framework == "keras":
-        name = keras_plan.chosen_backend(backend, given)
-        addresses = keras_plan.chosen_addresses(
-            job_addresses, given, processes=processes, here=here
+def _foreign_text(
+    name: str, value: object, framework: Framework, others: Sequence[Framework]
+) -> str:
+    said = f"--{name.replace('_', '-')} {value} with --framework {framework.name}"
+    if name == "evaluators":
+        titles = " and ".join(other.title for other in others)
+        return (
+            f"{said}: only {titles} has evaluators. Use --framework {others[0].name}, or evaluate in a cell with "
+            "--on."
         )
-        return {"backend": name, "addresses": addresses, "environment": {"KERAS_BACKEND": name}}
-    if framework == "tensorflow":
-        existing = given.get("KERAS_BACKEND", "tensorflow")
-        if existing != "tensorflow":
-            raise OptionError(
-                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
-                f"--framework keras --backend {existing}."
-            )
-        addresses = tensorflow_plan.chosen_addresses(
-            given, workers=processes, evaluators=evaluators
-        )
-        return {
-            "backend": None,
-            "addresses": addresses,
-            "environment": {"KERAS_BACKEND": "tensorflow"},
-        }
-    return {"backend": None, "addresses": (), "environment": {}}
+    return f"{said}: this is for --framework {' or '.join(other.name for other in others)}."
 
 
 def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
@@ -244,11 +215,7 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
 
 def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
     """What engines get beyond the kernel's environment; what was asked for wins."""
-    own = {
-        "JAX_PLATFORMS": jax_plan.PLATFORMS[platform],
-        # A process that dies must not take the others along after JAX's heartbeat timeout.
-        "JAX_ENABLE_RECOVERABILITY": "true",
-    }
+    own = {name: value for one in frameworks() for name, value in one.always(platform).items()}
     kept = {name: value for name, value in own.items() if name not in os.environ}
     return {**kept, **asked}
 

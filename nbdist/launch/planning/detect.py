@@ -13,7 +13,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.planning.platform import tpu_chips
+from nbdist.launch.model.jax_arguments import METHODS
+from nbdist.launch.model.platform import tpu_chips
 from nbdist.launch.tpu import kubernetes, metadata
 from nbdist.launch.tpu.worker import COORDINATOR_PORT, NoWorker, Worker
 from nbdist.machine.checkup import version
@@ -25,8 +26,6 @@ OMPI_NUMBERS = {
     "process_id": "OMPI_COMM_WORLD_RANK",
     "local_process_id": "OMPI_COMM_WORLD_LOCAL_RANK",
 }
-METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
-"""What JAX knows by name, in its order. Its Kubernetes detection has no name, so it cannot be asked for."""
 
 WIDER_SINCE = (0, 11, 2)
 """The first JAX that detects Open MPI 5, and a file with the addresses of a pod on Kubernetes."""

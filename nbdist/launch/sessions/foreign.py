@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
 from nbdist.launch.planning.choose import make_plan
-from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.sessions.asking import ANSWER_SECONDS, Told, client_of, who
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
@@ -70,7 +70,7 @@ def take_part(
         raise
     try:
         late = _prepare(running, by_id)
-        known = _known(plan, by_id)
+        known = framework_named(plan.framework).known(by_id)
         answers = known or join(running, progress=progress)
         computes = next(iter(answers.values())).get("platform", plan.platform)
         running.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
@@ -133,23 +133,12 @@ def _refuse(plan: Plan, by_id: Told) -> None:
                 "of them again, or attach when all of that cluster are here."
             )
     alone = {p for p, facts in by_id.items() if facts["up"] and not facts["joined"]}
-    if plan.initialize and alone and (len(by_id) > 1 or framework != "jax"):
+    if plan.initialize and alone and not framework_named(framework).known(by_id):
         process_id = min(alone)
         raise LaunchError(
             f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, and "
             "cannot join others any more. Start the engines again, or use --no-initialize to leave each by itself."
         )
-
-
-def _known(plan: Plan, by_id: Told) -> dict[int, dict[str, Any]]:
-    """The answers of `initialize` where there is nothing to initialize; empty where there is."""
-    there = all(facts["joined"] for facts in by_id.values()) or len(by_id) == 1
-    if plan.framework != "jax" or not there or not all(f["devices"] for f in by_id.values()):
-        return {}
-    return {
-        p: {"process_id": p, "version": facts["version"], **facts["devices"]}
-        for p, facts in by_id.items()
-    }
 
 
 def _meet(plan: Plan, by_id: Told) -> Rendezvous:
@@ -197,7 +186,7 @@ def _running(
 
 def _prepare(running: Cluster, by_id: Told) -> list[str]:
     """Makes the engines ready for cells, with the variables that processes of our own have."""
-    framework, plan = framework_plan(running.plan.framework), running.plan
+    framework, plan = framework_named(running.plan.framework), running.plan
     late: set[str] = set()
     for process in plan.processes:
         p = process.process_id
@@ -207,9 +196,13 @@ def _prepare(running: Cluster, by_id: Told) -> list[str]:
             **plan.environment,
             **framework.environment(plan, process, running.rendezvous),
         }
-        answer, _ = ask(view, "prepare", where=where, environment=environment).get(ANSWER_SECONDS)
+        answer, _ = ask(
+            view, "prepare", where=where, environment=environment, framework=running.plan.framework
+        ).get(ANSWER_SECONDS)
         late |= set(answer["late"]) & set(plan.environment)
-        ask(view, "hello", where=where, process_id=p).get(ANSWER_SECONDS)
+        ask(view, "hello", where=where, process_id=p, framework=running.plan.framework).get(
+            ANSWER_SECONDS
+        )
     if not late:
         return []
     names = ", ".join(sorted(late))

@@ -11,11 +11,11 @@ from typing import Any
 from nbdist.engine.cell.where import ONE_HOST
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.to_the_end import to_the_end
-from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.spawn import planned
 from nbdist.machine import folder as folders
@@ -48,7 +48,7 @@ class Cluster:
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
         """What their parents need in order to start these."""
-        framework = framework_plan(self.plan.framework)
+        framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return planned(
             processes,

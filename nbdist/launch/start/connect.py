@@ -12,6 +12,7 @@ from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.framework import framework_named, framework_names
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.preflight import unreached
@@ -144,7 +145,8 @@ def install_text(module: str, error: str = "", *, where: str = " of this noteboo
     """What to type when the processes cannot import `module`, or what `error` says it lacks."""
     missing = re.search(r"No module named '(\w+)", error)
     lacking = missing[1] if missing else module
-    what = f"'nbdist[{lacking}]'" if lacking in ("keras", "tensorflow") else lacking
+    known = lacking in framework_names()
+    what = framework_named(lacking).requirement if known else lacking
     return f"In the environment{where} run: pip install {what}"
 
 
@@ -159,7 +161,7 @@ def _greet(
     running: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """The first message: who is who, and the versions compared."""
-    asked = {engine: _Greeted(running.client[engine]) for engine in engines}
+    asked = {engine: _Greeted(running.client[engine], running.plan.framework) for engine in engines}
     for engine, greeted in asked.items():
         while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
             check(running, process_ids, deadline)
@@ -182,8 +184,9 @@ class _Greeted:
     connection; ZeroMQ drops what is sent to it until then. The engine answers each request alike.
     """
 
-    def __init__(self, view: Any) -> None:
+    def __init__(self, view: Any, framework: str) -> None:
         self._view = view
+        self._framework = framework
         self._asked: list[Request] = []
         self._ask()
 
@@ -198,5 +201,5 @@ class _Greeted:
         return None
 
     def _ask(self) -> None:
-        self._asked.append(ask(self._view, "hello", process_id=None))
+        self._asked.append(ask(self._view, "hello", process_id=None, framework=self._framework))
         self._again = time.monotonic() + GREET_SECONDS

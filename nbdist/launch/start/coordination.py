@@ -7,19 +7,20 @@ from dataclasses import replace
 
 from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS
 from nbdist.errors import LaunchError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
 
 
 def wanted(running: Cluster) -> bool:
-    """Whether a service of ours is what the processes join; TensorFlow has none, one process needs none.
+    """Whether a service of ours is what the processes join; some frameworks have none, one process needs none.
 
     Engines that somebody else has started have no parent to serve beside them: there process 0 serves.
     """
     plan = running.plan
     return (
-        plan.framework != "tensorflow"
+        framework_named(plan.framework).joins_a_service
         and plan.initialize
         and len(plan.processes) > 1
         and bool(running.parents.all)

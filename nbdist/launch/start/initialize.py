@@ -10,10 +10,10 @@ from typing import Any
 
 from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start import coordination
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
@@ -44,7 +44,7 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, dict[str, An
     plan = running.plan
     if coordination.wanted(running):
         coordination.until_it_serves(running, COORDINATOR)
-    framework = framework_plan(plan.framework)
+    framework = framework_named(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
     answers: dict[int, dict[str, Any]] = {}
     last_step = max(map(len, stages.values())) - 1
@@ -70,7 +70,6 @@ def broadcast(
             running.client[running.engines[process_id]],
             "initialize",
             where=f"process {process_id} (host {running.plan.hosts[process_id]})",
-            framework=running.plan.framework,
             **arguments,
         )
         if process_id == 0 and len(options) > 1 and _process_0_serves(running):

@@ -8,9 +8,9 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 from nbdist.errors import LaunchError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.model.rendezvous import meet
-from nbdist.launch.planning.frameworks import tensorflow
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
 from nbdist.launch.start.initialize import broadcast
@@ -52,7 +52,7 @@ def replace(running: Cluster, process_ids: Collection[int], *, progress: StartPr
 def rebuild_strategy(
     running: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
 ) -> dict[int, dict[str, Any]]:
-    """Makes TensorFlow's strategy anew, on the workers at new addresses.
+    """Makes the framework's strategy anew, on the workers at new addresses.
 
     Those that were there before have their old cluster forgotten first; their Python variables stay.
 
@@ -69,7 +69,8 @@ def rebuild_strategy(
       LaunchError: A process failed, ended, or did not connect in time.
     """
     plan = running.plan
-    stages = {p.process_id: tensorflow.stages(plan, p, running.rendezvous) for p in plan.processes}
+    framework = framework_named(plan.framework)
+    stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
     new = {p: calls[0] for p, calls in stages.items() if p in replaced}
     if new:
         broadcast(running, new, progress=silent)

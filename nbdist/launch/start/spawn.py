@@ -22,10 +22,10 @@ from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import LOOPBACK, Rendezvous, meet
 from nbdist.launch.model.to_the_end import to_the_end
-from nbdist.launch.planning.frameworks import framework_plan
 from nbdist.launch.start.agent_commands import (
     controller_address,
     forwarded,
@@ -162,7 +162,7 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
     return Assignment(
         folder=folder,
         cluster_id=CLUSTER_ID,
-        preload=framework_plan(plan.framework).preload(plan) if mine else [],
+        preload=framework_named(plan.framework).preload(plan) if mine else [],
         fork=plan.start_method == "fork",
         controller_arguments=controller_arguments(
             folder, CLUSTER_ID, processes=len(plan.processes), address=address
@@ -188,7 +188,7 @@ def elsewhere(
     cwd = plan.placement.cwd
     return Assignment(
         cluster_id=CLUSTER_ID,
-        preload=framework_plan(plan.framework).preload(plan),
+        preload=framework_named(plan.framework).preload(plan),
         fork=plan.start_method == "fork",
         controller_address=address,
         environment={

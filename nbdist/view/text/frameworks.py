@@ -33,7 +33,6 @@ def distribution_lines(snapshot: Snapshot, one: Distribution, *, width: int) -> 
 
 def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
     """`distribution DataParallel  mesh batch=4  batches split over batch, auto-sharding off`."""
-    noun = "strategy" if one.framework == "tensorflow" else "distribution"
     mesh = meshes.get(one.mesh) if one.mesh is not None else None
     facts = [
         f"batches split over {one.batch_axis}" if one.batch_axis is not None else "",
@@ -43,7 +42,7 @@ def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:
         _each_text(one.replica_batches),
     ]
     parts = [
-        f"{noun} {one.kind}",
+        f"{one.noun} {one.kind}",
         f"mesh {mesh_axes_text(mesh)}" if mesh else "",
         ", ".join(filter(None, facts)),
         f"({processes_text(one.processes)})" if one.processes else "",

@@ -13,14 +13,6 @@ export interface RuleTexts {
   readonly matched: boolean;
 }
 
-const WORDS: Readonly<Record<Distribution['framework'], string>> = {
-  keras: 'distribution',
-  tensorflow: 'strategy',
-};
-
-/** `distribution`, or `strategy` as TensorFlow calls it. */
-export const nounOf = ({ framework }: Distribution): string => WORDS[framework];
-
 /** `3, 3, 2, 2`; `8 each` where all get the same. */
 function eachText(batches: readonly number[]): string {
   const [first] = batches;

@@ -182,16 +182,16 @@ export interface Piece {
 /**
  * What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
  *
- * `kind` is the name of its class. `mesh` is the id of its mesh; `batch_axis` the axis that splits
- * batches. `auto_shard` tells whether data sets are split by the framework; None where there is no such
- * choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model train in
- * step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
+ * `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
+ * the axis that splits batches. `auto_shard` tells whether data sets are split by the framework; None where there
+ * is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
+ * train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
  * `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
  * what it says, as with a back end that does not shard. `processes` are those that have exactly this
  * set, and empty when all have; in a report it is always empty.
  */
 export interface Distribution {
-  framework: 'keras' | 'tensorflow';
+  noun: 'distribution' | 'strategy';
   kind: string;
   mesh: string | null;
   batch_axis: string | null;

@@ -3,7 +3,6 @@
 import { entryParts } from '../model/array_text';
 import {
   factsOf,
-  nounOf,
   rulesOf,
   rulesTitle,
   type Fact,
@@ -35,7 +34,7 @@ function versionsOf({ snapshot, meshes }: Scene): readonly Version[] {
   const differs = disagrees(snapshot);
   return snapshot.distributions.map(one => ({
     kind: one.kind,
-    noun: nounOf(one),
+    noun: one.noun,
     mesh: one.mesh !== null && meshes.has(one.mesh) ? one.mesh : null,
     facts: factsOf(one, meshes),
     rules: rulesOf(one, snapshot.models),

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from types import FrameType
 from typing import Any
 
+from nbdist.engine.cell.code_owners import is_cell_file
 from nbdist.engine.cell.debugger.lines import Lines
 from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
-from nbdist.engine.cell.stack import is_cell_file
 
 NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
 """Packages in which, and in what they call, no step stops: they run a cell, show output, hear interrupts."""

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.bounds import slices
-from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.frameworks import array_of
 from nbdist.engine.values.arrays import OfferedArray, Piece
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
@@ -27,7 +27,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
     jax = sys.modules.get("jax")
     if jax is None:
         return None
-    value = unwrapped(value)
+    value = array_of(value)
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None

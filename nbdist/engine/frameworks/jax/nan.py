@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.engine.frameworks.jax.tree import rooted, walk_tree
-from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.probe.lent import Lent
 
 MOST_ARRAYS = 10_000_000
 """What is not looked at is said, and not taken for free of NaN."""

@@ -23,15 +23,12 @@ class Observer:
 
     Args:
       main_thread: `threading.Thread.ident` of the thread whose mesh in context counts.
-
-    Attributes:
-      meshes_known: Shared with whoever names meshes by their id in the same reports.
     """
 
     def __init__(self, main_thread: int) -> None:
-        self.meshes_known = Meshes()
+        self._meshes = Meshes()
         self._context = ContextMesh(main_thread)
-        self._descriptions = Descriptions(self.meshes_known)
+        self._descriptions = Descriptions(self._meshes)
         self._client: Any = None
 
     def begin(self) -> bool:
@@ -49,17 +46,15 @@ class Observer:
     def context_mesh(self) -> str | None:
         """The id of the mesh in context on the main thread; None where there is none."""
         mesh = self._context.mesh()
-        return str(self.meshes_known.describe(mesh)["id"]) if mesh is not None else None
+        return str(self._meshes.describe(mesh)["id"]) if mesh is not None else None
 
     def array_classes(self) -> tuple[type, ...]:
         """`jax.Array`."""
-        array = getattr(sys.modules.get("jax"), "Array", None)
-        return (array,) if array is not None else ()
+        return array_classes()
 
     def mesh_classes(self) -> tuple[type, ...]:
         """`jax.sharding.Mesh`."""
-        mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
-        return (mesh,) if mesh is not None else ()
+        return mesh_classes()
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Lists an array; False for one that is deleted or was donated, unless it is lent."""
@@ -105,6 +100,18 @@ class Observer:
     def unhook(self) -> None:
         """Leaves JAX as it was."""
         self._context.unhook()
+
+
+def array_classes() -> tuple[type, ...]:
+    """`jax.Array`, where JAX has been imported."""
+    array = getattr(sys.modules.get("jax"), "Array", None)
+    return (array,) if array is not None else ()
+
+
+def mesh_classes() -> tuple[type, ...]:
+    """`jax.sharding.Mesh`, where JAX has been imported."""
+    mesh = getattr(sys.modules.get("jax.sharding"), "Mesh", None)
+    return (mesh,) if mesh is not None else ()
 
 
 def describe(array: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:

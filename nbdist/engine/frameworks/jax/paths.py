@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.frameworks.walking import libraries, packages
+from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.walk import Bounds, Walk
 
 
@@ -22,7 +23,13 @@ def array_paths(namespace: dict[str, object], arrays: type) -> dict[str, Any]:
             found[path] = array
         return True
 
-    Walk(found=note, mesh=lambda mesh: None, arrays=(arrays,), meshes=(), bounds=Bounds()).run(
-        namespace
-    )
+    Walk(
+        found=note,
+        mesh=lambda mesh: None,
+        arrays=(arrays,),
+        meshes=(),
+        packages=packages(),
+        libraries=libraries(),
+        bounds=Bounds(),
+    ).run(namespace)
     return found

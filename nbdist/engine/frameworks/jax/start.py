@@ -1,36 +1,20 @@
-"""JAX's answers to the questions every framework is asked: initialize, explain, interrupt."""
+"""The start of JAX on an engine: it joins the others, and counts what it sends to them."""
 
 from __future__ import annotations
 
 import functools
-import signal
-from collections.abc import Collection, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Collection, Mapping
+from typing import Any
 
-from nbdist.engine import flax
 from nbdist.engine.frameworks.jax import waiting
-from nbdist.engine.frameworks.jax.arrays import check_array, offer_array, placed
-from nbdist.engine.frameworks.jax.observe import describe
-from nbdist.engine.frameworks.jax.repair.repair import Repair
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
-from nbdist.engine.frameworks.jax.tree import describe_tree
-from nbdist.engine.frameworks.jax.versions import forget, versions
-from nbdist.engine.frameworks.keras.variables import unwrapped
 from nbdist.engine.frameworks.once import explain_late_devices, explain_second_call
-
-if TYPE_CHECKING:
-    from nbdist.engine.kernel.resident import Resident
-
-__all__ = ["INTERRUPT", "explain", "initialize", "keep_gloo_on", "offer_array", "placed"]
-
-INTERRUPT = signal.SIGINT
-"""Frees a process that waits in a JAX collective (measured: 0.1 to 0.3 s); the collectives of the
-session are out of step afterwards."""
+from nbdist.engine.frameworks.process import Process
 
 
 def initialize(
-    resident: Resident,
+    process: Process,
     *,
     devices: int | None,
     arguments: Mapping[str, Any] | None,
@@ -39,7 +23,7 @@ def initialize(
     """Joins the cluster, and starts the back end, so that the devices are known.
 
     Args:
-      resident: This engine.
+      process: This one.
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: Keyword arguments of `jax.distributed.initialize`; None: leave it to the user, and start
         nothing.
@@ -72,7 +56,7 @@ def initialize(
         "local": jax.local_device_count(),
         "global": len(devices_now),
         "platform": devices_now[0].platform,
-        **stay_in_step(resident, before, processes=arguments["num_processes"]),
+        **stay_in_step(process, before, processes=arguments["num_processes"]),
     }
 
 
@@ -84,11 +68,11 @@ def allow_going_on() -> None:
         jax.config.update("jax_enable_recoverability", True)
 
 
-def stay_in_step(resident: Resident, before: Collection[int], *, processes: int) -> dict[str, Any]:
+def stay_in_step(process: Process, before: Collection[int], *, processes: int) -> dict[str, Any]:
     """Has this process count and prove what it sends to others, once its back end is up.
 
     Args:
-      resident: This engine.
+      process: This one.
       before: The ports on which this process listened before.
       processes: How many there are; one alone has nobody to be in step with.
 
@@ -97,30 +81,16 @@ def stay_in_step(resident: Resident, before: Collection[int], *, processes: int)
     """
     if processes == 1:
         return {}
-    step = Step(resident.publish_step, before=before, interruptible=resident.interrupts.window)
+    step = Step(process.publish_step, before=before, interruptible=process.interrupts.window)
     step.begin()
-    resident.step = step
+    process.step = step
     return {"ports": sorted(step.ports)}
 
 
-def repair(resident: Resident) -> Repair:
-    """A repair of this process that has just begun."""
-    assert isinstance(resident.step, Step)
-    return Repair(resident.shell.user_ns, folder=resident.folder, step=resident.step)
-
-
-def versions_of(resident: Resident) -> dict[str, Any]:
-    """The origin of each array on several processes; see `nbdist.engine.frameworks.jax.versions`."""
-    assert isinstance(resident.step, Step)
-    return versions(resident.shell.user_ns, resident.step)
-
-
-def forget_mixed(
-    resident: Resident, paths: Collection[str], unnamed: Collection[Sequence[Any]]
-) -> list[str]:
-    """Takes arrays whose pieces do not belong together; see `nbdist.engine.frameworks.jax.versions.forget`."""
-    assert isinstance(resident.step, Step)
-    return forget(resident.shell.user_ns, resident.step, paths=paths, unnamed=unnamed)
+def step_of(process: Process) -> Step:
+    """What this process counts and proves; there is one once it has joined others."""
+    assert isinstance(process.step, Step)
+    return process.step
 
 
 def keep_gloo_on(address: str) -> bool:
@@ -143,32 +113,3 @@ def keep_gloo_on(address: str) -> bool:
     if not isinstance(make, functools.partial):
         _jax.make_gloo_tcp_collectives = functools.partial(make, hostname=address)
     return True
-
-
-def explain(value: Any, expression: str) -> dict[str, Any]:
-    """Where the pieces of an array lie, of what a Keras variable holds, or of all arrays of a tree or module.
-
-    Returns:
-      `arrays` as a report describes them, whose paths begin with `expression` (in brackets where it needs them),
-      the `meshes` they refer to, `same`: by path the path of an earlier one that is this very array, and
-      what was not looked at: `omitted` arrays and `closed` containers.
-
-    Raises:
-      ArrayError: It holds no arrays, or is one without values.
-    """
-    import jax
-
-    value = flax.unwrapped(unwrapped(value))
-    check_array(jax, value, expression, partial_sums=True)
-    if isinstance(value, jax.Array):
-        described, meshes = describe(value)
-        arrays = [{**described, "path": expression}]
-        return {
-            "expression": expression,
-            "arrays": arrays,
-            "meshes": meshes,
-            "same": {},
-            "omitted": 0,
-            "closed": 0,
-        }
-    return describe_tree(value, expression)

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nbdist.engine.frameworks import unwrapped
+from nbdist.engine.frameworks.jax.arrays import check_array
 from nbdist.engine.frameworks.jax.describe import Descriptions
 from nbdist.engine.frameworks.jax.meshes import Meshes
-from nbdist.engine.frameworks.keras.variables import Lent
+from nbdist.engine.frameworks.jax.observe import describe
+from nbdist.engine.frameworks.walking import libraries, packages
+from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.errors import ArrayError
 from nbdist.quantities import not_looked_at
@@ -50,6 +55,8 @@ def walk_tree(value: object, found: Callable[[str, Any], bool], *, most: int) ->
         mesh=lambda _: None,
         arrays=(jax.Array,),
         meshes=(),
+        packages=packages(),
+        libraries=libraries(),
         bounds=replace(ALL, arrays=most),
     )
     return {"omitted": walk.run({ROOT: value}), "closed": walk.closed}
@@ -68,7 +75,7 @@ def rooted(expression: str) -> str:
 
 
 def describe_tree(value: object, expression: str) -> dict[str, Any]:
-    """The arrays of a tree as `nbdist.engine.frameworks.jax.start.explain` answers them.
+    """The arrays of a tree as `explain` answers them.
 
     Raises:
       ArrayError: It holds no arrays.
@@ -97,3 +104,39 @@ def describe_tree(value: object, expression: str) -> dict[str, Any]:
         "same": same,
         **left_out,
     }
+
+
+def explain(value: Any, expression: str) -> dict[str, Any]:
+    """Where the pieces of an array, or of what a variable holds, lie, or of all arrays of a tree or module.
+
+    Returns:
+      `arrays` as a report describes them, whose paths begin with `expression` (in brackets where it needs them),
+      the `meshes` they refer to, `same`: by path the path of an earlier one that is this very array, and
+      what was not looked at: `omitted` arrays and `closed` containers.
+
+    Raises:
+      ArrayError: It holds no arrays, or is one without values.
+    """
+    import jax
+
+    value = unwrapped(value)
+    check_array(jax, value, expression, partial_sums=True)
+    if isinstance(value, jax.Array):
+        described, meshes = describe(value)
+        arrays = [{**described, "path": expression}]
+        return {
+            "expression": expression,
+            "arrays": arrays,
+            "meshes": meshes,
+            "same": {},
+            "omitted": 0,
+            "closed": 0,
+        }
+    return describe_tree(value, expression)
+
+
+def tree(value: object, expression: str) -> dict[str, Any] | None:
+    """As `describe_tree`; None where it holds no arrays."""
+    with contextlib.suppress(ArrayError):
+        return describe_tree(value, expression)
+    return None

@@ -191,7 +191,7 @@ def describe_distribution(
     auto_shard = attribute(distribution, "_auto_shard_dataset")
     rules = ((pattern, axes_of(layout)) for pattern, layout in rules_of(distribution))
     described = {
-        "framework": "keras",
+        "noun": "distribution",
         "kind": type(distribution).__name__,
         "mesh": mesh["id"] if mesh is not None else None,
         "batch_axis": batch_axis if isinstance(batch_axis, str) else None,

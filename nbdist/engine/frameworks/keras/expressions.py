@@ -6,16 +6,7 @@ import keyword
 from typing import Any
 
 from nbdist.engine.frameworks.keras.classes import PACKAGES, is_layer
-from nbdist.engine.frameworks.keras.instance import (
-    attribute,
-    bases_of,
-    class_dict,
-    defining,
-    items,
-    kept,
-    package,
-    pairs,
-)
+from nbdist.engine.frameworks.keras.instance import attribute, defining, items, kept, pairs
 from nbdist.engine.frameworks.keras.structure import (
     DEEPEST,
     MOST_VARIABLES,
@@ -23,6 +14,7 @@ from nbdist.engine.frameworks.keras.structure import (
     own_variables,
     seed_generators,
 )
+from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 
 def suffixes(layer: Any) -> dict[int, str]:

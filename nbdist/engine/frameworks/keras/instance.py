@@ -6,12 +6,10 @@ A user's model may define properties, `__getattribute__`, `__eq__` or `__hash__`
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable
 from types import GetSetDescriptorType
 from typing import Any
 
-bases_of: Callable[[type], tuple[type, ...]] = type.__dict__["__mro__"].__get__
-class_dict: Callable[[type], dict[str, Any]] = type.__dict__["__dict__"].__get__
+from nbdist.engine.probe.classes import bases_of, class_dict, package
 
 
 def live(instance: Any) -> dict[str, Any]:
@@ -37,12 +35,6 @@ def attribute(instance: Any, name: str) -> Any:
 def defining(cls: type, name: str) -> type | None:
     """The class in which objects of `cls` find an attribute; None where no class has it."""
     return next((base for base in bases_of(cls) if name in class_dict(base)), None)
-
-
-def package(cls: type) -> str:
-    """The first part of the name of the module in which a class was made."""
-    module = class_dict(cls).get("__module__")
-    return module.partition(".")[0] if isinstance(module, str) else ""
 
 
 def items(value: Any, limit: int = 4096) -> list[Any]:

@@ -20,13 +20,11 @@ from nbdist.engine.frameworks.keras.variables import (
     raw_value,
 )
 from nbdist.engine.probe.device_bytes import is_whole_everywhere, piece_bytes, totals
+from nbdist.engine.probe.observer import Describe
 
 MOST_MODELS = 8
 MOST_VARIABLES = 1000
 """Of one model in a report; the rest is counted."""
-
-Describe = Callable[[str | None, Any], dict[str, Any] | None]
-"""Gives an array in the form of `nbdist.contract.snapshot.Array`, from its path among the arrays or its value."""
 
 
 class Rules:

@@ -8,9 +8,10 @@ from typing import Any
 
 from nbdist.engine.frameworks.jax.meshes import Meshes
 from nbdist.engine.frameworks.keras.distribution import SetDistribution, describe_distribution
-from nbdist.engine.frameworks.keras.models import MOST_MODELS, Describe, Models
+from nbdist.engine.frameworks.keras.models import MOST_MODELS, Models
 from nbdist.engine.frameworks.keras.progress import hook_callbacks, unhook_callbacks
 from nbdist.engine.frameworks.keras.variables import Places
+from nbdist.engine.probe.observer import Describe
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,17 +28,13 @@ class KerasObserver:
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
-      meshes: Where JAX's meshes are described.
-
-    Attributes:
-      places: Where the variables of models are found, for the walk as well.
+      places: Where the variables of models are found, by the walk as well.
     """
 
-    def __init__(self, main_thread: int, meshes: Meshes) -> None:
+    def __init__(self, main_thread: int, places: Places) -> None:
         self._set = SetDistribution(main_thread)
-        self._meshes = meshes
-        self.places = Places()
-        self._models = Models(self.places)
+        self._meshes = Meshes()
+        self._models = Models(places)
         self._met: list[tuple[str, Any]] = []
 
     def add_model(self, path: str, model: Any) -> None:

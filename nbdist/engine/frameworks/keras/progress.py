@@ -1,67 +1,17 @@
-"""What `fit` and `evaluate` last told of this process: the results of an epoch or an evaluation."""
+"""Has what `fit` and `evaluate` find noted: the results of an epoch or an evaluation."""
 
 from __future__ import annotations
 
-import contextlib
 import functools
-import math
 import sys
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from typing import Any
 
 from nbdist.engine.frameworks.keras.classes import PACKAGES
+from nbdist.engine.probe.progress import evaluation, note
 
-
-@dataclass(slots=True)
-class _Last:
-    """The newest of this process, replaced as a whole: readers on other threads need no lock."""
-
-    progress: dict[str, Any] | None = None
-    evaluation: str = "evaluate"
-    hooked: dict[str, Callable[[], None]] = field(default_factory=dict)
-
-
-_last = _Last()
-
-
-def note(what: str, metrics: Mapping[str, Any]) -> None:
-    """Shows how far this process is, in the next report. For any thread.
-
-    Args:
-      what: Such as `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`.
-      metrics: Numbers by name, such as a loss. What is no finite number is left out.
-    """
-    numbers = {str(name): _number(value) for name, value in metrics.items()}
-    _last.progress = {
-        "what": what,
-        "metrics": [
-            {"name": name, "value": value} for name, value in numbers.items() if value is not None
-        ],
-    }
-
-
-@contextlib.contextmanager
-def evaluating(what: str) -> Iterator[None]:
-    """Within it, an evaluation is noted under this name, such as `"evaluate, checkpoint ckpt-3"`."""
-    before, _last.evaluation = _last.evaluation, what
-    try:
-        yield
-    finally:
-        _last.evaluation = before
-
-
-def newest() -> list[dict[str, Any]]:
-    """The last that was noted, as `nbdist.contract.snapshot.Progress`; nothing before the first."""
-    progress = _last.progress
-    return [progress] if progress is not None else []
-
-
-def _number(value: Any) -> float | None:
-    # Only what is a number already: asking an array for its value may wait for a device.
-    if isinstance(value, bool) or not isinstance(value, int | float):
-        return None
-    return float(value) if math.isfinite(value) else None
+_hooked: dict[str, Callable[[], None]] = {}
+"""What takes each hook away, by package."""
 
 
 def hook_callbacks() -> None:
@@ -73,20 +23,20 @@ def hook_callbacks() -> None:
     """
     for name in PACKAGES:
         package = sys.modules.get(name)
-        if name in _last.hooked or package is None:
+        if name in _hooked or package is None:
             continue
         if getattr(package.__spec__, "_initializing", False):
             continue
         cls = getattr(sys.modules.get(f"{name}.callbacks"), "CallbackList", None)
         unhook = _follow(cls)
         if unhook is not None:
-            _last.hooked[name] = unhook
+            _hooked[name] = unhook
 
 
 def unhook_callbacks() -> None:
     """Leaves the packages as they were."""
-    while _last.hooked:
-        _last.hooked.popitem()[1]()
+    while _hooked:
+        _hooked.popitem()[1]()
 
 
 def _follow(cls: Any) -> Callable[[], None] | None:
@@ -109,7 +59,7 @@ def _follow(cls: Any) -> Callable[[], None] | None:
         __tracebackhide__ = True
         result = test_end(self, logs)
         if not _is_of_fit(self):
-            note(_last.evaluation, _results(logs))
+            note(evaluation(), _results(logs))
         return result
 
     cls.on_epoch_end, cls.on_test_end = on_epoch_end, on_test_end

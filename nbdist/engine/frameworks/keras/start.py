@@ -1,22 +1,19 @@
-"""Keras' answers to the questions every framework is asked; arrays are those of its back end."""
+"""The start of Keras on an engine: it joins the others through its back end."""
 
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import os
 from collections.abc import Iterator, Mapping
 from types import ModuleType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from nbdist.engine.frameworks.jax import waiting
 from nbdist.engine.frameworks.jax.start import (
-    INTERRUPT,
     allow_going_on,
-    explain,
     keep_gloo_on,
-    offer_array,
-    placed,
     stay_in_step,
 )
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
@@ -26,16 +23,12 @@ from nbdist.engine.frameworks.once import (
     explain_late_devices,
     explain_second_call,
 )
+from nbdist.engine.frameworks.process import Process
 from nbdist.errors import SessionError
-
-if TYPE_CHECKING:
-    from nbdist.engine.kernel.resident import Resident
-
-__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
 
 
 def initialize(
-    resident: Resident,
+    process: Process,
     *,
     backend: str,
     devices: int | None,
@@ -46,7 +39,7 @@ def initialize(
     """Joins the cluster by `keras.distribution.initialize`.
 
     Args:
-      resident: This engine.
+      process: This one.
       backend: What Keras must compute with.
       devices: Virtual CPU devices of this process; None: what the platform gives.
       arguments: Those of `keras.distribution.initialize`; None: leave it to the user, and start nothing.
@@ -60,13 +53,13 @@ def initialize(
       SessionError: Keras has another back end already, or none that joins processes.
       RuntimeError: The framework's own, as when a back end is already up.
     """
-    keras = imported(backend, resident.process_id, resident.host)
+    keras = imported(backend, process.process_id, process.host)
     if backend == "jax":
         _prepare_jax(devices, gloo)
     answer: dict[str, Any] = {"version": version_text(keras)}
     if arguments is None:
         if backend == "jax":
-            after_users_call(keras.distribution, install)
+            after_users_call(keras.distribution, functools.partial(install, process))
         return answer
     if arguments["num_processes"] == 1 and not joins(backend):
         return {**answer, "process_id": 0, "said": nothing_sharded(keras)}
@@ -81,14 +74,14 @@ def initialize(
         keras.distribution.initialize(**arguments)
     explain_second_call(keras.distribution)
     if arguments["num_processes"] > 1 and backend == "jax":
-        install()
+        install(process)
     names = keras.distribution.list_devices()
     return {
         **answer,
         "process_id": arguments["process_id"],
         "global": len(names),
         "platform": names[0].partition(":")[0],
-        **stay_in_step(resident, before, processes=arguments["num_processes"]),
+        **stay_in_step(process, before, processes=arguments["num_processes"]),
     }
 
 

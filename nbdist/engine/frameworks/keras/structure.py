@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.engine.frameworks.keras.classes import is_layer
-from nbdist.engine.frameworks.keras.instance import bases_of, items, live
+from nbdist.engine.frameworks.keras.instance import items, live
+from nbdist.engine.probe.classes import bases_of
 
 MOST_VARIABLES = 4096
 """Of one model."""

@@ -3,22 +3,13 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer, is_variable
+from nbdist.engine.frameworks.keras.classes import is_layer, is_model, is_optimizer, is_variable
 from nbdist.engine.frameworks.keras.expressions import answers_as_keras, suffixes
-from nbdist.engine.frameworks.keras.instance import (
-    attribute,
-    bases_of,
-    class_dict,
-    defining,
-    items,
-    live,
-    package,
-    pairs,
-)
+from nbdist.engine.frameworks.keras.instance import attribute, defining, items, live, pairs
 from nbdist.engine.frameworks.keras.structure import (
     DEEPEST,
     MOST_VARIABLES,
@@ -26,24 +17,9 @@ from nbdist.engine.frameworks.keras.structure import (
     own_variables,
     seed_generators,
 )
-
-Look = Callable[[Any], Iterable[tuple[str, Any]]]
-"""Lists what an object holds: (the rest of the expression that reaches it, the value)."""
-
-
-class Lent:
-    """The value of a variable while a running `fit` has it; its memory may be given away already.
-
-    Args:
-      array: The value as the last step gave it; None where it is out of reach.
-      shape: Of the variable.
-    """
-
-    __slots__ = ("array", "shape")
-
-    def __init__(self, array: Any | None, shape: tuple[int, ...]) -> None:
-        self.array = array
-        self.shape = shape
+from nbdist.engine.probe.classes import bases_of, class_dict, gives_what_it_keeps, package
+from nbdist.engine.probe.lent import Lent
+from nbdist.engine.probe.library import Look
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -58,7 +34,7 @@ class Place:
 class Places:
     """Where the variables of layers and models are, found anew only when their number changes.
 
-    Keeps no model alive.
+    Keeps no model alive. It is what the walk asks of Keras: see `nbdist.engine.probe.library.Library`.
     """
 
     def __init__(self) -> None:
@@ -71,10 +47,25 @@ class Places:
           bases: The class and its bases, in order of resolution.
         """
         if is_variable(bases):
-            return _look_into_variable
-        if is_layer(bases):
-            return self._look_into_layer
-        return _look_into_optimizer if is_optimizer(bases) else None
+            look: Look | None = _look_into_variable
+        elif is_layer(bases):
+            look = self._look_into_layer
+        else:
+            look = _look_into_optimizer if is_optimizer(bases) else None
+        # Of a class with its own way to attributes no expression is known to reach what it keeps.
+        return look if look is None or gives_what_it_keeps(bases) else _nothing
+
+    def is_model(self, bases: tuple[type, ...]) -> bool:
+        """Whether objects of a class are models."""
+        return is_model(bases) and gives_what_it_keeps(bases)
+
+    def has_layout(self, bases: tuple[type, ...]) -> bool:
+        """Whether objects of a class are layers, models included."""
+        return is_layer(bases)
+
+    def holds_arrays(self, cls: type, bases: tuple[type, ...]) -> bool:
+        """What holds arrays is all found by `look_into`."""
+        return False
 
     def of(self, layer: Any) -> list[tuple[Place, Any]]:
         """All variables of a layer, and of the optimizer of a model, each with its place."""
@@ -145,6 +136,10 @@ def unwrapped(value: Any) -> Any:
 def _shape(variable: Any) -> tuple[int, ...]:
     shape = attribute(variable, "_shape")
     return shape if type(shape) is tuple else ()
+
+
+def _nothing(value: Any) -> Iterable[tuple[str, Any]]:
+    return ()
 
 
 def _look_into_variable(variable: Any) -> Iterable[tuple[str, Any]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from nbdist.engine.frameworks.keras.variables import unwrapped
+from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow.describe import describe, replica_values
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED, replicas_of
 from nbdist.engine.values.arrays import OfferedArray, whole
@@ -12,21 +12,23 @@ from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
 
 
-def explain(value: Any, expression: str) -> dict[str, Any]:
+def explain(value: Any, expression: str, *, process_id: int) -> dict[str, Any]:
     """Where the copies of one variable lie.
 
+    Args:
+      value: The variable.
+      expression: How it was named.
+      process_id: Of this process.
+
     Returns:
-      What `nbdist.engine.frameworks.jax.start.explain` answers, of this one alone.
+      What `nbdist.engine.frameworks.jax.tree.explain` answers, of this one alone.
 
     Raises:
       ArrayError: No variable, or none of the strategy in force.
     """
     import tensorflow as tf
 
-    from nbdist.engine.kernel.resident import Resident
-
-    process_id = Resident.of().process_id
-    value, strategy = unwrapped(value), REMEMBERED.get()
+    value, strategy = array_of(value), REMEMBERED.get()
     replicas = None if strategy is None else replicas_of(strategy, process_id)
     if not isinstance(value, tf.Variable):
         kind = type(value).__name__
@@ -58,7 +60,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
     import numpy
     import tensorflow as tf
 
-    value = unwrapped(value)
+    value = array_of(value)
     if not isinstance(value, tf.Variable | tf.Tensor):
         return None
     values = replica_values(value)

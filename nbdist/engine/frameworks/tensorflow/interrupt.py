@@ -19,8 +19,8 @@ import time
 from pathlib import Path
 from typing import Any
 
+from nbdist.engine.cell.code_owners import Stack, folders
 from nbdist.engine.cell.main_thread import stack_reader
-from nbdist.engine.cell.stack import Stack, framework_folders
 from nbdist.engine.frameworks.tensorflow.context import abort_collectives
 from nbdist.message_guard import MessageGuard
 
@@ -146,8 +146,8 @@ def computes(*, seconds: float, looks: int) -> bool:
 
 def is_tensorflow(stack: Stack) -> bool:
     """Whether the innermost Python code is TensorFlow's."""
-    folders = framework_folders("tensorflow")
-    return bool(stack) and bool(folders) and stack[0].filename.startswith(folders)
+    inside = folders("tensorflow")
+    return bool(stack) and bool(inside) and stack[0].filename.startswith(inside)
 
 
 def is_collective(stack: Stack) -> bool:

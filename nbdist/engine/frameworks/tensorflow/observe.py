@@ -99,6 +99,10 @@ class Observer:
         """The variables of this look."""
         return self._descriptions.arrays()
 
+    def context_mesh(self) -> str | None:
+        """None: a strategy is in force whatever the context."""
+        return None
+
     def distributions(self) -> list[dict[str, Any]]:
         """The strategy in force, and the batch it was last given."""
         if self._replicas is None:
@@ -106,7 +110,7 @@ class Observer:
         given = batches.last(self._replicas.strategy())
         return [
             {
-                "framework": "tensorflow",
+                "noun": "strategy",
                 "kind": self._replicas.kind,
                 "mesh": self._replicas.mesh["id"],
                 "batch_axis": AXIS,

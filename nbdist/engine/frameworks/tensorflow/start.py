@@ -1,43 +1,34 @@
-"""TensorFlow's answers to the questions every framework is asked."""
+"""The start of TensorFlow on an engine: its devices, then its strategy."""
 
 from __future__ import annotations
 
 import os
-import signal
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from nbdist.engine.frameworks.process import Process
 from nbdist.engine.frameworks.tensorflow import adapt, batches, interrupt, observe
-from nbdist.engine.frameworks.tensorflow.arrays import explain, offer_array, placed
 from nbdist.engine.frameworks.tensorflow.context import reset_context
 from nbdist.engine.frameworks.tensorflow.outdated import refuse_outdated
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
 from nbdist.engine.frameworks.tensorflow.warnings import Chatter, follow_standard_error
 from nbdist.errors import SessionError
 
-if TYPE_CHECKING:
-    from nbdist.engine.kernel.resident import Resident
 
-__all__ = ["INTERRUPT", "explain", "initialize", "offer_array", "placed"]
-
-INTERRUPT = signal.SIGINT
-"""A worker that is blocked in a collective ignores it; `.interrupt` in this package frees it."""
-
-
-def initialize(resident: Resident, *, stage: str, **options: Any) -> dict[str, Any]:
+def initialize(process: Process, *, stage: str, **options: Any) -> dict[str, Any]:
     """One of the two steps of a start: `devices`, then `strategy`.
 
     Raises:
       SessionError: TensorFlow is missing, or has already run something.
     """
     if stage == "devices":
-        return settle_devices(resident, **options)
-    return make_strategy(resident, **options)
+        return settle_devices(process, **options)
+    return make_strategy(process, **options)
 
 
 def settle_devices(
-    resident: Resident,
+    process: Process,
     *,
     platform: str,
     devices: int | None,
@@ -46,7 +37,7 @@ def settle_devices(
     """Says which devices this process has; after this TensorFlow may start.
 
     Args:
-      resident: This engine.
+      process: This one.
       platform: `"cpu"` hides GPUs.
       devices: Logical CPU devices to make.
       local_device_ids: The GPUs this process may use; None: all.
@@ -54,13 +45,13 @@ def settle_devices(
     Returns:
       `version`, the `local` number of devices and their `platform`.
     """
-    tf = _tensorflow(resident)
-    resident.descriptors.leave_out(Chatter(chief=resident.process_id == 0))
+    tf = _tensorflow(process)
+    process.descriptors.leave_out(Chatter(chief=process.process_id == 0))
     follow_standard_error()
     gpus = tf.config.list_physical_devices("GPU")
     if platform != "cpu" and not gpus and local_device_ids != []:
         raise SessionError(
-            f"TensorFlow {tf.__version__} on process {resident.process_id} (host {resident.host}) sees no GPU, "
+            f"TensorFlow {tf.__version__} on process {process.process_id} (host {process.host}) sees no GPU, "
             "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use --platform cpu."
         )
     wanted = [] if platform == "cpu" else gpus
@@ -68,7 +59,7 @@ def settle_devices(
         missing = [i for i in local_device_ids if i >= len(gpus)]
         if missing:
             raise SessionError(
-                f"process {resident.process_id} (host {resident.host}) has no GPU {missing[0]}: "
+                f"process {process.process_id} (host {process.host}) has no GPU {missing[0]}: "
                 f"TensorFlow sees {len(gpus)}."
             )
         wanted = [gpus[i] for i in local_device_ids]
@@ -80,14 +71,14 @@ def settle_devices(
         tf.config.set_logical_device_configuration(cpu, [one] * devices)
     return {
         "version": tf.__version__,
-        "process_id": resident.process_id,
+        "process_id": process.process_id,
         "local": len(wanted) or devices or 1,
         "platform": "gpu" if wanted else "cpu",
     }
 
 
 def make_strategy(
-    resident: Resident,
+    process: Process,
     *,
     tf_config: str | None,
     role: str,
@@ -98,7 +89,7 @@ def make_strategy(
     """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew.
 
     Args:
-      resident: This engine.
+      process: This one.
       tf_config: `TF_CONFIG`, JSON; None for a process alone.
       role: `"worker"` or `"evaluator"`.
       process_id: Of this process.
@@ -108,7 +99,7 @@ def make_strategy(
     Returns:
       `replicas` that compute in step, the `strategy`'s class, and a sentence that must be `said`, if any.
     """
-    tf = _tensorflow(resident)
+    tf = _tensorflow(process)
     if tf_config is not None:
         os.environ["TF_CONFIG"] = tf_config
     if again:
@@ -125,7 +116,7 @@ def make_strategy(
     )
     said = adapt.adapt() if strategy.num_replicas_in_sync > 1 else None
     observe.remember(strategy)
-    resident.shell.user_ns["strategy"] = strategy
+    process.shell.user_ns["strategy"] = strategy
     return {
         "process_id": process_id,
         "replicas": strategy.num_replicas_in_sync,
@@ -142,12 +133,12 @@ def local_devices(tf: Any) -> list[str]:
     return [device.name for device in gpus or tf.config.list_logical_devices("CPU")]
 
 
-def _tensorflow(resident: Resident) -> Any:
+def _tensorflow(process: Process) -> Any:
     try:
         import tensorflow
     except ImportError as error:
         raise SessionError(
-            f"process {resident.process_id} (host {resident.host}) cannot import tensorflow: {error}. "
-            f"On {resident.host} run: pip install 'nbdist[tensorflow]'"
+            f"process {process.process_id} (host {process.host}) cannot import tensorflow: {error}. "
+            f"On {process.host} run: pip install 'nbdist[tensorflow]'"
         ) from error
     return tensorflow

@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from types import FrameType
 
-from nbdist.engine.cell.stack import side
+from nbdist.engine.cell.code_owners import CodeOwners
+from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.jax.repair.become import repoint_variables
 from nbdist.engine.frameworks.jax.repair.twins import Twins
 
@@ -61,4 +62,4 @@ def _chain(error: BaseException | None) -> Iterator[BaseException]:
 
 def _is_the_users(filename: str) -> bool:
     installed = "site-packages" in filename or filename.startswith(OWN)
-    return side(filename) == "user" and not installed
+    return not installed and CodeOwners(frameworks()).side(filename) == "user"

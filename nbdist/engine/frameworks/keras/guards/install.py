@@ -8,27 +8,26 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.frameworks.jax.store import coordinator_client
 from nbdist.engine.frameworks.keras.guards import waiting
 from nbdist.engine.frameworks.keras.guards.agreement import Agreement
 from nbdist.engine.frameworks.keras.guards.board import Board
 from nbdist.engine.frameworks.keras.guards.watch import Watch
 from nbdist.engine.frameworks.keras.guards.whole import STEPS, made_whole, put_back
+from nbdist.engine.frameworks.process import Process
 
 METHODS = ("fit", "evaluate", "predict", "save", "save_weights")
 ATTRIBUTE = "nbdist_watch"
 """Of `keras.Model`, while it is guarded."""
 
 
-def install() -> None:
+def install(process: Process) -> None:
     """Guards `keras.Model` on this engine; a second call changes nothing."""
     import keras
 
     if guard() is not None:
         return
-    watch = Watch(_agreement(), *_of_this_engine())
+    watch = Watch(_agreement(process), process.interrupts, process.stop)
     setattr(keras.Model, ATTRIBUTE, watch)
     for name in METHODS:
         method = _guarded(name, getattr(keras.Model, name), watch)
@@ -64,25 +63,14 @@ def guard() -> Watch | None:
     return watch
 
 
-def _agreement() -> Agreement | None:
+def _agreement(process: Process) -> Agreement | None:
     """The way to the other processes; None where JAX's coordinator cannot be used for it."""
-    from nbdist.engine.kernel.resident import Resident
-
     if coordinator_client() is None:
         return None
-    resident = Resident.of()
-    board = Board(coordinator_client, resident.process_id)
-    agreement = Agreement(board, resident.cell, resident.process_id, resident.host)
-    resident.cell.at_edges(agreement.edge)
+    board = Board(coordinator_client, process.process_id)
+    agreement = Agreement(board, process.cell, process.process_id, process.host)
+    process.cell.at_edges(agreement.edge)
     return agreement
-
-
-def _of_this_engine() -> tuple[InterruptHandler, AgreedStop]:
-    """What puts interrupts off, and what finds the step before which all processes leave."""
-    from nbdist.engine.kernel.resident import Resident
-
-    resident = Resident.of()
-    return resident.interrupts, resident.stop
 
 
 def _placed(owner: Any, name: str, method: Callable[..., Any]) -> Callable[[], None]:

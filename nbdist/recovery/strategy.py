@@ -6,6 +6,7 @@ import time
 
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
@@ -18,7 +19,7 @@ REPORT_SECONDS = 3.0
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Replaces lost workers and makes TensorFlow's strategy anew on all.
+    """Replaces lost workers and makes the framework's strategy anew on all.
 
     Stuck processes are interrupted once more; those that do not come back are ended and replaced as well.
 
@@ -29,11 +30,11 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
       SessionError: Another framework, or a process is in the middle of a cell.
       LaunchError: It did not succeed; the session stays out of step.
     """
-    framework = engines.plan.framework
-    if framework != "tensorflow":
+    framework = framework_named(engines.plan.framework)
+    if framework.recovery != "strategy":
         raise SessionError(
-            f"The processes of this session ({framework}) cannot be brought in step without a restart: one alone "
-            "needs it, and others were not joined by %dist_init. %dist_init --restart starts it afresh."
+            f"The processes of this session ({framework.name}) cannot be brought in step without a restart: one "
+            "alone needs it, and others were not joined by %dist_init. %dist_init --restart starts it afresh."
         )
     if not engines.plan.initialize:
         raise SessionError(

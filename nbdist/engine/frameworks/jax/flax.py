@@ -6,11 +6,10 @@ Everything is found through `sys.modules`; where Flax has not been imported ther
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Any
 
-Look = Callable[[Any], Iterable[tuple[str, Any]]]
-"""Lists what an object holds: (the rest of the expression that reaches it, the value)."""
+from nbdist.engine.probe.library import Look
 
 
 def look_into(bases: tuple[type, ...]) -> Look | None:
@@ -38,6 +37,15 @@ def unwrapped(value: Any) -> Any:
     if not _is_one_of(type(value).__mro__, getattr(sys.modules.get("flax.nnx"), "Variable", None)):
         return value
     return next((held for rest, held in _variable(value) if not rest), value)
+
+
+def state_of_module(value: object) -> Any | None:
+    """The state of an NNX module, in place of the module, whose class the notebook need not have."""
+    nnx = sys.modules.get("flax.nnx")
+    module = getattr(nnx, "Module", None)
+    if nnx is None or module is None or not isinstance(value, module):
+        return None
+    return nnx.split(value)[1]
 
 
 def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:

@@ -7,8 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer
-from nbdist.engine.frameworks.keras.instance import bases_of
 from nbdist.engine.frameworks.keras.variables import layer_variables, optimizer_variables, path_of
+from nbdist.engine.probe.classes import bases_of
 from nbdist.engine.values.arrays import OfferedArray, digest
 
 

@@ -1,0 +1,100 @@
+"""Whose code a stack passes through: the framework's, the standard library's or IPython's, or the user's."""
+
+from __future__ import annotations
+
+import os
+import re
+import sys
+from collections.abc import Iterable, Mapping
+from pathlib import PurePath
+from typing import NamedTuple, Protocol
+
+CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
+"""Names that ipykernel, IPython and nbdist give to the code of a cell."""
+
+STANDARD_LIBRARY = os.__file__.rpartition(os.sep)[0] + os.sep
+
+
+class Line(NamedTuple):
+    """One entry of a stack; `line` is 1-based, None where no line belongs to the instruction."""
+
+    filename: str
+    function: str
+    line: int | None
+
+
+Stack = tuple[Line, ...]
+"""Innermost first."""
+
+
+class Owner(Protocol):
+    """A framework, as far as its code is concerned.
+
+    `packages`: the first parts of the names of its modules.
+
+    `waits`: functions of nbdist, by file name and name, in which it waits before the framework would ("framework")
+    or for other processes ("agreement"): they look again and again, so that the innermost frame may be anybody's.
+    """
+
+    packages: tuple[str, ...]
+    waits: Mapping[tuple[str, str], str]
+
+    def is_compiling(self, path: str, function: str) -> bool:
+        """Whether a function belongs to tracing, lowering or compilation.
+
+        Args:
+          path: Of its file, within the folder of the first of `packages`, with slashes.
+          function: Its name.
+        """
+        ...
+
+
+class CodeOwners:
+    """Knows the code of these frameworks."""
+
+    def __init__(self, frameworks: Iterable[Owner]) -> None:
+        self._frameworks = tuple(frameworks)
+        self._packages = tuple(name for one in self._frameworks for name in one.packages)
+        self._waits = {at: kind for one in self._frameworks for at, kind in one.waits.items()}
+
+    def side(self, filename: str) -> str:
+        """Whom code of this file belongs to: "framework", "library" or "user"."""
+        if is_cell_file(filename):
+            return "user"
+        if filename.startswith(folders(*self._packages)):
+            return "framework"
+        if _is_kernel_file(filename) or filename.startswith("<frozen "):
+            return "library"
+        standard = filename.startswith(STANDARD_LIBRARY) and "site-packages" not in filename
+        return "library" if standard else "user"
+
+    def wait(self, stack: Stack) -> str | None:
+        """What a stack counts as that passes through one of nbdist's own waits; None where it does not."""
+        found = (self._waits.get((filename, function)) for filename, function, _ in stack)
+        return next(filter(None, found), None)
+
+    def is_compiling(self, stack: Stack) -> bool:
+        """Whether a stack passes through a framework's tracing, lowering or compilation."""
+        for framework in self._frameworks:
+            for folder in folders(framework.packages[0]):
+                for filename, function, _ in stack:
+                    if filename.startswith(folder):
+                        path = filename[len(folder) :].replace(os.sep, "/")
+                        if framework.is_compiling(path, function):
+                            return True
+        return False
+
+
+def folders(*packages: str) -> tuple[str, ...]:
+    """Folders, each ending in a separator, of those packages that have been imported."""
+    files = (getattr(sys.modules.get(name), "__file__", None) for name in packages)
+    return tuple(file.rpartition(os.sep)[0] + os.sep for file in files if file)
+
+
+def is_cell_file(filename: str) -> bool:
+    """Whether code of this file name was compiled from a cell."""
+    return CELL_FILE.search(filename) is not None
+
+
+def _is_kernel_file(filename: str) -> bool:
+    return not {"IPython", "ipykernel", "ipyparallel", "zmq"}.isdisjoint(PurePath(filename).parts)

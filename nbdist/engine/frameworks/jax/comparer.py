@@ -1,0 +1,74 @@
+"""What of JAX's arrays, settings and meshes must be equal on all processes before a cell."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from nbdist.engine.agreement import comparer
+from nbdist.engine.frameworks.jax.context import mesh_in_context
+from nbdist.engine.frameworks.jax.describe import Descriptions
+from nbdist.engine.frameworks.jax.keys import Keys
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.jax.observe import array_classes, mesh_classes
+from nbdist.engine.frameworks.jax.settings import settings
+
+
+class Comparer(comparer.Comparer):
+    """See the class of the same name in `nbdist.engine.agreement.comparer`; keeps no array alive."""
+
+    def __init__(self) -> None:
+        self._meshes = Meshes()
+        self._descriptions = Descriptions(self._meshes)
+        self._local: dict[str, Any] = {}
+        self._keys = Keys()
+
+    def begin(self) -> None:
+        """Starts to look at the names that a cell reads."""
+        self._descriptions.begin()
+        self._local, self._keys = {}, Keys()
+
+    def array_classes(self) -> tuple[type, ...]:
+        """`jax.Array`."""
+        return array_classes()
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """`jax.sharding.Mesh`."""
+        return mesh_classes()
+
+    def add(self, path: str, array: Any) -> bool:
+        """Notes an array under a path; False for one that is deleted."""
+        if array.is_deleted():
+            self._local[path] = []
+            return False
+        self._keys.add(path, array)
+        if not spans_processes(array):
+            self._local[path] = [str(array.dtype), list(array.shape)]
+            return True
+        return self._descriptions.add(path, array)
+
+    def add_mesh(self, mesh: Any) -> None:
+        """Notes a mesh that was met by itself."""
+        self._descriptions.add_mesh(mesh)
+
+    def found(self) -> dict[str, dict[str, Any]]:
+        """What was met since `begin`."""
+        return {
+            "arrays": {one["path"]: one for one in self._descriptions.arrays()},
+            "meshes": {one["id"]: one for one in self._descriptions.meshes()},
+            "local": self._local,
+            "keys": self._keys.found,
+        }
+
+    def settings(self) -> dict[str, str] | None:
+        """`jax.config`, as text by name."""
+        return settings()
+
+    def mesh(self) -> dict[str, Any] | None:
+        """The calling thread's mesh in context; None where there is none."""
+        mesh = mesh_in_context()
+        return self._meshes.describe(mesh) if mesh is not None else None
+
+
+def spans_processes(array: Any) -> bool:
+    """Whether other processes hold parts of an array, so that all must describe it alike."""
+    return not array.is_fully_addressable

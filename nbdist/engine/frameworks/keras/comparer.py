@@ -1,0 +1,28 @@
+"""The distribution that Keras has set, which must be equal on all processes before a cell."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+from nbdist.engine.agreement import comparer
+from nbdist.engine.frameworks.jax.meshes import Meshes
+from nbdist.engine.frameworks.keras.distribution import SetDistribution, describe_distribution
+
+
+class Comparer(comparer.Comparer):
+    """See the class of the same name in `nbdist.engine.agreement.comparer`."""
+
+    def __init__(self) -> None:
+        self._meshes = Meshes()
+
+    def distribution(self) -> dict[str, Any] | None:
+        """The calling thread's distribution; None where none is set."""
+        noted = SetDistribution(threading.get_ident())
+        noted.read()
+        distribution = noted.get()
+        if distribution is None:
+            return None
+        described, mesh = describe_distribution(distribution, self._meshes)
+        names = ("kind", "batch_axis", "auto_shard", "rules")
+        return {**{name: described[name] for name in names}, "mesh": mesh}

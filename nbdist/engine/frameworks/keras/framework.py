@@ -1,0 +1,116 @@
+"""Keras on an engine; its arrays are those of its back end, JAX's for all that concerns several processes."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import PurePath
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks.jax.framework import Jax
+from nbdist.engine.frameworks.keras.classes import PACKAGES
+
+if TYPE_CHECKING:
+    from nbdist.engine.agreement.comparer import Comparer
+    from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.probe.library import Library
+    from nbdist.engine.probe.observer import ModelObserver, Observer
+    from nbdist.engine.values.parts import Children, OfferArray
+
+GUARDS = PurePath(__file__).parent / "guards"
+
+
+class Keras(Jax):
+    """See `nbdist.engine.frameworks.framework.Framework`."""
+
+    name = "keras"
+    title = "Keras"
+    packages = PACKAGES
+    builds_on = "jax"
+    waits: Mapping[tuple[str, str], str] = MappingProxyType(
+        {
+            (str(GUARDS / "agreement.py"), "_wait"): "agreement",
+            (str(GUARDS / "waiting.py"), "until_ready"): "framework",
+        }
+    )
+
+    def is_imported(self) -> bool:
+        """Whether Keras, or Keras 2 for TensorFlow, has been imported."""
+        return Framework.is_imported(self)
+
+    def is_compiling(self, path: str, function: str) -> bool:
+        """Keras itself compiles nothing; its back end does."""
+        return False
+
+    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+        """See `nbdist.engine.frameworks.keras.start.initialize`."""
+        from nbdist.engine.frameworks.keras.start import initialize
+
+        return initialize(process, **options)
+
+    def holds(self) -> str | None:
+        """Nothing that its back end does not hold."""
+        return None
+
+    def install(self, shell: Any) -> None:
+        """Arrays are shown by the framework they belong to."""
+
+    def library(self) -> Library | None:
+        """Layers, models, optimizers and variables."""
+        from nbdist.engine.frameworks.keras.variables import Places
+
+        return Places()
+
+    def observer(self, main_thread: int, process_id: int) -> Observer | None:
+        """None: arrays are looked at by the framework they belong to."""
+        return None
+
+    def model_observer(self, main_thread: int, library: Library) -> ModelObserver | None:
+        """What looks at models and the distribution that is set."""
+        from nbdist.engine.frameworks.keras.observe import KerasObserver
+        from nbdist.engine.frameworks.keras.variables import Places
+
+        assert isinstance(library, Places)
+        return KerasObserver(main_thread, library)
+
+    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+        """None: trees are those of the framework the arrays belong to."""
+        return None
+
+    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+        """None: arrays are summarized by the framework they belong to."""
+        return None
+
+    def comparer(self) -> Comparer | None:
+        """What compares the distribution that is set."""
+        from nbdist.engine.frameworks.keras.comparer import Comparer
+
+        return Comparer()
+
+    def unwrapped(self, value: Any) -> Any:
+        """What a variable of Keras holds."""
+        from nbdist.engine.frameworks.keras.variables import unwrapped
+
+        return unwrapped(value)
+
+    def array_of(self, value: Any) -> Any:
+        """What a variable of Keras holds."""
+        return self.unwrapped(value)
+
+    def stand_in(self, value: object) -> object | None:
+        """None: models are pickled as Keras pickles them."""
+        return None
+
+    def children(self, value: object) -> Children | None:
+        """None: models are compared as a whole."""
+        return None
+
+    def model_digest(self, value: object, path: str, offer_array: OfferArray) -> str | None:
+        """See `nbdist.engine.frameworks.keras.digest.model_digest`."""
+        from nbdist.engine.frameworks.keras.digest import model_digest
+
+        return model_digest(value, path, offer_array)
+
+
+FRAMEWORK = Keras()

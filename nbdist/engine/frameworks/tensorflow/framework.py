@@ -1,0 +1,60 @@
+"""TensorFlow on an engine."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nbdist.engine.frameworks.framework import Framework
+
+if TYPE_CHECKING:
+    from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.probe.observer import Observer
+    from nbdist.engine.values.arrays import OfferedArray
+    from nbdist.engine.values.incoming import Place
+
+
+class TensorFlow(Framework):
+    """See `nbdist.engine.frameworks.framework.Framework`."""
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    packages = ("tensorflow",)
+
+    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+        """See `nbdist.engine.frameworks.tensorflow.start.initialize`."""
+        from nbdist.engine.frameworks.tensorflow.start import initialize
+
+        return initialize(process, **options)
+
+    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+        """See `nbdist.engine.frameworks.tensorflow.arrays.explain`."""
+        from nbdist.engine.frameworks.tensorflow.arrays import explain
+
+        return explain(value, expression, process_id=process.process_id)
+
+    def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
+        """See `nbdist.engine.frameworks.tensorflow.arrays.offer_array`."""
+        from nbdist.engine.frameworks.tensorflow.arrays import offer_array
+
+        return offer_array(value, expression)
+
+    def placed(self, sharding: Any, expression: str) -> Place:
+        """See `nbdist.engine.frameworks.tensorflow.arrays.placed`."""
+        from nbdist.engine.frameworks.tensorflow.arrays import placed
+
+        return placed(sharding, expression)
+
+    def holds(self) -> str | None:
+        """Whatever there is, once it has started."""
+        from nbdist.engine.frameworks.tensorflow.context import started
+
+        return "" if started() else None
+
+    def observer(self, main_thread: int, process_id: int) -> Observer | None:
+        """What looks at the strategy in force and its variables."""
+        from nbdist.engine.frameworks.tensorflow.observe import Observer
+
+        return Observer(main_thread, process_id)
+
+
+FRAMEWORK = TensorFlow()

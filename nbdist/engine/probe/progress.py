@@ -1,0 +1,64 @@
+"""How far training or evaluation on this process is, as it was last noted."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+
+@dataclass(slots=True)
+class _Last:
+    """The newest of this process, replaced as a whole: readers on other threads need no lock."""
+
+    progress: dict[str, Any] | None = None
+    evaluation: str = "evaluate"
+
+
+_last = _Last()
+
+
+def note(what: str, metrics: Mapping[str, Any]) -> None:
+    """Shows how far this process is, in the next report. For any thread.
+
+    Args:
+      what: Such as `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`.
+      metrics: Numbers by name, such as a loss. What is no finite number is left out.
+    """
+    numbers = {str(name): _number(value) for name, value in metrics.items()}
+    _last.progress = {
+        "what": what,
+        "metrics": [
+            {"name": name, "value": value} for name, value in numbers.items() if value is not None
+        ],
+    }
+
+
+@contextlib.contextmanager
+def evaluating(what: str) -> Iterator[None]:
+    """Within it, an evaluation is noted under this name, such as `"evaluate, checkpoint ckpt-3"`."""
+    before, _last.evaluation = _last.evaluation, what
+    try:
+        yield
+    finally:
+        _last.evaluation = before
+
+
+def evaluation() -> str:
+    """The name under which an evaluation is noted now."""
+    return _last.evaluation
+
+
+def newest() -> list[dict[str, Any]]:
+    """The last that was noted, as `nbdist.contract.snapshot.Progress`; nothing before the first."""
+    progress = _last.progress
+    return [progress] if progress is not None else []
+
+
+def _number(value: Any) -> float | None:
+    # Only what is a number already: asking an array for its value may wait for a device.
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if math.isfinite(value) else None

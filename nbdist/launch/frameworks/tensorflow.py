@@ -1,0 +1,222 @@
+"""TensorFlow: `TF_CONFIG` for every role, then one strategy on all workers.
+
+Source: https://www.tensorflow.org/guide/distributed_training and `TFConfigClusterResolver`.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from nbdist.errors import LaunchError, OptionError
+from nbdist.launch.model import platform
+from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
+from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
+from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.quantities import count_text
+
+SERVER_SAYS = (
+    "TensorFlow's own server listens on every interface of its host, without a key: "
+    "use it in networks you trust."
+)
+
+MIB = 1 << 20
+
+
+class TensorFlow(Framework):
+    """See `nbdist.launch.model.framework.Framework`.
+
+    `memory_bytes` were measured with 2 processes on CPU, tensorflow 2.21: an agent 859 MiB, processes with their
+    nannies 143 MiB of their own after a first computation; rounded up.
+    """
+
+    name = "tensorflow"
+    title = "TensorFlow"
+    options = frozenset({"evaluators"})
+    has_roles = True
+    each_serves = True
+    reads_tf_config = True
+    recovery = "strategy"
+    after_failure = "%dist_recover makes the strategy anew and keeps your variables."
+    compared = ("tensorflow", "keras")
+    requirement = "'nbdist[tensorflow]'"
+    memory_bytes = (900 * MIB, 200 * MIB)
+
+    def platform(self, environment: Mapping[str, str]) -> Platform:
+        """As TensorFlow chooses: GPUs where there are any, else CPU."""
+        return platform.choose_for_tensorflow()
+
+    def role(self, role: Role, number: int) -> str | None:
+        """`worker 0, chief`."""
+        return f"{role} {number}{', chief' if role == 'worker' and number == 0 else ''}"
+
+    def choose(self, asked: Asked) -> Chosen:
+        """The addresses of a `TF_CONFIG` that is set."""
+        existing = asked.environment.get("KERAS_BACKEND", "tensorflow")
+        if existing != "tensorflow":
+            raise OptionError(
+                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
+                f"--framework keras --backend {existing}."
+            )
+        addresses = chosen_addresses(
+            asked.environment, workers=max(asked.processes, 1), evaluators=asked.evaluators
+        )
+        refuse(
+            platform=asked.platform,
+            processes=asked.processes,
+            devices_per_process=asked.devices_per_process,
+            local_device_ids=asked.local_device_ids,
+        )
+        return Chosen(addresses=addresses, environment={"KERAS_BACKEND": "tensorflow"})
+
+    def preload(self, plan: Plan) -> list[str]:
+        """TensorFlow, and the Keras its users will import: each worker would import it for itself."""
+        given = {**os.environ, **plan.environment}
+        legacy = given.get("TF_USE_LEGACY_KERAS", "").lower() in ("1", "true")
+        return ["tensorflow", "tf_keras" if legacy else "keras"]
+
+    def environment(
+        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
+    ) -> dict[str, str]:
+        """`TF_CONFIG`, for several processes; TensorFlow takes one alone for a cluster of its own."""
+        config = tf_config(plan, process, rendezvous)
+        return {} if config is None else {"TF_CONFIG": config}
+
+    def stages(
+        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
+    ) -> list[dict[str, Any]]:
+        """Two: devices, which must be settled before any operation and are then compared; the strategy."""
+        devices = {
+            "stage": "devices",
+            "platform": plan.platform,
+            "devices": process.devices,
+            "local_device_ids": None
+            if process.local_device_ids is None
+            else list(process.local_device_ids),
+        }
+        if not plan.initialize:
+            return [devices]
+        return [devices, strategy_stage(plan, process, rendezvous)]
+
+    def check(self, plan: Plan, answers: Answers) -> None:
+        """Refuses workers with different numbers of devices.
+
+        Raises:
+          LaunchError: With the counts.
+        """
+        workers = [worker.process_id for worker in plan.workers]
+        counts = {p: answers[p]["local"] for p in workers if "local" in answers[p]}
+        if len(set(counts.values())) > 1:
+            listed = ", ".join(
+                f"process {p} (host {plan.hosts[p]}) has {count_text(count, 'device')}"
+                for p, count in counts.items()
+            )
+            raise LaunchError(
+                f"MultiWorkerMirroredStrategy wants the same number of devices on every worker; {listed}. "
+                f"Give each {min(counts.values())} with --local-device-ids or --devices-per-process."
+            )
+
+    def summary(self, plan: Plan, answers: Answers) -> str | None:
+        """The strategy, its replicas, and the evaluators."""
+        first = answers[plan.workers[0].process_id]
+        if "strategy" not in first:
+            return None
+        evaluators = len(plan.processes) - len(plan.workers)
+        beside = f" and {count_text(evaluators, 'evaluator')}" if evaluators else ""
+        return f"{first['strategy']} with {count_text(first['replicas'], f'{plan.platform} replica')}{beside}"
+
+    def remarks(self, plan: Plan, answers: Answers) -> list[str]:
+        """What was adapted, and whom TensorFlow's server listens to."""
+        said = list(
+            dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said"))
+        )
+        return [*said, SERVER_SAYS] if len(plan.processes) > 1 else said
+
+
+def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
+    """The arguments with which a process makes its strategy, at the start or again after a failure."""
+    return {
+        "stage": "strategy",
+        "tf_config": tf_config(plan, process, rendezvous),
+        "role": process.role,
+        "process_id": process.process_id,
+        "workers": [worker.process_id for worker in plan.workers],
+    }
+
+
+def tf_config(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> str | None:
+    """`TF_CONFIG` of one process, as JSON; None for a process alone."""
+    if len(plan.processes) == 1:
+        return None
+    cluster: dict[str, list[str]] = {}
+    for other in plan.processes:
+        cluster.setdefault(other.role, []).append(rendezvous.tasks[other.process_id])
+    task = {"type": process.role, "index": process.task_index}
+    return json.dumps({"cluster": cluster, "task": task})
+
+
+def refuse(
+    *,
+    platform: str,
+    processes: int,
+    devices_per_process: int | None,
+    local_device_ids: Any,
+) -> None:
+    """Refuses what TensorFlow's strategies cannot do.
+
+    Raises:
+      OptionError: TPUs, several CPU devices a worker, or unequal device counts.
+    """
+    if platform == "tpu":
+        raise OptionError(
+            "--framework tensorflow on TPUs is not supported here: use --framework keras or jax."
+        )
+    if platform == "cpu" and processes > 1 and (devices_per_process or 1) > 1:
+        raise OptionError(
+            f"--devices-per-process {devices_per_process} with {processes} workers: on cpu "
+            "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or -n 1 for a "
+            "MirroredStrategy over the devices of one."
+        )
+    counts = [len(ids) for ids in local_device_ids or ()]
+    if len(set(counts)) > 1:
+        raise OptionError(
+            f"--local-device-ids gives the workers {', '.join(map(str, counts))} devices; "
+            "MultiWorkerMirroredStrategy wants the same number on every worker."
+        )
+
+
+def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int) -> tuple[str, ...]:
+    """The addresses of a `TF_CONFIG` that is already set, workers first; empty for none.
+
+    Raises:
+      OptionError: It is for another number of processes, or cannot be read.
+    """
+    text = given.get("TF_CONFIG")
+    if not text:
+        return ()
+    try:
+        config = json.loads(text)
+        cluster = {role: [str(a) for a in tasks] for role, tasks in config["cluster"].items()}
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise OptionError(
+            f"TF_CONFIG is set but cannot be read ({error}): {text}. Take the variable away, "
+            "and %dist_init chooses addresses."
+        ) from error
+    wanted = {"worker": workers, "evaluator": evaluators}
+    wanted = {role: count for role, count in wanted.items() if count}
+    found = {role: len(tasks) for role, tasks in cluster.items() if tasks}
+    if found != wanted:
+        raise OptionError(
+            f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for (-n, --evaluators). "
+            "Make them agree, or take the variable away."
+        )
+    return (*cluster["worker"], *cluster.get("evaluator", []))
+
+
+def _counts(tasks: Mapping[str, int]) -> str:
+    return " and ".join(count_text(count, role) for role, count in tasks.items()) or "nothing"
+
+
+FRAMEWORK = TensorFlow()

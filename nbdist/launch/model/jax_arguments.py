@@ -1,0 +1,42 @@
+"""Arguments of `jax.distributed.initialize` that a person may give."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from nbdist.errors import OptionError
+
+METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
+"""What JAX detects by name, in its order. Its Kubernetes detection has no name, so it cannot be asked for."""
+
+DETECTION_METHODS = ("deactivate", *METHODS)
+
+_ARGUMENTS = {
+    "cluster_detection_method": "cluster_detection_method",
+    "initialization_timeout_s": "initialization_timeout",
+    "heartbeat_timeout_s": "heartbeat_timeout_seconds",
+    "shutdown_timeout_s": "shutdown_timeout_seconds",
+    "coordinator_bind_address": "coordinator_bind_address",
+}
+
+
+def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
+    """What was asked for, under the names `jax.distributed.initialize` has for it.
+
+    Raises:
+      OptionError: A name nobody has, or a value that cannot be.
+    """
+    unknown = sorted(set(asked) - set(_ARGUMENTS))
+    if unknown:
+        raise OptionError(f"nbdist.start() has no argument {unknown[0]!r}.")
+    found = {_ARGUMENTS[name]: value for name, value in asked.items() if value is not None}
+    for name, value in found.items():
+        if name.endswith(("timeout", "seconds")) and value <= 0:
+            raise OptionError(f"{name}={value}: must be more than 0 seconds.")
+    method = found.get("cluster_detection_method")
+    if method is not None and method not in DETECTION_METHODS:
+        raise OptionError(
+            f"--cluster-detection-method {method!r}: known are {', '.join(DETECTION_METHODS)}."
+        )
+    return found

@@ -1,0 +1,113 @@
+"""The toy on an engine."""
+
+import os
+import sys
+from typing import Any
+
+from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.values.arrays import OfferedArray, whole
+
+
+class Observer:
+    """Sees its arrays, on one device a process; see `nbdist.engine.probe.observer.Observer`."""
+
+    def __init__(self, process_id: int) -> None:
+        self._process_id = process_id
+        self._device = f"{process_id}:0"
+        self._arrays: list[dict[str, Any]] = []
+
+    def begin(self) -> bool:
+        """Starts a look."""
+        self._arrays = []
+        return True
+
+    def array_classes(self) -> tuple[type, ...]:
+        """Its only class."""
+        return (sys.modules["toy"].Array,)
+
+    def mesh_classes(self) -> tuple[type, ...]:
+        """None."""
+        return ()
+
+    def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
+        """Lists an array."""
+        self._arrays.append({**self.describe(array), "path": path})
+        return True
+
+    def keep(self, path: str, shape: tuple[int, ...]) -> bool:
+        """Nothing is taken out."""
+        return False
+
+    def add_mesh(self, mesh: Any) -> None:
+        """There is none."""
+
+    def describe(self, array: Any) -> dict[str, Any]:
+        """One array."""
+        return {
+            "path": "",
+            "shape": [len(array.values)],
+            "dtype": "float64",
+            "nbytes": 8 * len(array.values),
+            "sharding": {"kind": "single", "device": self._device, "memory_kind": None},
+            "processes": [],
+        }
+
+    def devices(self) -> list[dict[str, Any]]:
+        """One."""
+        facts = {"platform": "toy", "kind": "brick", "coords": None}
+        unknown = {"memory": None, "live_bytes": None}
+        place = {"key": self._device, "process_id": self._process_id, "id": 0}
+        return [{**place, **facts, **unknown}]
+
+    def meshes(self) -> list[dict[str, Any]]:
+        """None."""
+        return []
+
+    def arrays(self) -> list[dict[str, Any]]:
+        """Those of this look."""
+        return self._arrays
+
+    def context_mesh(self) -> str | None:
+        """None."""
+        return None
+
+    def distributions(self) -> list[dict[str, Any]]:
+        """None."""
+        return []
+
+    def note(self) -> None:
+        """Nothing to note."""
+
+    def hook(self) -> None:
+        """Nothing to follow."""
+
+    def unhook(self) -> None:
+        """Nothing to leave."""
+
+
+class Toy(Framework):
+    """See `nbdist.engine.frameworks.framework.Framework`."""
+
+    name = "toy"
+    title = "Toy"
+    packages = ("toy",)
+
+    def initialize(self, process: Any, **options: Any) -> dict[str, Any]:
+        """Nobody has to be waited for."""
+        assert os.environ["TOY_RANK"] == str(process.process_id)
+        return {"process_id": process.process_id, "platform": "cpu"}
+
+    def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
+        """An array, as NumPy has it."""
+        import numpy
+
+        if not isinstance(value, sys.modules["toy"].Array):
+            return None
+        return whole(numpy.array(value.values))
+
+    def observer(self, main_thread: int, process_id: int) -> Observer:
+        """What sees its arrays."""
+        return Observer(process_id)
+
+
+FRAMEWORK = Toy()

@@ -1,0 +1,26 @@
+"""What the toy needs of a start."""
+
+from nbdist.launch.model.framework import Answers, Framework
+from nbdist.launch.model.plan import Plan, PlannedProcess
+from nbdist.launch.model.rendezvous import Rendezvous
+from nbdist.quantities import count_text
+
+
+class Toy(Framework):
+    """See `nbdist.launch.model.framework.Framework`."""
+
+    name = "toy"
+    title = "Toy"
+
+    def environment(
+        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
+    ) -> dict[str, str]:
+        """Its number."""
+        return {"TOY_RANK": str(process.process_id)}
+
+    def summary(self, plan: Plan, answers: Answers) -> str | None:
+        """How many have come."""
+        return count_text(len(answers), "toy")
+
+
+FRAMEWORK = Toy()

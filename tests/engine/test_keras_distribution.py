@@ -138,8 +138,8 @@ def test_k5_a_distribution_is_described_with_its_mesh_batch_axis_and_rules():
     distribution = model_parallel({".*kernel": (None, "model"), ".*bias": ("model",)})
     described, mesh = describe_distribution(distribution, Meshes())
     read, on = wire.decode(Distribution, described), wire.decode(Mesh, mesh)
-    assert (read.framework, read.kind, read.batch_axis, read.auto_shard) == (
-        *("keras", "ModelParallel", "batch"),
+    assert (read.noun, read.kind, read.batch_axis, read.auto_shard) == (
+        *("distribution", "ModelParallel", "batch"),
         False,
     )
     assert read.rules == (

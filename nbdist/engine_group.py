@@ -14,10 +14,12 @@ from nbdist.cells.facts import Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
+from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import Happening, HostEnded, HostsSilent, ProcessLost
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start import initialize as join
@@ -174,7 +176,7 @@ class EngineGroup:
             raise
         engines._came = "attached"
         engines._watch(regained.began)
-        engines._host_event({"event": "exited"})  # those that ended while no kernel was there
+        engines._see_who_has_ended()  # while no kernel was there
         return engines
 
     def _connect_all(self) -> None:
@@ -577,16 +579,19 @@ class EngineGroup:
             self.facts = self.facts.recovered(done)
             self.monitor.know(self.facts.known())
 
-    def _host_event(self, event: Mapping[str, Any]) -> None:
-        """A process has ended, also between cells, or a host is silent; called on a parent's thread."""
-        if event["event"] == "fault":
-            self.monitor.fault(event["text"])
-        if event["event"] == "silence":
-            with self._lock:
-                self.facts = self.facts.unheard(event["since"])
-                self.monitor.know(self.facts.known(self._standings))
-        if event["event"] not in ("exited", "ended"):
-            return
+    def _host_event(self, happening: Happening) -> None:
+        """A process has ended, also between cells, or a host is silent; called on an agent's thread."""
+        match happening:
+            case Fault(text=text):
+                self.monitor.fault(text)
+            case HostsSilent(since=since):
+                with self._lock:
+                    self.facts = self.facts.unheard(since)
+                    self.monitor.know(self.facts.known(self._standings))
+            case Exited() | ProcessLost() | HostEnded():
+                self._see_who_has_ended()
+
+    def _see_who_has_ended(self) -> None:
         new = {p: end for p, end in self.link.exits.items() if p not in self.facts.lost}
         if new:
             gone = {p: self._standing(p, "gone", str(end)) for p, end in new.items()}

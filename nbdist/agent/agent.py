@@ -3,13 +3,9 @@
 It imports the framework and ipyparallel once and forks the controller and every engine from there, so
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
-Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
-`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
-`{"ask": "c", "process_ids": […]}` with a letter of `nbdist.contract.asides`,
-`{"coordinate": {…}}`, `{"end_coordination": -2}`, `{"alive": 1}`, `{"keep": 1}`, `{"stop": 1}`); end of input
-means the kernel is gone, and everything is stopped. A kept parent meets no end of input, and waits for the next
-kernel. On standard output: events (`{"event": "exited", "process_id": 2, "code": -9}`), see
-`nbdist.contract.events`. Standard error is for people.
+Protocol, JSON lines. On standard input: first an `Assignment`, then further orders (`nbdist.contract.orders`); end
+of input means the kernel is gone, and everything is stopped. A kept agent meets no end of input, and waits for the
+next kernel. On standard output: events (`nbdist.contract.events`). Standard error is for people.
 
 Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
 silence of the kernel longer than the assignment allows; every child is told by the operating system to die with
@@ -22,7 +18,6 @@ environment variable that holds the task's number, which is the process id.
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import os
 import select
@@ -30,10 +25,11 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, assert_never
 
 from nbdist.agent import coordinator
 from nbdist.agent import stale_folders as sweep
@@ -44,8 +40,43 @@ from nbdist.agent.preload import preload
 from nbdist.agent.reexec import begin_anew, too_late, unread
 from nbdist.agent.sync import FOLDER, Copies, put_on_path
 from nbdist.contract.asides import QUESTION, Aside
-from nbdist.contract.events import Events
-from nbdist.contract.orders import CONTROLLER, SERVES_SECONDS, Assignment
+from nbdist.contract.events import (
+    Coordinating,
+    Fault,
+    Host,
+    OtherVersion,
+    Preloaded,
+    Reached,
+    Refused,
+    Stopped,
+    Terminated,
+)
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import (
+    CONTROLLER,
+    SERVES_SECONDS,
+    Alive,
+    Ask,
+    AskForFiles,
+    Assignment,
+    CommitFiles,
+    Connect,
+    Coordinate,
+    DropFile,
+    EndCoordination,
+    Keep,
+    ListFiles,
+    NewProcess,
+    Order,
+    Reach,
+    Signal,
+    Start,
+    Stop,
+    StopListening,
+    WriteFile,
+    from_line,
+    version_of,
+)
 from nbdist.machine import checkup
 from nbdist.machine.folder import (
     engine_connection,
@@ -74,8 +105,8 @@ class Agent:
     assignment: Assignment | None = None
     folder: str = ""
     own_folder: bool = False
-    wanted: list[dict[str, Any]] = field(default_factory=list)
-    services: list[dict[str, Any]] = field(default_factory=list)
+    wanted: list[NewProcess] = field(default_factory=list)
+    services: list[Coordinate] = field(default_factory=list)
     preloaded: bool = False
     pulse: Pulse | None = None
     listener: socket.socket | None = None
@@ -87,7 +118,7 @@ class Agent:
 
     def __post_init__(self) -> None:
         what = f"An order to the parent on {socket.gethostname()}"
-        self._guard = MessageGuard(what, logger, lambda text: self.events.send("fault", text=text))
+        self._guard = MessageGuard(what, logger, lambda text: self.events.send(Fault(text=text)))
 
     def serve(self) -> None:
         """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
@@ -145,48 +176,61 @@ class Agent:
             return
         *lines, rest = self.unread.split(b"\n")
         for number, line in enumerate(lines):
+            if self.assignment is None:
+                self._refuse_other_version(line)
             # One that cannot be read must not end what runs here; without an assignment nothing does yet.
             with self._guard if self.assignment else contextlib.nullcontext():
-                order = json.loads(line)
-                if "cluster_id" in order and too_late(order["environment"]):
+                order = from_line(line)
+                if isinstance(order, Assignment) and too_late(order.environment):
                     unread = b"\n".join([*lines[number:], rest])
-                    begin_anew(order["environment"], orders=unread, output=self.events.descriptor)
+                    begin_anew(order.environment, orders=unread, output=self.events.descriptor)
                 self._obey(order)
         self.unread = rest
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if "start" in order:
-            # All tasks of a job hear the same orders.
-            self.wanted.extend(p for p in order["start"] if self.task in (None, p["process_id"]))
-        elif "signal" in order:
-            self.children.signal(order["signal"], order["process_ids"])
-        elif "connection" in order:
-            self._connection(order["connection"])
-        elif "reach" in order:
-            self.events.send("reached", answers=checkup.connect(order["reach"]))
-        elif "listen" in order:
-            self._stop_listening()
-        elif "ask" in order:
-            if "question" in order:
-                write_private(Path(self.folder) / QUESTION, order["question"])
-            self.children.ask(order["process_ids"], Aside(order["ask"]))
-        elif "coordinate" in order:
-            if self.task in (None, order["coordinate"]["process_id"]):
-                self.services.append(order["coordinate"])
-        elif "end_coordination" in order:
-            self.children.end(order["end_coordination"])
-        elif "keep" in order:
-            self.kept = True
-            if self.pulse:
-                self.pulse.go_on_without()
-        elif "stop" in order:
-            self.stopped = True
-            self.events.send("stopped")
-        elif "sync" in order:
-            self.copies = self.copies or Copies(self.folder, self.events)
-            self.copies.obey(order["sync"])
-        elif "cluster_id" in order:
-            self._begin(Assignment(**order))
+    def _refuse_other_version(self, line: bytes) -> None:
+        """Ends this agent where a kernel of another version has started it: it may not read what it is sent."""
+        if version_of(line) != __version__:
+            self.events.send(OtherVersion(host=socket.gethostname(), nbdist=__version__))
+            raise SystemExit(1)
+
+    def _obey(self, order: Order) -> None:
+        match order:
+            case Assignment():
+                self._begin(order)
+            case Start(processes=processes):
+                # All tasks of a job are sent the same orders.
+                self.wanted += [p for p in processes if self.task in (None, p.process_id)]
+            case Signal(number=number, process_ids=process_ids):
+                self.children.signal(number, process_ids)
+            case Connect(connection=connection):
+                self._connection(connection)
+            case Reach(targets=targets):
+                self.events.send(Reached(answers=tuple(checkup.connect(targets))))
+            case StopListening():
+                self._stop_listening()
+            case Ask(what=what, process_ids=process_ids, question=question):
+                if question is not None:
+                    write_private(Path(self.folder) / QUESTION, dict(question))
+                self.children.ask(process_ids, Aside(what))
+            case Coordinate(process_id=process_id):
+                if self.task in (None, process_id):
+                    self.services.append(order)
+            case EndCoordination(number=number):
+                self.children.end(number)
+            case Keep():
+                self.kept = True
+                if self.pulse:
+                    self.pulse.go_on_without()
+            case Stop():
+                self.stopped = True
+                self.events.send(Stopped())
+            case Alive():
+                pass  # that it has come is all it says
+            case ListFiles() | AskForFiles() | WriteFile() | DropFile() | CommitFiles():
+                self.copies = self.copies or Copies(self.folder, self.events)
+                self.copies.obey(order)
+            case _:
+                assert_never(order)
 
     def _begin(self, assignment: Assignment) -> None:
         self.assignment = assignment
@@ -209,7 +253,7 @@ class Agent:
 
     def _refuse(self, folder: str | None, error: OSError) -> None:
         host = socket.gethostname()
-        self.events.send("refused", host=host, folder=folder, error=str(error))
+        self.events.send(Refused(host=host, folder=folder, error=str(error)))
 
     def _enter(self, cwd: str, copy: str | None) -> None:
         """Goes to the working folder, or to its copy where it has none of its own here."""
@@ -233,27 +277,28 @@ class Agent:
         address = assignment.controller_address and own_address(assignment.controller_address)
         checks = None
         if assignment.checks is not None:
-            checks = checkup.checkup(assignment.checks)
+            checks = checkup.checkup(dict(assignment.checks))
             if address:
                 self.listener = checkup.listen(address)
         self.events.send(
-            "host",
-            host=socket.gethostname(),
-            pid=os.getpid(),
-            nbdist=__version__,
-            folder=self.folder,
-            cwd=str(Path.cwd()),
-            address=address,
-            listening=self.listener.getsockname()[1] if self.listener else None,
-            ports=free_ports(assignment.ports),
-            checks=checks,
+            Host(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                nbdist=__version__,
+                folder=self.folder,
+                cwd=str(Path.cwd()),
+                address=address,
+                listening=self.listener.getsockname()[1] if self.listener else None,
+                ports=tuple(free_ports(assignment.ports)),
+                checks=checks,
+            )
         )
 
-    def _connection(self, connection: dict[str, Any]) -> None:
+    def _connection(self, connection: Mapping[str, Any]) -> None:
         assert self.assignment is not None
         path = engine_connection(self.folder, self.assignment.cluster_id)
         try:
-            write_private(path, connection)
+            write_private(path, dict(connection))
         except OSError as error:
             self._refuse(self.folder, error)
             raise SystemExit(1) from None
@@ -268,7 +313,7 @@ class Agent:
             self.children.start(
                 CONTROLLER,
                 Path(self.folder) / "controller.log",
-                lambda: run_controller(arguments),
+                lambda: run_controller(list(arguments)),
                 # It has processes of its own, which it ends on this signal.
                 death_signal=signal.SIGTERM,
             )
@@ -284,22 +329,23 @@ class Agent:
         if self.pulse:
             self.pulse.stop()
         if failure is not None:
-            self.events.send("failed", **failure)
+            self.events.send(failure)
             return False
-        self.events.send("preloaded", seconds=time.monotonic() - started)
+        self.events.send(Preloaded(seconds=time.monotonic() - started))
         self.preloaded = True
         return True
 
     def _start_engines(self, assignment: Assignment) -> None:
         for process in self.wanted:
-            log = Path(self.folder) / f"process-{process['process_id']}.log"
+            log = Path(self.folder) / f"process-{process.process_id}.log"
             asked = os.pipe()
             os.set_inheritable(asked[0], True)
-            process["environment"] |= {"NBDIST_LOG": str(log), "NBDIST_ASKED": str(asked[0])}
+            own = {"NBDIST_LOG": str(log), "NBDIST_ASKED": str(asked[0])}
+            environment = {**process.environment, **own}
             self.children.start(
-                process["process_id"],
+                process.process_id,
                 log,
-                lambda process=process: self._become_engine(assignment, process),  # type: ignore[misc]
+                lambda environment=environment: self._become_engine(assignment, environment),  # type: ignore[misc]
                 death_signal=signal.SIGKILL,
                 asked=asked,
             )
@@ -308,13 +354,12 @@ class Agent:
     def _start_services(self, assignment: Assignment) -> None:
         """Starts coordination services, each ready when its event is written."""
         for service in self.services:
-            port = service["port"] or free_ports(1)[0]
-            address = f"{service['host']}:{port}"
+            address = f"{service.host}:{service.port or free_ports(1)[0]}"
             ready, serving = os.pipe()
             os.set_inheritable(serving, True)
-            arguments = (address, service["processes"], serving)
+            arguments = (address, service.processes, serving)
             self.children.start(
-                service["number"],
+                service.number,
                 Path(self.folder) / "coordinator.log",
                 lambda arguments=arguments: self._become_service(assignment, *arguments),  # type: ignore[misc]
                 death_signal=signal.SIGKILL,
@@ -323,10 +368,11 @@ class Agent:
             listens = self._listens(ready)
             os.close(ready)
             self.events.send(
-                "coordinating",
-                number=service["number"],
-                address=address if listens else None,
-                last_lines=[] if listens else tail(Path(self.folder) / "coordinator.log"),
+                Coordinating(
+                    number=service.number,
+                    address=address if listens else None,
+                    last_lines=() if listens else tail(Path(self.folder) / "coordinator.log"),
+                )
             )
         self.services = []
 
@@ -350,12 +396,12 @@ class Agent:
         command = [sys.executable, "-m", "nbdist.agent.coordinator"]
         os.execv(sys.executable, [*command, address, str(processes), str(ready)])
 
-    def _become_engine(self, assignment: Assignment, process: dict[str, Any]) -> None:
+    def _become_engine(self, assignment: Assignment, environment: Mapping[str, str]) -> None:
         """Runs in the child."""
         self._stop_listening()
         put_on_path([str(Path(self.folder, FOLDER, path)) for path in assignment.paths])
         run = _fork_engine if assignment.fork else _spawn_engine
-        run(self.folder, assignment.cluster_id, process)
+        run(self.folder, assignment.cluster_id, environment)
 
     def _stop_listening(self) -> None:
         if self.listener:
@@ -386,16 +432,16 @@ def _stop(number: int, frame: FrameType | None) -> None:
     raise _Stopped(0)
 
 
-def _fork_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:
+def _fork_engine(folder: str, cluster_id: str, environment: Mapping[str, str]) -> None:
     from nbdist.engine.kernel.process import run_engine
 
-    os.environ.update(process["environment"])
+    os.environ.update(environment)
     run_engine(folder, cluster_id, fork_nanny=True)
 
 
-def _spawn_engine(folder: str, cluster_id: str, process: dict[str, Any]) -> None:
+def _spawn_engine(folder: str, cluster_id: str, environment: Mapping[str, str]) -> None:
     command = [sys.executable, "-m", "nbdist.engine.kernel.process", folder, cluster_id]
-    os.execve(sys.executable, command, {**os.environ, **process["environment"]})
+    os.execve(sys.executable, command, {**os.environ, **environment})
 
 
 def _task(arguments: list[str]) -> int | None:
@@ -424,10 +470,10 @@ def main() -> None:
         host.serve()
     except _Stopped:
         if task is None:
-            events.send("stopped")
+            events.send(Stopped())
             raise
         # The scheduler ends a task so, and says itself why.
-        events.send("terminated")
+        events.send(Terminated())
         raise SystemExit(128 + signal.SIGTERM) from None
     finally:
         signal.signal(signal.SIGTERM, signal.SIG_IGN)

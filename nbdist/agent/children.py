@@ -8,11 +8,12 @@ import signal
 import sys
 import time
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.events import Events
+from nbdist.contract.events import Exited, Started
+from nbdist.contract.lines import Events
 from nbdist.machine.log_tail import tail
 from nbdist.machine.parent_death import die_with
 
@@ -62,7 +63,7 @@ class Children:
             os.close(asked[0])
             os.set_blocking(asked[1], False)
             self._asked[pid] = asked[1]
-        self._events.send("started", process_id=process_id, pid=pid)
+        self._events.send(Started(process_id=process_id, pid=pid))
 
     def reap(self) -> None:
         """Tells of every child that has ended since; does not wait."""
@@ -80,15 +81,16 @@ class Children:
             code = os.waitstatus_to_exitcode(status)
             oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
             self._events.send(
-                "exited",
-                process_id=process_id,
-                pid=pid,
-                code=code,
-                oom=oom,
-                last_lines=tail(self._logs.pop(pid)),
+                Exited(
+                    process_id=process_id,
+                    pid=pid,
+                    code=code,
+                    oom=oom,
+                    last_lines=tuple(tail(self._logs.pop(pid))),
+                )
             )
 
-    def signal(self, number: int, process_ids: list[int]) -> None:
+    def signal(self, number: int, process_ids: Collection[int]) -> None:
         """Sends a signal to the children that have one of these process ids."""
         for pid, process_id in self._pids.items():
             if process_id in process_ids:
@@ -99,7 +101,7 @@ class Children:
         """Ends one child at once."""
         self.signal(signal.SIGKILL, [process_id])
 
-    def ask(self, process_ids: list[int], what: Aside) -> None:
+    def ask(self, process_ids: Collection[int], what: Aside) -> None:
         """Asks children for one thing; also one in the middle of a cell does it."""
         for pid, descriptor in self._asked.items():
             if self._pids[pid] in process_ids:

@@ -10,7 +10,8 @@ import signal
 import time
 from types import FrameType
 
-from nbdist.contract.events import Events
+from nbdist.contract.events import Alive
+from nbdist.contract.lines import Events
 from nbdist.machine.pauses import Pauses
 
 PERIOD_SECONDS = 1.0
@@ -49,7 +50,7 @@ class Pulse:
         asked = self._silence_s is not None or silence < ANSWERS_SECONDS
         if asked and now - self._said >= self.period_s:
             self._said = now
-            self._events.send("alive")
+            self._events.send(Alive())
         return self._silence_s is None or silence < self._silence_s
 
     def go_on_without(self) -> None:

@@ -1,9 +1,7 @@
 """The copy of the user's files on one host: kept by the parent there, in the session's private folder.
 
-An order `{"sync": {"id": "a1", …}}` holds one of: `files`, a part of the list of all there are to be, each
-`[name, bytes, mode, sha256]`; `ask`, to be told which of them are needed; `file` with `data` (base64), a piece of
-one, the last with its `sha256`; `drop`, the name of one that is no longer there; `commit`. Names are relative to
-the folder of the copy. Answers are events `{"event": "sync", "id": "a1"}` with `needs`, `done` or `error`.
+See `FileOrder` in `nbdist.contract.orders` and `FileEvent` in `nbdist.contract.events`. Names are relative to the
+folder of the copy.
 
 New files are all written beside the copy first, and then take the places of the old ones: nobody sees half a
 file, and where they do not fit the old ones stay as they are. Of files that cells have written themselves only
@@ -26,7 +24,16 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, BinaryIO
 
-from nbdist.contract.events import Events
+from nbdist.contract.events import FilesDone, FilesFailed, FilesNeeded
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import (
+    AskForFiles,
+    CommitFiles,
+    DropFile,
+    FileOrder,
+    ListFiles,
+    WriteFile,
+)
 
 FOLDER = "files"
 
@@ -72,10 +79,10 @@ class Copies:
         self._open: tuple[str, BinaryIO, Any] | None = None
         self._numbers = itertools.count()
 
-    def obey(self, order: dict[str, Any]) -> None:
-        """Does what one order says; what goes wrong is told, once, and the rest of that copying dropped."""
-        if order["id"] != self._id:
-            self._begin(order["id"])
+    def obey(self, order: FileOrder) -> None:
+        """Does what one order says; what goes wrong is reported, once, and the rest of that copying dropped."""
+        if order.id != self._id:
+            self._begin(order.id)
         if self._failed:
             return
         try:
@@ -83,21 +90,23 @@ class Copies:
         except (OSError, Refused) as error:
             self._failed = True
             self._clear()
-            self._events.send("sync", id=self._id, error=_text(error))
+            self._events.send(FilesFailed(id=order.id, error=_text(error)))
 
-    def _obey(self, order: dict[str, Any]) -> None:
-        if "files" in order:
-            for name, size, mode, sha256 in order["files"]:
-                self._wanted[checked(name)] = Wanted(size, stat.S_IMODE(mode) & 0o777, sha256)
-        elif "ask" in order:
-            needs = [number for number, name in enumerate(self._wanted) if not self._is_here(name)]
-            self._events.send("sync", id=self._id, needs=needs)
-        elif "file" in order:
-            self._write(order["file"], base64.b64decode(order["data"]), order.get("sha256"))
-        elif "drop" in order:
-            self._drop(order["drop"])
-        elif "commit" in order:
-            self._commit()
+    def _obey(self, order: FileOrder) -> None:
+        match order:
+            case ListFiles(files=files):
+                for one in files:
+                    mode = stat.S_IMODE(one.mode) & 0o777
+                    self._wanted[checked(one.name)] = Wanted(one.size, mode, one.sha256)
+            case AskForFiles(id=name):
+                needs = [at for at, file in enumerate(self._wanted) if not self._is_here(file)]
+                self._events.send(FilesNeeded(id=name, needs=tuple(needs)))
+            case WriteFile():
+                self._write(order.name, base64.b64decode(order.data), order.sha256)
+            case DropFile(name=name):
+                self._drop(name)
+            case CommitFiles(id=name):
+                self._commit(name)
 
     def _begin(self, name: str) -> None:
         self._clear()
@@ -149,7 +158,7 @@ class Copies:
         self._wanted.pop(name, None)
         self._arrived.pop(name, None)
 
-    def _commit(self) -> None:
+    def _commit(self, name_of_copying: str) -> None:
         lacking = [n for n in self._wanted if n not in self._arrived and not self._is_here(n)]
         if lacking or self._open is not None:
             raise Refused(f"{lacking[0] if lacking else 'a file'} has not arrived")
@@ -163,9 +172,14 @@ class Copies:
             self._place(name, path)
         for name in self._wanted.keys() - self._arrived.keys():
             self._set_mode(name)
-        answer = {"sent": len(self._arrived), "files": len(self._wanted), "removed": len(gone)}
+        done = FilesDone(
+            id=name_of_copying,
+            sent=len(self._arrived),
+            files=len(self._wanted),
+            removed=len(gone),
+        )
         self._clear()
-        self._events.send("sync", id=self._id, done=answer)
+        self._events.send(done)
 
     def _make_folder(self, inside: PurePosixPath, gone: set[str]) -> None:
         """Makes a folder of the copy; one that leads elsewhere through a link is refused."""

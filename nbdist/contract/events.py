@@ -1,96 +1,194 @@
-"""What a parent tells the kernel: one JSON object a line.
+"""What the agent of a host reports to the kernel: each an event of one of these types.
 
-The processes of a job that a scheduler has started share one stream, and what carries it cuts long lines and
-mixes those of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where
-`LAST` is 1 for the end of an event and 0 for a part of one.
-
-Slurm sends such lines on whole. Open MPI sends on what it has just read, which may end anywhere, but names the
-task before each piece (`mpirun --tag-output`).
+An event travels with the time at which it was written (Unix seconds) and, where it comes from a task of a job, the
+number of the task; see `nbdist.contract.lines`.
 """
 
 from __future__ import annotations
 
-import contextlib
-import json
-import re
-import time
-from typing import Any, TextIO
-
-LINE_CHARACTERS = 600
-"""Slurm sends lines on in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
 
 
-class Events:
-    """Writes events.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Host:
+    """The first event: who this host is.
 
-    Args:
-      stream: Where the kernel reads.
-      task: The number of this task, None for a parent with a stream of its own.
+    `address` and `listening` are where others can try to reach it; `ports` are free there. `checks` is what
+    `nbdist.machine.checkup.checkup` has found, where it was asked for.
     """
 
-    def __init__(self, stream: TextIO, task: int | None = None) -> None:
-        self._stream = stream
-        self._task = task
-
-    @property
-    def descriptor(self) -> int:
-        """Of the stream."""
-        return self._stream.fileno()
-
-    def send(self, event: str, **facts: object) -> None:
-        """Writes one event; a kernel that no longer listens shows as end of input."""
-        text = json.dumps({"event": event, "time": time.time(), **facts})
-        # "<" begins no tag of Open MPI's then; in JSON it stands in strings alone.
-        lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
-        with contextlib.suppress(OSError, ValueError):
-            self._stream.write("".join(f"{line}\n" for line in lines))
-            self._stream.flush()
+    host: str
+    pid: int
+    nbdist: str
+    folder: str
+    cwd: str
+    address: str | None
+    listening: int | None
+    ports: tuple[int, ...]
+    checks: Mapping[str, Any] | None
+    event: Literal["host"] = "host"
 
 
-def in_lines(text: str, task: int) -> list[str]:
-    """An event of a task, as lines short enough to stay whole."""
-    parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
-    return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OtherVersion:
+    """This host has another version of nbdist than the kernel, and does nothing for it."""
+
+    host: str
+    nbdist: str
+    event: Literal["other_version"] = "other_version"
 
 
-class Lines:
-    """Reads what `Events` of any number of tasks have written; other lines are somebody else's."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Refused:
+    """The agent cannot work here, such as in this folder."""
 
-    _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
-    _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
+    host: str
+    folder: str | None
+    error: str
+    event: Literal["refused"] = "refused"
 
-    def __init__(self) -> None:
-        self._parts: dict[int, bytes] = {}
-        self._pieces: dict[bytes, bytes] = {}
 
-    def take(self, line: bytes) -> dict[str, Any] | None:
-        """The event that this line completes, if any; an event of a task has its number as `task`."""
-        line = self._whole(line).rstrip(b"\r\n")
-        found = self._TASK.search(line)
-        if found is None:
-            return self._event(line) if line.startswith(b"{") else None
-        task, last, part = int(found[1]), found[2] == b"1", found[3]
-        whole = self._parts.pop(task, b"") + part
-        if not last:
-            self._parts[task] = whole
-            return None
-        event = self._event(whole)
-        return None if event is None else {**event, "task": task}
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ImportFailed:
+    """A module that all engines need could not be imported."""
 
-    def _whole(self, line: bytes) -> bytes:
-        """The line that ends here, put together from the pieces of its task that came before."""
-        if not line.startswith(b"["):
-            return line
-        _, *tagged = self._TAG.split(line)
-        task = b""
-        for task, piece in zip(tagged[::2], tagged[1::2], strict=True):
-            self._pieces[task] = self._pieces.get(task, b"") + piece
-        return self._pieces.pop(task, line)
+    module: str
+    error: str
+    trace: str
+    event: Literal["failed"] = "failed"
 
-    @staticmethod
-    def _event(text: bytes) -> dict[str, Any] | None:
-        with contextlib.suppress(ValueError):
-            event = json.loads(text)
-            if isinstance(event, dict) and "event" in event:
-                return event
-        return None
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Preloaded:
+    """All modules have been imported."""
+
+    seconds: float
+    event: Literal["preloaded"] = "preloaded"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Started:
+    """A process has been forked."""
+
+    process_id: int
+    pid: int
+    event: Literal["started"] = "started"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Exited:
+    """A process has ended; `code` and the rest as in `nbdist.launch.model.exits.ProcessExit`."""
+
+    process_id: int
+    pid: int
+    code: int
+    oom: bool
+    last_lines: tuple[str, ...]
+    event: Literal["exited"] = "exited"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reached:
+    """How the attempts to connect ended, in the order of `Reach.targets`: each `{"ms": …}` or `{"error": …}`."""
+
+    answers: tuple[Mapping[str, Any], ...]
+    event: Literal["reached"] = "reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Coordinating:
+    """A coordination service listens at `address`; None: it does not, and wrote `last_lines`."""
+
+    number: int
+    address: str | None
+    last_lines: tuple[str, ...]
+    event: Literal["coordinating"] = "coordinating"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesNeeded:
+    """Which of the files that were listed are needed, by their numbers in the list."""
+
+    id: str
+    needs: tuple[int, ...]
+    event: Literal["files_needed"] = "files_needed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesDone:
+    """The copy is as it was listed; numbers of files."""
+
+    id: str
+    sent: int
+    files: int
+    removed: int
+    event: Literal["files_done"] = "files_done"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FilesFailed:
+    """The copy stays as it was."""
+
+    id: str
+    error: str
+    event: Literal["files_failed"] = "files_failed"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Alive:
+    """The agent is there."""
+
+    event: Literal["alive"] = "alive"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Stopped:
+    """All ends, since somebody wants the session to end."""
+
+    event: Literal["stopped"] = "stopped"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Terminated:
+    """The scheduler ends this task, and says itself why."""
+
+    event: Literal["terminated"] = "terminated"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Fault:
+    """An order could not be obeyed and was left out; one sentence."""
+
+    text: str
+    event: Literal["fault"] = "fault"
+
+
+FileEvent = FilesNeeded | FilesDone | FilesFailed
+
+Event = (
+    Host
+    | OtherVersion
+    | Refused
+    | ImportFailed
+    | Preloaded
+    | Started
+    | Exited
+    | Reached
+    | Coordinating
+    | FileEvent
+    | Alive
+    | Stopped
+    | Terminated
+    | Fault
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Received:
+    """An event as it has come: when it was written, and by which task of a job; None where it is of no job."""
+
+    event: Event
+    time: float
+    task: int | None = None

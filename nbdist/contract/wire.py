@@ -1,8 +1,8 @@
-"""The values of `nbdist.contract.snapshot` to and from plain data that JSON carries unchanged.
+"""The dataclasses of `nbdist.contract` to and from plain data that JSON carries unchanged.
 
 The type hints of the dataclasses are the only description of the format: a tuple becomes a list,
-a dataclass a dict of all its fields, and a union of dataclasses is told apart by the literal in
-their `kind`.
+a dataclass a dict of all its fields, a `Mapping` from texts a dict, and a union of dataclasses is told apart by
+the literal in their `kind`, `order` or `event`. What is declared as `Any` is plain data, taken as it is.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import math
 import types
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints
@@ -23,11 +23,14 @@ Plain = Any
 """None, bool, int, float, str, and lists and dicts with str keys of these."""
 Read = Callable[[Plain], Any]
 
+TAGS = ("kind", "order", "event")
+"""Fields of which one, in all members of a union, says which member it is."""
+
 _SCALARS = frozenset({str, int, float, bool, type(None)})
 
 
 def encode(value: object) -> Plain:
-    """Turns a dataclass of `nbdist.contract.snapshot` into plain data, every field included.
+    """Turns a dataclass of `nbdist.contract` into plain data, every field included.
 
     Raises:
       WireError: It holds something JSON has no form for, such as a NumPy integer; the text names
@@ -40,7 +43,7 @@ def encode(value: object) -> Plain:
 
 
 def decode(cls: type[T], data: Plain) -> T:
-    """Reads plain data back into the dataclass `cls`, checking every value.
+    """Reads plain data back into the dataclass `cls`, or a union of such, checking every value.
 
     Fields that have a default may be missing. A float may come as an int, since JSON writers
     shorten 3.0 to 3.
@@ -53,7 +56,7 @@ def decode(cls: type[T], data: Plain) -> T:
     try:
         value: T = _reader(hint)(data)
     except _Mismatch as mismatch:
-        raise mismatch.error(cls.__name__) from None
+        raise mismatch.error(getattr(cls, "__name__", "message")) from None
     return value
 
 
@@ -84,10 +87,13 @@ def _write(value: Any) -> Plain:
         if kind is float and not math.isfinite(value):
             raise _Mismatch(value, "a finite number")
         return value
-    if kind is tuple:
+    if kind in (tuple, list):
         return _write_items(value)
+    if kind is dict:
+        return _write_entries(value)
     if not is_dataclass(kind):
-        raise _Mismatch(value, "None, bool, int, float, str, tuples and dataclasses of these")
+        allowed = "None, bool, int, float, str, and tuples, lists, dicts and dataclasses of these"
+        raise _Mismatch(value, allowed)
     data = {}
     for name in _field_names(kind):
         entry = getattr(value, name)
@@ -98,7 +104,19 @@ def _write(value: Any) -> Plain:
     return data
 
 
-def _write_items(items: tuple[Any, ...]) -> list[Plain]:
+def _write_entries(entries: dict[Any, Any]) -> dict[str, Plain]:
+    data = {}
+    for key, entry in entries.items():
+        if type(key) is not str:
+            raise _Mismatch(key, "a text as key")
+        try:
+            data[key] = _write(entry)
+        except _Mismatch as mismatch:
+            raise mismatch.inside(f"[{key!r}]") from None
+    return data
+
+
+def _write_items(items: Sequence[Any]) -> list[Plain]:
     data = []
     for index, item in enumerate(items):
         try:
@@ -123,12 +141,16 @@ def _reader(hint: Any) -> Read:
     origin, args = get_origin(hint), get_args(hint)
     if hint in _SCALARS:
         return _scalar_reader(hint)
+    if hint is Any:
+        return _as_it_is
     if origin is Literal:
         return _literal_reader(args)
     if origin in (Union, types.UnionType):
         return _union_reader(args)
     if origin is tuple:
         return _list_reader(args[0]) if args[1:] == (...,) else _fixed_reader(args)
+    if origin is Mapping and args[0] is str:
+        return _mapping_reader(args[1])
     if isinstance(hint, type) and is_dataclass(hint):
         return _record_reader(hint)
     raise TypeError(f"{hint!r} has no form on the wire")
@@ -183,16 +205,38 @@ def _union_reader(members: tuple[Any, ...]) -> Read:
 
 
 def _kind_reader(members: tuple[Any, ...]) -> Read:
-    reads = {get_args(get_type_hints(cls)["kind"])[0]: _reader(cls) for cls in members}
+    tag = next(name for name in TAGS if all(name in get_type_hints(cls) for cls in members))
+    reads = {get_args(get_type_hints(cls)[tag])[0]: _reader(cls) for cls in members}
     allowed = " | ".join(repr(kind) for kind in reads)
 
     def read(data: Plain) -> Any:
         if not isinstance(data, dict):
-            raise _Mismatch(data, f"an object with kind {allowed}")
-        kind = data.get("kind")
+            raise _Mismatch(data, f"an object with {tag} {allowed}")
+        kind = data.get(tag)
         if not isinstance(kind, str) or kind not in reads:
-            raise _Mismatch(kind, allowed).inside(".kind")
+            raise _Mismatch(kind, allowed).inside(f".{tag}")
         return reads[kind](data)
+
+    return read
+
+
+def _as_it_is(data: Plain) -> Any:
+    return data
+
+
+def _mapping_reader(hint: Any) -> Read:
+    read_item = _reader(hint)
+
+    def read(data: Plain) -> dict[str, Any]:
+        if not isinstance(data, dict):
+            raise _Mismatch(data, "an object")
+        values = {}
+        for key, item in data.items():
+            try:
+                values[key] = read_item(item)
+            except _Mismatch as mismatch:
+                raise mismatch.inside(f"[{key!r}]") from None
+        return values
 
     return read
 

@@ -11,9 +11,16 @@ import psutil
 import pytest
 
 from nbdist.agent import coordinator
-from nbdist.contract.orders import COORDINATOR
+from nbdist.contract.orders import (
+    COORDINATOR,
+    Assignment,
+    Coordinate,
+    EndCoordination,
+    to_line,
+)
 from nbdist.engine.frameworks.jax.repair import service as repairing
 from nbdist.machine.ports import free_ports
+from nbdist.version import __version__
 
 WAIT = 100
 
@@ -167,15 +174,17 @@ class Parent:
             text=True,
         )
         self.order(
-            cluster_id="tests",
-            preload=["jax"],
-            fork=fork,
-            folder=str(folder),
-            environment={},
+            Assignment(
+                nbdist=__version__,
+                cluster_id="tests",
+                preload=("jax",),
+                fork=fork,
+                folder=str(folder),
+            )
         )
 
-    def order(self, **order):
-        self.process.stdin.write(json.dumps(order) + "\n")
+    def order(self, order):
+        self.process.stdin.write(to_line(order).decode())
         self.process.stdin.flush()
 
     def event(self, kind, **facts):
@@ -188,8 +197,9 @@ class Parent:
 
     def coordinate(self, number, port=None):
         """Has it start a service; answers the process id and the event."""
-        asked = {"number": number, "process_id": 0, "host": "127.0.0.1", "port": port}
-        self.order(coordinate={**asked, "processes": 2})
+        self.order(
+            Coordinate(number=number, process_id=0, host="127.0.0.1", port=port, processes=2)
+        )
         started = self.event("started", process_id=number)
         return started["pid"], self.event("coordinating", number=number)
 
@@ -214,7 +224,7 @@ def test_a_parent_starts_services_and_ends_the_one_it_is_told(parent):
     other = int(event["address"].rpartition(":")[2])
     assert other != port
     assert listens(second) == {("127.0.0.1", other)}
-    parent.order(end_coordination=COORDINATOR)
+    parent.order(EndCoordination(number=COORDINATOR))
     ended = parent.event("exited")
     assert (ended["process_id"], ended["code"]) == (COORDINATOR, -signal.SIGKILL)
     assert not psutil.pid_exists(first)

@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.orders import COORDINATOR
+from nbdist.contract.events import Coordinating
+from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order
 from nbdist.errors import LaunchError
 from nbdist.launch.start import coordination
 from nbdist.launch.start.coordination import ask_for_service, end, until_it_serves, wanted
@@ -22,11 +23,11 @@ class Meeting:
 
 class FakeParent:
     def __init__(self) -> None:
-        self.orders: list[dict[str, Any]] = []
-        self.services: dict[int, dict[str, Any]] = {}
+        self.orders: list[Order] = []
+        self.services: dict[int, Coordinating] = {}
         self.ended = False
 
-    def order(self, order: dict[str, Any]) -> None:
+    def order(self, order: Order) -> None:
         self.orders.append(order)
 
     def poll(self) -> int | None:
@@ -81,39 +82,41 @@ def test_engines_of_others_have_nobody_to_serve_beside_them() -> None:
     assert not wanted(link)
 
 
-def order_of(link: Any, **options: Any) -> dict[str, Any]:
+def order_of(link: Any, **options: Any) -> Coordinate:
     ask_for_service(link, **options)
-    return link.parents.all[0].orders[-1]["coordinate"]  # type: ignore[no-any-return]
+    order = link.parents.all[0].orders[-1]
+    assert isinstance(order, Coordinate)
+    return order
+
+
+def serving(address: str | None, *last_lines: str) -> Coordinating:
+    return Coordinating(number=-2, address=address, last_lines=last_lines)
 
 
 def test_the_first_service_is_where_the_processes_will_look_for_it() -> None:
     link = running()
-    assert order_of(link) == {
-        "number": COORDINATOR,
-        "process_id": 3,
-        "host": "10.0.0.5",
-        "port": 1234,
-        "processes": 2,
-    }
+    assert order_of(link) == Coordinate(
+        number=COORDINATOR, process_id=3, host="10.0.0.5", port=1234, processes=2
+    )
     assert link.parents.asked == [3, 3]
 
 
 def test_the_next_one_gets_a_port_and_a_number_of_its_own() -> None:
     link = running()
-    link.parents.all[0].services[COORDINATOR] = {}
+    link.parents.all[0].services[COORDINATOR] = serving(None)
     asked = order_of(link, again=True)
-    assert (asked["number"], asked["port"]) == (COORDINATOR - 1, None)
+    assert (asked.number, asked.port) == (COORDINATOR - 1, None)
 
 
 @pytest.mark.parametrize("chosen", [{"coordinator": "10.0.0.5:1234"}, {"addresses": {"h3": "a"}}])
 def test_the_port_that_a_person_chose_is_that_of_the_first_which_still_serves(chosen: Any) -> None:
-    assert order_of(running(**chosen))["port"] == 1234
-    assert order_of(running(**chosen), again=True)["port"] is None
+    assert order_of(running(**chosen)).port == 1234
+    assert order_of(running(**chosen), again=True).port is None
 
 
 def test_it_listens_on_the_address_that_was_given_for_it() -> None:
     asked = order_of(running(jax={"coordinator_bind_address": "127.0.0.1:9"}))
-    assert asked["host"] == "127.0.0.1"
+    assert asked.host == "127.0.0.1"
 
 
 @pytest.fixture
@@ -125,7 +128,7 @@ def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hosts_live")
 def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
-    link.parents.all[0].services[-2] = {"address": "127.0.0.1:4321", "last_lines": []}
+    link.parents.all[0].services[-2] = serving("127.0.0.1:4321")
     until_it_serves(link, -2)
     assert link.rendezvous == Meeting("10.0.0.5:4321", served=True)
 
@@ -133,7 +136,7 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
 @pytest.mark.usefixtures("hosts_live")
 def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     link = running()
-    link.parents.all[0].services[-2] = {"address": None, "last_lines": ["bind: in use"]}
+    link.parents.all[0].services[-2] = serving(None, "bind: in use")
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
         until_it_serves(link, -2)
     assert not link.rendezvous.served
@@ -151,4 +154,4 @@ def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(ended: bool) -> N
 def test_a_service_is_ended_by_its_number() -> None:
     link = running()
     end(link, -3)
-    assert link.parents.all[0].orders == [{"end_coordination": -3}]
+    assert link.parents.all[0].orders == [EndCoordination(number=-3)]

@@ -20,15 +20,19 @@ from nbdist.agent.agent import Agent
 from nbdist.agent.children import Children
 from nbdist.agent.heartbeat import Pulse
 from nbdist.contract.asides import Aside
-from nbdist.contract.events import Events
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import Assignment, Keep, to_line
+from nbdist.contract.wire import encode
 from nbdist.engine.cell import descriptors, gloo
 from nbdist.engine.cell.descriptors import Descriptors
 from nbdist.engine.cell.echo import DELIMITER, Echo
 from nbdist.engine.kernel.resident import Resident
+from nbdist.errors import WireError
+from nbdist.version import __version__
 from tests.unit.test_gloo import MESSAGE
 
 WAIT_SECONDS = 10.0
-ASSIGNMENT = {"cluster_id": "c", "preload": [], "fork": True, "environment": {}}
+ASSIGNMENT = Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True)
 
 
 def wait_for(condition: Callable[[], object]) -> None:
@@ -198,14 +202,16 @@ class Parent(Agent):
         b"\xff\xfe",
         b"null",
         b"3",
-        b'{"start": 3}',
-        b'{"sync": {}}',
+        b'{"order": "start", "processes": 3}',
+        b'{"order": "write_file", "id": "a"}',
+        b'{"order": "fly"}',
+        b'{"keep": 1}',
     ],
 )
 def test_an_order_of_a_wrong_shape_is_told_and_the_next_is_obeyed(order: bytes) -> None:
     parent = Parent()
     parent.assignment = SimpleNamespace()  # type: ignore[assignment]
-    parent._take(order + b'\n{"keep": 1}\n')
+    parent._take(order + b"\n" + to_line(Keep()))
     assert parent.kept
     assert parent.unread == b""
     (fault,) = parent.said("fault")
@@ -213,8 +219,16 @@ def test_an_order_of_a_wrong_shape_is_told_and_the_next_is_obeyed(order: bytes) 
 
 
 def test_a_parent_that_cannot_read_what_it_is_for_ends() -> None:
-    with pytest.raises(TypeError):
-        Parent()._take(json.dumps({**ASSIGNMENT, "of another version": 1}).encode() + b"\n")
+    with pytest.raises(WireError, match=r"more is 1; allowed: no such field"):
+        Parent()._take(json.dumps({**encode(ASSIGNMENT), "more": 1}).encode() + b"\n")
+
+
+def test_an_agent_of_another_version_says_so_and_reads_no_further() -> None:
+    parent = Parent()
+    with pytest.raises(SystemExit):
+        parent._take(b'{"order": "assign", "nbdist": "0.0.1", "what": "nobody knows"}\n')
+    (said,) = parent.said("other_version")
+    assert (said["host"], said["nbdist"]) == (socket.gethostname(), __version__)
 
 
 @pytest.mark.parametrize("listens", [True, False])

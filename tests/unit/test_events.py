@@ -4,49 +4,51 @@ from __future__ import annotations
 
 import io
 import json
-from typing import Any
+import re
 
 import pytest
 
-from nbdist.contract.events import LINE_CHARACTERS, Events, Lines, in_lines
+from nbdist.contract.events import Alive, Event, Fault, OtherVersion
+from nbdist.contract.lines import LINE_CHARACTERS, Events, Lines, in_lines
+from nbdist.errors import WireError
 
-LONG = {"event": "host", "text": "ü <tag> " * LINE_CHARACTERS}
+LONG = Fault(text="ü <tag> " * LINE_CHARACTERS)
 
 
-def said(task: int | None, **event: Any) -> list[bytes]:
+def said(task: int | None, event: Event) -> list[bytes]:
     """The lines in which an event is told."""
     stream = io.StringIO()
-    Events(stream, task).send(event.pop("event"), **event)
+    Events(stream, task).send(event)
     return [line.encode() + b"\n" for line in stream.getvalue().splitlines()]
 
 
 def test_an_event_is_one_line_and_is_heard_as_it_was_told() -> None:
-    (line,) = said(None, **LONG)
+    (line,) = said(None, LONG)
     heard = Lines().take(line)
-    assert heard is not None and heard.pop("time") > 0
-    assert heard == LONG
+    assert heard is not None and heard.time > 0
+    assert (heard.event, heard.task) == (LONG, None)
 
 
 def test_events_of_tasks_come_in_short_lines_that_may_be_mixed_with_those_of_others() -> None:
-    one, other = said(1, **LONG), said(12, event="alive")
+    one, other = said(1, LONG), said(12, Alive())
     assert len(one) > 3 and len(other) == 1
     assert all(len(line) < 1024 for line in one)  # as long as Slurm leaves them whole
     lines = Lines()
     assert [lines.take(line) for line in one[:2]] == [None, None]
     heard = lines.take(other[0])
-    assert heard is not None and (heard["event"], heard["task"]) == ("alive", 12)
+    assert heard is not None and (heard.event, heard.task) == (Alive(), 12)
     *parts, last = [lines.take(line) for line in one[2:]]
     assert not any(parts)
-    assert last is not None and (last["text"], last["task"]) == (LONG["text"], 1)
+    assert last is not None and (last.event, last.task) == (LONG, 1)
 
 
 def test_pieces_that_open_mpi_tags_are_put_together_for_each_task() -> None:
-    one, two = (b"".join(said(task, event="alive")).rstrip() for task in (1, 2))
+    one, two = (b"".join(said(task, Alive())).rstrip() for task in (1, 2))
     lines = Lines()
     second = lines.take(b"[7,1]<stdout>:" + one[:9] + b"[7,2]<stdout>:" + two + b"\n")
-    assert second is not None and second["task"] == 2
+    assert second is not None and second.task == 2
     first = lines.take(b"[7,1]<stdout>:" + one[9:] + b"\n")
-    assert first is not None and first["task"] == 1
+    assert first is not None and first.task == 1
 
 
 @pytest.mark.parametrize(
@@ -67,10 +69,36 @@ def test_what_others_write_is_no_event(line: bytes) -> None:
     assert Lines().take(line) is None
 
 
+@pytest.mark.parametrize(
+    ("line", "says"),
+    [
+        (b'{"event": "exited", "process_id": 1}', "message.code is None; allowed: a value"),
+        (
+            b'{"event": "started", "process_id": "1", "pid": 2}',
+            "message.process_id is '1'; allowed: a whole",
+        ),
+        (b'{"event": "unheard of"}', "message.event is 'unheard of'; allowed: 'host' | "),
+        (b'{"event": "alive", "more": 1}', "message.more is 1; allowed: no such field"),
+        (b'nbdist 1 1 {"event": 3}', "message.event is 3; allowed: 'host' | "),
+    ],
+)
+def test_an_event_of_another_shape_is_an_error_that_names_what_is_wrong(
+    line: bytes, says: str
+) -> None:
+    with pytest.raises(WireError, match=f"^{re.escape(says)}"):
+        Lines().take(line)
+
+
+def test_of_a_host_with_another_version_only_that_is_read() -> None:
+    heard = Lines().take(b'{"event": "host", "host": "h1", "nbdist": "0.0.1", "new": []}')
+    assert heard is not None
+    assert heard.event == OtherVersion(host="h1", nbdist="0.0.1")
+
+
 def test_a_line_behind_a_label_of_srun_is_heard() -> None:
-    (line,) = said(3, event="alive")
+    (line,) = said(3, Alive())
     heard = Lines().take(b"3: " + line.replace(b"\n", b"\r\n"))
-    assert heard is not None and heard["task"] == 3
+    assert heard is not None and heard.task == 3
 
 
 def test_parts_end_where_the_event_ends() -> None:
@@ -84,4 +112,4 @@ def test_parts_end_where_the_event_ends() -> None:
 def test_a_kernel_that_no_longer_listens_is_no_error() -> None:
     stream = io.StringIO()
     stream.close()
-    Events(stream).send("alive")
+    Events(stream).send(Alive())

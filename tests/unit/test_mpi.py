@@ -9,7 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.contract.events import Events, Lines
+from nbdist.contract.events import Fault
+from nbdist.contract.lines import Events, Lines
 from nbdist.errors import OptionError
 from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose_placement import choose_placement
@@ -111,7 +112,7 @@ def told(task: int, count: int) -> tuple[bytes, list[str]]:
     stream = io.StringIO()
     words = [f"{task}.{i} [1,0]<stdout>: {'x' * (i * 173 % 2500)}" for i in range(count)]
     for word in words:
-        Events(stream, task).send("said", word=word)
+        Events(stream, task).send(Fault(text=word))
     return stream.getvalue().encode(), words
 
 
@@ -132,12 +133,14 @@ def test_events_survive_being_cut_anywhere_and_mixed_as_open_mpi_does() -> None:
     for line in sent.splitlines(keepends=True):
         event = lines.take(line)
         if event is not None:
-            found[event["task"]].append(event["word"])
+            assert isinstance(event.event, Fault) and event.task is not None
+            found[event.task].append(event.event.text)
     assert found == {task: told(task, 20)[1] for task in range(4)}
 
 
 def test_an_event_over_ssh_may_hold_what_looks_like_a_tag() -> None:
     stream = io.StringIO()
-    Events(stream).send("said", word="[1,0]<stdout>:nbdist 0 1 {}")
+    said = Fault(text="[1,0]<stdout>:nbdist 0 1 {}")
+    Events(stream).send(said)
     event = Lines().take(stream.getvalue().encode())
-    assert event is not None and event["word"] == "[1,0]<stdout>:nbdist 0 1 {}"
+    assert event is not None and event.event == said

@@ -15,24 +15,27 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.orders import Assignment
+from nbdist.contract.events import Fault
+from nbdist.contract.orders import Ask, Assignment, NewProcess, Stop
 from nbdist.launch.agents import agent_handle as one_parent
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Pipes
 from nbdist.launch.agents.fifo_channel import Kept
+from nbdist.launch.model.happenings import Happening, HostsSilent
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.start import agent_pool as all_parents
 from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import pauses
 from nbdist.machine.pauses import Pauses
+from nbdist.version import __version__
 
 WAIT_SECONDS = 10.0
 FACTS = {
     "event": "host",
     "host": "h",
     "pid": 1,
-    "nbdist": "0",
+    "nbdist": __version__,
     "folder": "/f",
     "cwd": "/",
     "address": "10.0.0.1",
@@ -49,16 +52,16 @@ tell(**json.loads(sys.argv[1]))
 ANSWERS = """
 for line in sys.stdin:
     order = json.loads(line)
-    if "alive" in order:
+    if order["order"] == "alive":
         tell(event="alive")
-    if "die" in order:
+    if order["order"] == "stop":
         sys.exit(3)
-    if "start" in order:
-        for process in order["start"]:
+    if order["order"] == "start":
+        for process in order["processes"]:
             tell(event="started", process_id=process["process_id"], pid=100)
-    if "signal" in order:
+    if order["order"] == "signal":
         for process_id in order["process_ids"]:
-            tell(event="exited", process_id=process_id, pid=100, code=-order["signal"], oom=False,
+            tell(event="exited", process_id=process_id, pid=100, code=-order["number"], oom=False,
                  last_lines=["good bye"], time=0.0)
 """
 SILENT = """
@@ -87,12 +90,12 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
                 command=(sys.executable, "-c", BEGIN + program, facts, f"told-{name}"),
                 remote=remote,
             ),
-            Assignment(cluster_id="c", preload=[], fork=True),
+            Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True),
             log=tmp_path / f"{name}.log",
             on_event=hears,
         )
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         for parents in made:
             parents.heard(event)
 
@@ -119,16 +122,16 @@ def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_r
     make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
-    heard: list[dict[str, Any]] = []
+    heard: list[Happening] = []
     parents.hears = heard.append
-    wait_for(lambda: [e for e in heard if e["event"] == "silence"])
+    wait_for(lambda: [e for e in heard if isinstance(e, HostsSilent)])
     assert list(parents.silent) == ["h2"]
     assert parents.exits == {}
     wait_for(lambda: parents.exits)
     ((process_id, end),) = parents.exits.items()
     assert (process_id, str(end)) == (1, "out of reach: host h2 does not answer")
     wait_for(lambda: not parents.silent)
-    assert [list(e["since"]) for e in heard if e["event"] == "silence"] == [["h2"], []]
+    assert [list(e.since) for e in heard if isinstance(e, HostsSilent)] == [["h2"], []]
 
 
 def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., AgentPool]) -> None:
@@ -143,7 +146,7 @@ def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
     make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.start([{"process_id": 0}, {"process_id": 1}])
+    parents.start([NewProcess(process_id=p, environment={}) for p in (0, 1)])
     wait_for(lambda: all(p.pids for p in parents.others.values()))
     assert [list(p.pids) for p in parents.others.values()] == [[0], [1]]
     parents.signal(9, [1])
@@ -159,7 +162,7 @@ def test_a_connection_that_ends_takes_its_processes_out_of_reach(
     make: Callable[..., AgentPool],
 ) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.others["h1"].order({"die": 1})
+    parents.others["h1"].order(Stop())
     wait_for(lambda: parents.exits)
     said = "out of reach: the connection to host h1 ended with exit code 3"
     assert {p: str(end) for p, end in parents.exits.items()} == {0: said}
@@ -167,7 +170,7 @@ def test_a_connection_that_ends_takes_its_processes_out_of_reach(
 
 def test_the_end_of_home_is_the_end_of_all(make: Callable[..., AgentPool]) -> None:
     parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.home.order({"die": 1})
+    parents.home.order(Stop())
     wait_for(lambda: parents.controller_end)
     assert sorted(parents.exits) == [0, 1]
     assert "the engines' parent process" in str(parents.exits[1])
@@ -201,11 +204,16 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
 SAYS = """
 for line in sys.stdin:
     order = json.loads(line)
-    if "alive" in order:
+    if order["order"] == "alive":
         tell(event="alive")
-    if "say" in order:
-        print(order["say"], flush=True)
+    if order["order"] == "ask":
+        print(order["question"]["say"], flush=True)
 """
+
+
+def say(parents: AgentPool, line: str) -> None:
+    """Has the agent of h1 write a line."""
+    parents.others["h1"].order(Ask(what="c", process_ids=(), question={"say": line}))
 
 
 @pytest.mark.parametrize(
@@ -228,13 +236,13 @@ for line in sys.stdin:
 )
 def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., AgentPool], said: str) -> None:
     parents = make(h1=SAYS)
-    heard: list[dict[str, Any]] = []
+    heard: list[Happening] = []
     parents.hears = heard.append
-    parents.others["h1"].order({"say": said})
-    parents.others["h1"].order({"say": '{"event": "started", "process_id": 0, "pid": 7}'})
+    say(parents, said)
+    say(parents, '{"event": "started", "process_id": 0, "pid": 7}')
     wait_for(lambda: parents.others["h1"].pids.get(0) == 7)
     assert parents.exits == {}
-    assert len(parents.faults) == len([e for e in heard if e["event"] == "fault"])
+    assert len(parents.faults) == len([e for e in heard if isinstance(e, Fault)])
 
 
 def test_a_message_that_lacks_something_is_named_with_its_host_once(
@@ -242,26 +250,26 @@ def test_a_message_that_lacks_something_is_named_with_its_host_once(
 ) -> None:
     parents = make(h1=SAYS)
     for _ in range(3):
-        parents.others["h1"].order({"say": '{"event": "exited", "process_id": 1}'})
-    parents.others["h1"].order({"say": '{"event": "started", "process_id": 0, "pid": 7}'})
+        say(parents, '{"event": "exited", "process_id": 1}')
+    say(parents, '{"event": "started", "process_id": 0, "pid": 7}')
     wait_for(lambda: parents.others["h1"].pids)
     (said,) = parents.faults
     assert "A message of host h1 could not be handled" in said
-    assert "KeyError: 'pid'" in said
+    assert "WireError: message.code is None; allowed: a value, but the field is missing" in said
 
 
 def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., AgentPool]) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
-    heard: list[str] = []
+    heard: list[type] = []
 
-    def hears(event: dict[str, Any]) -> None:
-        heard.append(event["event"])
+    def hears(event: Happening) -> None:
+        heard.append(type(event))
         raise RuntimeError("a fault of whoever listens")
 
     parents.hears = hears
     parents.signal(15, [0])
     wait_for(lambda: parents.exits.get(0))
-    wait_for(lambda: "silence" in heard)
+    wait_for(lambda: HostsSilent in heard)
     wait_for(lambda: parents.others["h2"].given_up)
     assert parents.faults
 
@@ -278,7 +286,7 @@ def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
 
     monkeypatch.setattr(Pipes, "lines", failing)
     parents = make(h1=ANSWERS)
-    parents.start([{"process_id": 0}])
+    parents.start([NewProcess(process_id=0, environment={})])
     wait_for(lambda: parents.others["h1"].pids)
     assert parents.exits == {}
 
@@ -306,7 +314,7 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     parents = make(h1=ANSWERS, h2=SILENT)
     for parent in parents.others.values():
         parent._pauses = Pauses(clock=time.monotonic)
-    heard: list[dict[str, Any]] = []
+    heard: list[Happening] = []
     parents.hears = heard.append
     jump = 40.0
     began = real()
@@ -314,7 +322,7 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     # Not at once: only after a whole limit in which this kernel ran.
     assert real() - began >= 1.5
     assert parents.others["h1"].poll() is None
-    assert not [e for e in heard if e["event"] == "silence" and "h1" in e["since"]]
+    assert not [e for e in heard if isinstance(e, HostsSilent) and "h1" in e.since]
 
 
 def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(

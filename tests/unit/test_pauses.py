@@ -8,7 +8,7 @@ import time
 import pytest
 
 from nbdist.agent.heartbeat import Pulse
-from nbdist.contract.events import Events
+from nbdist.contract.lines import Events
 from nbdist.machine import pauses
 from nbdist.machine.pauses import PAUSE_SECONDS, Pauses
 

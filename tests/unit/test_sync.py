@@ -17,6 +17,14 @@ from typing import Any
 import pytest
 
 from nbdist.agent.sync import FOLDER, Copies, Refused, checked
+from nbdist.contract.events import FileEvent, FilesFailed
+from nbdist.contract.orders import (
+    CommitFiles,
+    FileOrder,
+    ListedFile,
+    ListFiles,
+    WriteFile,
+)
 from nbdist.engine.kernel.imported_files import imported
 from nbdist.engine_group import EngineGroup
 from nbdist.errors import OptionError, SessionError, SyncError
@@ -34,10 +42,23 @@ class Told:
     """What a parent would write to the kernel."""
 
     def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
+        self.events: list[tuple[int | None, FileEvent]] = []
 
-    def send(self, event: str, **facts: object) -> None:
-        self.events.append({"event": event, **facts})
+    def send(self, event: FileEvent, *, task: int | None = None) -> None:
+        self.events.append((task, event))
+
+    @property
+    def error(self) -> str:
+        """Why the last was refused."""
+        _, event = self.events[-1]
+        assert isinstance(event, FilesFailed)
+        return event.error
+
+
+def listed(copying: str, name: Any, size: int, mode: int, sha256: str) -> ListFiles:
+    """The order that announces one file."""
+    file = ListedFile(name=name, size=size, mode=mode, sha256=sha256)
+    return ListFiles(id=copying, files=(file,))
 
 
 class TaskTold:
@@ -46,8 +67,8 @@ class TaskTold:
     def __init__(self, told: Told, task: int) -> None:
         self._told, self._task = told, task
 
-    def send(self, event: str, **facts: object) -> None:
-        self._told.send(event, task=self._task, **facts)
+    def send(self, event: FileEvent) -> None:
+        self._told.send(event, task=self._task)
 
 
 class Remote:
@@ -74,11 +95,11 @@ class Remote:
     def poll(self) -> int | None:
         return None
 
-    def order(self, order: dict[str, Any]) -> None:
-        if "file" in order["sync"]:
-            self.sent.append(order["sync"]["file"])
+    def order(self, order: FileOrder) -> None:
+        if isinstance(order, WriteFile):
+            self.sent.append(order.name)
         for copies in self.all:
-            copies.obey(order["sync"])
+            copies.obey(order)
 
     def held(self) -> dict[str, str]:
         """The copy's files, with what is in them."""
@@ -119,10 +140,10 @@ def again(files: Files, *remotes: Remote) -> Copied:
 def send(copies: Copies, name: str, content: bytes, mode: int = 0o644) -> None:
     """One file to a copy, without a kernel."""
     digest = hashlib.sha256(content).hexdigest()
-    copies.obey({"id": name, "files": [[name, len(content), mode, digest]]})
+    copies.obey(listed(name, name, len(content), mode, digest))
     data = base64.b64encode(content).decode()
-    copies.obey({"id": name, "file": name, "data": data, "sha256": digest})
-    copies.obey({"id": name, "commit": True})
+    copies.obey(WriteFile(id=name, name=name, data=data, sha256=digest))
+    copies.obey(CommitFiles(id=name))
 
 
 # -- what a host refuses -----------------------------------------------------------------------
@@ -135,18 +156,17 @@ def test_a_name_that_leads_out_of_the_copy_is_refused_and_nothing_is_written(
     before = sorted(tmp_path.rglob("*"))
     with pytest.raises(Refused):
         checked(name)
-    remote.copies.obey({"id": "a", "files": [[name, 1, 0o644, "0" * 64]]})
-    remote.copies.obey({"id": "a", "file": name, "data": "eA==", "sha256": "0" * 64})
-    remote.copies.obey({"id": "a", "commit": True})
-    assert [event["event"] for event in remote.told.events] == ["sync"]
-    assert "error" in remote.told.events[0]
+    remote.copies.obey(listed("a", name, 1, 0o644, "0" * 64))
+    remote.copies.obey(WriteFile(id="a", name=name, data="eA==", sha256="0" * 64))
+    remote.copies.obey(CommitFiles(id="a"))
+    assert [type(event) for _, event in remote.told.events] == [FilesFailed]
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_that_was_not_announced_is_refused(remote: Remote) -> None:
-    remote.copies.obey({"id": "a", "files": []})
-    remote.copies.obey({"id": "a", "file": "p/x.py", "data": "eA==", "sha256": "0"})
-    assert "not announced" in remote.told.events[-1]["error"]
+    remote.copies.obey(ListFiles(id="a", files=()))
+    remote.copies.obey(WriteFile(id="a", name="p/x.py", data="eA==", sha256="0"))
+    assert "not announced" in remote.told.error
     assert not remote.root.exists()
 
 
@@ -158,24 +178,24 @@ def test_nothing_is_written_through_a_link_that_a_cell_has_made(
     outside.mkdir()
     (remote.root / "p" / "link").symlink_to(outside)
     send(remote.copies, "p/link/y.py", b"y = 1\n")
-    assert "is a link" in remote.told.events[-1]["error"]
+    assert "is a link" in remote.told.error
     assert list(outside.iterdir()) == []
 
 
 def test_a_file_that_arrives_otherwise_than_it_was_sent_replaces_nothing(remote: Remote) -> None:
     send(remote.copies, "p/x.py", b"x = 1\n")
-    remote.copies.obey({"id": "b", "files": [["p/x.py", 6, 0o644, "0" * 64]]})
-    remote.copies.obey({"id": "b", "file": "p/x.py", "data": "eA==", "sha256": "0" * 64})
-    assert "not arrived as it was sent" in remote.told.events[-1]["error"]
+    remote.copies.obey(listed("b", "p/x.py", 6, 0o644, "0" * 64))
+    remote.copies.obey(WriteFile(id="b", name="p/x.py", data="eA==", sha256="0" * 64))
+    assert "not arrived as it was sent" in remote.told.error
     assert remote.held() == {"p/x.py": "x = 1\n"}
     assert [path.name for path in remote.root.parent.iterdir()] == [FOLDER]
 
 
 def test_a_list_whose_files_have_not_all_arrived_is_not_put_in_place(remote: Remote) -> None:
     send(remote.copies, "p/x.py", b"x = 1\n")
-    remote.copies.obey({"id": "b", "files": [["p/y.py", 1, 0o644, "0" * 64]]})
-    remote.copies.obey({"id": "b", "commit": True})
-    assert remote.told.events[-1]["error"] == "p/y.py has not arrived"
+    remote.copies.obey(listed("b", "p/y.py", 1, 0o644, "0" * 64))
+    remote.copies.obey(CommitFiles(id="b"))
+    assert remote.told.error == "p/y.py has not arrived"
     assert remote.held() == {"p/x.py": "x = 1\n"}
 
 
@@ -468,7 +488,7 @@ def test_neither_a_ping_nor_the_end_waits_for_an_order_that_nobody_takes(tmp_pat
     )
     parent.beat()  # no room for it, and nothing is written
     assert not channel.entered.is_set()
-    sender = threading.Thread(target=parent.order, args=({"sync": {}},))
+    sender = threading.Thread(target=parent.order, args=(CommitFiles(id="a"),))
     sender.start()
     assert channel.entered.wait(10)
     parent.beat()
@@ -484,9 +504,9 @@ def test_the_copying_of_a_start_has_a_name_that_later_ones_have_not(
 ) -> None:
     files = Files(sources([str(project)]))
     begin(files, remote)
-    assert {event["id"] for event in remote.told.events} == {FIRST}
+    assert {event.id for _, event in remote.told.events} == {FIRST}
     again(files, remote)
-    ids = {event["id"] for event in remote.told.events}
+    ids = {event.id for _, event in remote.told.events}
     again(files, remote)
     assert FIRST not in ids
-    assert not ids & {event["id"] for event in remote.told.events}
+    assert not ids & {event.id for _, event in remote.told.events}

@@ -3,22 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import logging
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Self
 
-from nbdist.contract.events import Lines
-from nbdist.contract.orders import CONTROLLER, Assignment
+from nbdist.contract import events
+from nbdist.contract.events import Received
+from nbdist.contract.lines import Lines
+from nbdist.contract.orders import (
+    CONTROLLER,
+    Alive,
+    Assignment,
+    Keep,
+    NewProcess,
+    Order,
+    Signal,
+    Start,
+    to_line,
+)
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Channel, Pipes
 from nbdist.launch.agents.fifo_channel import FoundAgain, Kept, Spot
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.happenings import Happening, HostEnded
 from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
 from nbdist.machine.log_tail import LOG_LINES, tail
 from nbdist.machine.pauses import Pauses
@@ -56,7 +68,7 @@ class AgentHandle:
         channel: Channel,
         *,
         log: Path,
-        on_event: Callable[[dict[str, Any]], None],
+        on_event: Callable[[Happening], None],
     ) -> None:
         self.reach = reach
         self.log = log
@@ -66,10 +78,10 @@ class AgentHandle:
         self.facts: dict[int | None, HostInfo] = {}
         self.pids: dict[int, int] = {}
         self.exits: dict[int, ProcessExit] = {}
-        self.failure: dict[str, Any] | None = None
-        self.copying: list[dict[str, Any]] = []
-        self.services: dict[int, dict[str, Any]] = {}
-        self.reached: dict[int | None, tuple[float, list[dict[str, Any]]]] = {}
+        self.failure: Received | None = None
+        self.copying: list[tuple[int | None, events.FileEvent]] = []
+        self.services: dict[int, events.Coordinating] = {}
+        self.reached: dict[int | None, tuple[float, Sequence[Mapping[str, Any]]]] = {}
         self.asked_s = time.time()
         self.heard_at = time.monotonic()
         self._pauses = Pauses()
@@ -87,19 +99,18 @@ class AgentHandle:
         assignment: Assignment,
         *,
         log: Path,
-        on_event: Callable[[dict[str, Any]], None],
+        on_event: Callable[[Happening], None],
     ) -> Self:
         """Starts one; `assignment` says what it is for, and whether it outlives this kernel."""
-        first = json.dumps(asdict(assignment)).encode() + b"\n"
         channel: Channel
         if assignment.kept:
-            channel = Kept(reach.command, reach.environment, log, first=first)
+            channel = Kept(reach.command, reach.environment, log, first=to_line(assignment))
         else:
             channel = Pipes(reach.command, reach.environment, log)
         parent = cls(reach, channel, log=log, on_event=on_event)
         parent._reader.start()
         if not assignment.kept:
-            parent.order(asdict(assignment))
+            parent.order(assignment)
         return parent
 
     @classmethod
@@ -109,27 +120,27 @@ class AgentHandle:
         channel: FoundAgain,
         *,
         log: Path,
-        on_event: Callable[[dict[str, Any]], None],
+        on_event: Callable[[Happening], None],
     ) -> Self:
         """Holds one that another kernel has started; all it has said so far is known at once."""
         parent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
             with parent._guard:
-                event = parent._lines.take(line)
-                if event is not None:
-                    parent._take(event)
+                received = parent._lines.take(line)
+                if received is not None:
+                    parent._take(received)
         if not channel.running:
             parent.ended_at = time.time()  # known at once, not when its thread gets to it
         parent._reader.start()
         return parent
 
-    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
-        """Asks for engines: one `{"process_id": …, "environment": {…}}` each."""
-        self.order({"start": [dict(process) for process in processes]})
+    def start(self, processes: Sequence[NewProcess]) -> None:
+        """Asks for engines."""
+        self.order(Start(processes=tuple(processes)))
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""
-        self.order({"signal": int(number), "process_ids": list(process_ids)})
+        self.order(Signal(number=int(number), process_ids=tuple(process_ids)))
 
     def poll(self) -> int | None:
         """The exit status of the command, or None while it runs; 0 where only another kernel could know."""
@@ -154,7 +165,7 @@ class AgentHandle:
         """Has a kept parent go on without a kernel from now on."""
         if isinstance(self._channel, Kept):
             self._channel.keep()
-        self.order({"keep": 1})
+        self.order(Keep())
 
     def leave(self) -> None:
         """Listens no longer; a kept parent and all it has started go on."""
@@ -261,10 +272,15 @@ class AgentHandle:
             because_of=because,
         )
 
-    def order(self, order: Mapping[str, Any]) -> None:
-        """Sends an order; one to a parent that has ended is dropped."""
+    def order(self, order: Order) -> None:
+        """Sends an order; one to a parent that has ended is dropped.
+
+        Raises:
+          WireError: It has something JSON has no form for.
+        """
+        line = to_line(order)
         with self._lock, contextlib.suppress(OSError, ValueError):
-            self._channel.send(json.dumps(order).encode() + b"\n")
+            self._channel.send(line)
 
     def beat(self) -> None:
         """Says that the kernel is there; never waits.
@@ -277,7 +293,7 @@ class AgentHandle:
         try:
             with contextlib.suppress(OSError, ValueError):
                 if self._channel.ready():
-                    self._channel.send(b'{"alive": 1}\n')
+                    self._channel.send(to_line(Alive()))
         finally:
             self._lock.release()
 
@@ -289,7 +305,7 @@ class AgentHandle:
                 self._channel.wait(STOP_SECONDS)  # its output has ended, and in a moment so has it
             self.ended_at = time.time()
             with self._guard:
-                self._on_event({"event": "ended", "time": self.ended_at})
+                self._on_event(HostEnded())
 
     def _read_all(self) -> bool:
         """Reads to the end of what it says; answers whether that has come, and not a failure."""
@@ -297,49 +313,54 @@ class AgentHandle:
             for line in self._channel.lines():
                 self.heard_at = time.monotonic()
                 with self._guard:
-                    event = self._lines.take(line)
-                    if event is not None:
-                        self._take(event)
-                        self._on_event(event)
+                    received = self._lines.take(line)
+                    if received is not None:
+                        self._take(received)
+                        self._on_event(received.event)
             return True
         return False
 
     def _fault(self, text: str) -> None:
-        self._on_event({"event": "fault", "text": text})
+        self._on_event(events.Fault(text=text))
 
-    def _take(self, event: dict[str, Any]) -> None:
-        kind = event["event"]
-        if kind == "host":
-            names = HostInfo.__dataclass_fields__
-            self.facts[event.get("task")] = HostInfo(
-                **{name: event[name] for name in names if name in event},
-                asked_s=self.asked_s,
-                heard_s=time.time(),
-            )
-        elif kind == "started":
-            self.pids[event["process_id"]] = event["pid"]
-            self.exits.pop(
-                event["process_id"], None
-            )  # one from before, read again by a later kernel
-        elif kind == "stopped":
-            self.stopped = True
-        elif kind == "reached":
-            self.reached[event.get("task")] = (time.monotonic(), event["answers"])
-        elif kind in ("failed", "refused"):
-            self.failure = event
-        elif kind == "sync":
-            self.copying.append(event)
-        elif kind == "coordinating":
-            self.services[event["number"]] = event
-        elif kind == "exited":
-            self.exits[event["process_id"]] = ProcessExit(
-                process_id=event["process_id"],
-                pid=event["pid"],
-                # Who stops a session ends its processes with a signal, which explains nothing.
-                code=None if self.stopped else event["code"],
-                because_of=STOPPED if self.stopped else None,
-                oom=event["oom"],
-                # The clock of another host may be another, and the first cause is found by the time.
-                time=time.time() if self.reach.remote else event["time"],
-                last_lines=tuple(event["last_lines"]),
-            )
+    def _take(self, received: Received) -> None:
+        match received.event:
+            case events.Host() as host:
+                self.facts[received.task] = HostInfo(
+                    host=host.host,
+                    pid=host.pid,
+                    nbdist=host.nbdist,
+                    folder=host.folder,
+                    cwd=host.cwd,
+                    address=host.address,
+                    listening=host.listening,
+                    ports=list(host.ports),
+                    checks=None if host.checks is None else dict(host.checks),
+                    asked_s=self.asked_s,
+                    heard_s=time.time(),
+                )
+            case events.Started(process_id=process_id, pid=pid):
+                self.pids[process_id] = pid
+                self.exits.pop(process_id, None)  # one from before, read again by a later kernel
+            case events.Stopped():
+                self.stopped = True
+            case events.Reached(answers=answers):
+                self.reached[received.task] = (time.monotonic(), answers)
+            case events.ImportFailed() | events.Refused() | events.OtherVersion():
+                self.failure = received
+            case events.FilesNeeded() | events.FilesDone() | events.FilesFailed() as answer:
+                self.copying.append((received.task, answer))
+            case events.Coordinating() as service:
+                self.services[service.number] = service
+            case events.Exited() as end:
+                self.exits[end.process_id] = ProcessExit(
+                    process_id=end.process_id,
+                    pid=end.pid,
+                    # Who stops a session ends its processes with a signal, which explains nothing.
+                    code=None if self.stopped else end.code,
+                    because_of=STOPPED if self.stopped else None,
+                    oom=end.oom,
+                    # The clock of another host may be another, and the first cause is found by the time.
+                    time=time.time() if self.reach.remote else received.time,
+                    last_lines=end.last_lines,
+                )

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
+from nbdist.contract.events import Exited, Received, Terminated
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Channel
 from nbdist.launch.agents.watch import Watch
+from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.launch.model.host_info import SILENT_SECONDS
 from nbdist.machine.log_tail import tail
 
@@ -30,7 +30,7 @@ class JobAgent(AgentHandle):
         channel: Channel,
         *,
         log: Path,
-        on_event: Callable[[dict[str, Any]], None],
+        on_event: Callable[[Happening], None],
     ) -> None:
         super().__init__(reach, channel, log=log, on_event=on_event)
         self._heard_of: dict[int, float] = {}
@@ -76,7 +76,7 @@ class JobAgent(AgentHandle):
             if task in self.facts and task not in self.exits:
                 self._heard_of.pop(task, None)
                 self.exits[task] = self._end(because, None)
-                self._on_event({"event": "exited", "process_id": task, "time": time.time()})
+                self._on_event(ProcessLost(process_id=task))
 
     def begin_to_stop(self) -> None:
         """Has all tasks end, also on a host that was cut off.
@@ -111,11 +111,12 @@ class JobAgent(AgentHandle):
             return super()._because()
         return self.watch.command, self._channel.status
 
-    def _take(self, event: dict[str, Any]) -> None:
-        task = event.get("task")
-        if event["event"] == "terminated":
-            self._terminated.add(event["task"])
-        elif event["event"] != "exited" or task not in self._terminated:
-            super()._take(event)
+    def _take(self, received: Received) -> None:
+        task = received.task
+        if isinstance(received.event, Terminated):
+            if task is not None:
+                self._terminated.add(task)
+        elif not isinstance(received.event, Exited) or task not in self._terminated:
+            super()._take(received)
         if task is not None and task in self.facts:
             self._heard_of[task] = self.heard_at

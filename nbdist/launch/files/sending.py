@@ -1,6 +1,6 @@
 """One copying of the user's files to one host, or to all tasks of a job, on a thread of its own.
 
-See `nbdist.agent.sync` for the orders.
+See `FileOrder` in `nbdist.contract.orders`.
 """
 
 from __future__ import annotations
@@ -10,13 +10,25 @@ import hashlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
+from nbdist.contract.events import FilesDone, FilesFailed, FilesNeeded
+from nbdist.contract.orders import (
+    AskForFiles,
+    CommitFiles,
+    DropFile,
+    FileOrder,
+    ListedFile,
+    ListFiles,
+    WriteFile,
+)
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.listing import FILE_BYTES, File
 from nbdist.launch.model.progress import POLL_SECONDS
+
+A = TypeVar("A", FilesDone, FilesFailed, FilesNeeded)
 
 logger = logging.getLogger(__name__)
 
@@ -79,20 +91,20 @@ class Sending:
 
     def hosts(self) -> dict[str, HostCopy]:
         """What each host has done; those that have not said so are missing."""
+        done = sorted(self._answers(FilesDone), key=lambda answer: answer[0] or 0)
         return {
-            host_of(self.parent, event): HostCopy(
-                sent=event["done"]["sent"],
-                unchanged=event["done"]["files"] - event["done"]["sent"],
-                removed=event["done"]["removed"],
+            host_of(self.parent, task): HostCopy(
+                sent=event.sent, unchanged=event.files - event.sent, removed=event.removed
             )
-            for event in sorted(self._heard("done"), key=lambda event: event.get("task", 0))
+            for task, event in done
         }
 
-    def _heard(self, what: str) -> list[dict[str, Any]]:
+    def _answers(self, kind: type[A]) -> list[tuple[int | None, A]]:
+        """What was answered to this copying, and by which task of a job."""
         return [
-            event
-            for event in list(self.parent.copying)
-            if event["id"] == self._name and what in event
+            (task, event)
+            for task, event in list(self.parent.copying)
+            if isinstance(event, kind) and event.id == self._name
         ]
 
     def _run(self) -> None:
@@ -108,26 +120,30 @@ class Sending:
     def _send(self) -> None:
         for first in range(0, len(self._listed), LISTED):
             part = self._listed[first : first + LISTED]
-            self._order(files=[[f.name, f.size, f.mode, digest] for f, digest in part])
+            listed = [
+                ListedFile(name=f.name, size=f.size, mode=f.mode, sha256=digest)
+                for f, digest in part
+            ]
+            self._order(ListFiles(id=self._name, files=tuple(listed)))
         numbers: Collection[int] = range(len(self._listed))
         if self._ask:
-            self._order(ask=True)
+            self._order(AskForFiles(id=self._name))
             # The tasks of a job all hear the same, and each takes what it lacks or has already.
-            numbers = {n for event in self._wait("needs") for n in event["needs"]}
+            numbers = {n for event in self._wait(FilesNeeded) for n in event.needs}
         for number in sorted(numbers):
             file, _ = self._listed[number]
             self.needed.append(file.name)
             self._send_file(file)
-        self._order(commit=True)
+        self._order(CommitFiles(id=self._name))
         self.written = True
-        self._wait("done")
+        self._wait(FilesDone)
 
     def _send_file(self, file: File) -> None:
         try:
             with file.path.open("rb") as opened:
                 self._send_pieces(file.name, opened.read)
         except OSError:
-            self._order(drop=file.name)  # it has gone since it was listed
+            self._order(DropFile(id=self._name, name=file.name))  # it has gone since it was listed
 
     def _send_pieces(self, name: str, read: Callable[[int], bytes]) -> None:
         digest, size = hashlib.sha256(), 0
@@ -138,40 +154,46 @@ class Sending:
             size += len(piece)
             if size > FILE_BYTES:
                 raise OSError("it grows while it is read")
-            end = {} if following else {"sha256": digest.hexdigest()}
-            self._order(file=name, data=base64.b64encode(piece).decode(), **end)
+            self._order(
+                WriteFile(
+                    id=self._name,
+                    name=name,
+                    data=base64.b64encode(piece).decode(),
+                    sha256=None if following else digest.hexdigest(),
+                )
+            )
             if not following:
                 return
             piece = following
 
-    def _order(self, **what: Any) -> None:
+    def _order(self, order: FileOrder) -> None:
         self._check()
-        self.parent.order({"sync": {"id": self._name, **what}})
+        self.parent.order(order)
 
-    def _wait(self, what: str) -> list[dict[str, Any]]:
+    def _wait(self, kind: type[A]) -> list[A]:
         """What each task, or the one parent there is, answers."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while len(heard := self._heard(what)) < max(1, len(self.parent.facts)):
+        while len(answers := self._answers(kind)) < max(1, len(self.parent.facts)):
             self._check()
             if time.monotonic() > deadline and self._ask:
                 raise _Stopped(f"no answer within {ANSWER_SECONDS:g} s")
             time.sleep(POLL_SECONDS)
         self._check()
-        return heard
+        return [event for _, event in answers]
 
     def _check(self) -> None:
-        for event in self._heard("error"):
-            host = f" (host {host_of(self.parent, event)})" if "task" in event else ""
-            raise _Stopped(f"{event['error']}{host}")
+        for task, event in self._answers(FilesFailed):
+            host = f" (host {host_of(self.parent, task)})" if task is not None else ""
+            raise _Stopped(f"{event.error}{host}")
         if self._stop.is_set():
             raise _Stopped("interrupted")
         if self.parent.ended_at is not None:
             raise _Stopped("the connection has ended")
 
 
-def host_of(parent: AgentHandle, event: Mapping[str, Any]) -> str:
-    """The host that an event comes from."""
-    if "task" not in event:
+def host_of(parent: AgentHandle, task: int | None) -> str:
+    """The host that an answer comes from, by the number of its task; None where it is of no job."""
+    if task is None:
         return parent.reach.name
-    facts = parent.facts.get(event["task"])
-    return facts.host if facts is not None else f"of task {event['task']}"
+    facts = parent.facts.get(task)
+    return facts.host if facts is not None else f"of task {task}"

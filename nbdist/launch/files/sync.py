@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from nbdist.agent.sync import FOLDER
+from nbdist.contract.events import FilesFailed
 from nbdist.errors import OptionError, SyncError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.listing import Hashes, Source, left_out_text, sources, walk
@@ -245,7 +246,7 @@ def files_again(paths: Sequence[str]) -> Files | None:
 
 def first_failure(parent: AgentHandle) -> tuple[str, str] | None:
     """The host that could not take the files at the start, and why; None where all could or have not said yet."""
-    for event in list(parent.copying):
-        if event["id"] == FIRST and "error" in event:
-            return host_of(parent, event), str(event["error"])
+    for task, event in list(parent.copying):
+        if isinstance(event, FilesFailed) and event.id == FIRST:
+            return host_of(parent, task), event.error
     return None

@@ -13,6 +13,7 @@ from typing import Any
 
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
@@ -176,7 +177,7 @@ def _running(
         client_file=str(path),
     )
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         if running.on_event is not None:
             running.on_event(event)
 

@@ -11,9 +11,11 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.orders import NewProcess
 from nbdist.errors import SessionError
 from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import folder as folders
@@ -51,7 +53,7 @@ class ForeignEngines(AgentPool):
         self.silent = {}
         self.faults = []
         self._guard = MessageGuard("A look after the engines", logger, self._fault)
-        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.hears: Callable[[Happening], None] | None = None
         self._client = client
         self._engines = dict(engines)
         self._ends: dict[int, ProcessExit] = {}
@@ -68,7 +70,7 @@ class ForeignEngines(AgentPool):
         """Not known."""
         return None
 
-    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, processes: Sequence[NewProcess]) -> None:
         """Refuses.
 
         Raises:
@@ -143,4 +145,4 @@ class ForeignEngines(AgentPool):
             because_of=because,
         )
         if self.hears is not None:
-            self.hears({"event": "exited", "process_id": process_id, "time": time.time()})
+            self.hears(ProcessLost(process_id=process_id))

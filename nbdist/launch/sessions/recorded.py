@@ -17,6 +17,7 @@ from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.files.sync import files_again
+from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -145,7 +146,7 @@ def regain(record: Record) -> AttachedCluster:
         client_file=record.connection,
     )
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         if running.on_event is not None:
             running.on_event(event)
 
@@ -215,7 +216,7 @@ def _parents(record: Record, state: State, client: Any) -> AgentPool:
         return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
     heard: list[Any] = []
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         for one in heard:
             one(event)
 

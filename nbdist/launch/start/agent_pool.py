@@ -12,10 +12,12 @@ from typing import Any
 
 from nbdist.agent.heartbeat import PERIOD_SECONDS
 from nbdist.contract.asides import Aside
-from nbdist.contract.orders import CONTROLLER
+from nbdist.contract.events import Fault
+from nbdist.contract.orders import CONTROLLER, Ask, Connect, NewProcess, StopListening
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.happenings import Happening, HostsSilent
 from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
 from nbdist.message_guard import MessageGuard
 
@@ -44,10 +46,8 @@ class AgentPool:
       others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
       files: The user's files that are kept the same everywhere, None where there are none.
 
-    `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
-    them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
-    times since when. `faults` are sentences about messages that could not be handled; each comes as an event
-    `{"event": "fault", "text": …}` as well.
+    `hears` is called, on a thread of a parent's or of this object's, with whatever happens, once it is set.
+    `faults` are sentences about messages that could not be handled; each comes as an event `Fault` as well.
     """
 
     reaches_past_main_threads = True
@@ -58,7 +58,7 @@ class AgentPool:
         self.home = home
         self.files = files
         self.others = dict(others)
-        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.hears: Callable[[Happening], None] | None = None
         self.silent: dict[str, float] = {}
         self.faults: list[str] = []
         self._guard = MessageGuard("A look after the hosts", logger, self._fault)
@@ -94,23 +94,23 @@ class AgentPool:
         heard = [parent.hosts_heard_at() for parent in self.others.values()]
         return any(host in each and each[host] > moment for each in heard)
 
-    def start(self, processes: Sequence[Mapping[str, Any]]) -> None:
+    def start(self, processes: Sequence[NewProcess]) -> None:
         """Asks for engines, each of its parent."""
-        wanted: dict[AgentHandle, list[Mapping[str, Any]]] = defaultdict(list)
+        wanted: dict[AgentHandle, list[NewProcess]] = defaultdict(list)
         for process in processes:
-            wanted[self._of[process["process_id"]]].append(process)
+            wanted[self._of[process.process_id]].append(process)
         for parent, its in wanted.items():
             parent.start(its)
 
     def connect(self, connection: Mapping[str, Any]) -> None:
         """Tells the parents on other machines where the controller is, and the session's key."""
         for parent in self.others.values():
-            parent.order({"connection": dict(connection)})
+            parent.order(Connect(connection=dict(connection)))
 
     def stop_listening(self) -> None:
         """Has the parents close what the others were to reach them at."""
         for parent in self.others.values():
-            parent.order({"listen": 0})
+            parent.order(StopListening())
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""
@@ -158,9 +158,13 @@ class AgentPool:
           process_ids: The processes.
           question: What they read beside it; see `nbdist.contract.asides.QUESTION`.
         """
-        beside = {} if question is None else {"question": dict(question)}
+        order = Ask(
+            what=what.value,
+            process_ids=tuple(process_ids),
+            question=None if question is None else dict(question),
+        )
         for parent in {self._of[process_id]: None for process_id in process_ids}:
-            parent.order({"ask": what, "process_ids": list(process_ids), **beside})
+            parent.order(order)
 
     def keep(self) -> None:
         """Has kept parents go on without a kernel from now on, since another can find them."""
@@ -188,12 +192,12 @@ class AgentPool:
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)
 
-    def heard(self, event: dict[str, Any]) -> None:
-        """Called with each event of a parent."""
-        if event["event"] == "fault":
-            self.faults.append(event["text"])
+    def heard(self, happening: Happening) -> None:
+        """Called with whatever happens to a parent or its host."""
+        if isinstance(happening, Fault):
+            self.faults.append(happening.text)
         if self.hears is not None:
-            self.hears(event)
+            self.hears(happening)
 
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
@@ -221,7 +225,7 @@ class AgentPool:
         }
         if silent != self.silent:
             self.silent = silent
-            self.heard({"event": "silence", "since": silent})
+            self.heard(HostsSilent(since=silent))
 
     def _fault(self, text: str) -> None:
-        self.heard({"event": "fault", "text": text})
+        self.heard(Fault(text=text))

@@ -8,10 +8,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.orders import NewProcess
 from nbdist.engine.cell.where import ONE_HOST
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -43,10 +45,10 @@ class Cluster:
     connected: int = 0
     told: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
-    on_event: Callable[[dict[str, Any]], None] | None = None
+    on_event: Callable[[Happening], None] | None = None
     client_file: str = ""
 
-    def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:
+    def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
         """What their parents need in order to start these."""
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}

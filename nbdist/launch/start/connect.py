@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER
 from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import LaunchError, VersionError
@@ -69,8 +70,9 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
     """
     plan, parents = running.plan, running.parents
     for parent in parents.all:
-        if parent.failure is not None and parent.failure["event"] == "failed":
-            raise LaunchError(_cannot_import(running, parent))
+        failure = parent.failure
+        if failure is not None and isinstance(failure.event, ImportFailed):
+            raise LaunchError(_cannot_import(running, parent, failure.event, failure.task))
     ended = [end for p, end in parents.exits.items() if p in process_ids and end.because_of is None]
     controller = parents.home.exits.get(CONTROLLER)
     if ended or controller:
@@ -127,17 +129,17 @@ def _unreached(running: Cluster) -> str:
     )
 
 
-def _cannot_import(running: Cluster, parent: AgentHandle) -> str:
-    failure = parent.failure or {}
-    task = failure.get("task")
+def _cannot_import(
+    running: Cluster, parent: AgentHandle, failure: ImportFailed, task: int | None
+) -> str:
     plan = running.plan
     ids = [p for p in plan.hosts if running.parents.of(p) is parent and (task is None or p == task)]
     host = plan.hosts[ids[0]]
     there = f" of host {host}" if parent.reach.remote else " of this notebook's kernel"
     return (
-        f"{processes_text(ids)} (host {host}) cannot import {failure['module']}: {failure['error']}\n"
-        f"{install_text(failure['module'], failure['error'], where=there)}, or check --env PYTHONPATH.\n"
-        f"{failure['trace'].rstrip()}"
+        f"{processes_text(ids)} (host {host}) cannot import {failure.module}: {failure.error}\n"
+        f"{install_text(failure.module, failure.error, where=there)}, or check --env PYTHONPATH.\n"
+        f"{failure.trace.rstrip()}"
     )
 
 

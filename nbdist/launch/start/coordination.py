@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS
+from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS, Coordinate, EndCoordination
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS
@@ -46,15 +46,13 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
     if bound is not None:
         host = bound.rpartition(":")[0]
     running.parents.of(first).order(
-        {
-            "coordinate": {
-                "number": number,
-                "process_id": first,
-                "host": host,
-                "port": None if again else int(port),
-                "processes": len(running.plan.processes),
-            }
-        }
+        Coordinate(
+            number=number,
+            process_id=first,
+            host=host,
+            port=None if again else int(port),
+            processes=len(running.plan.processes),
+        )
     )
     return number
 
@@ -77,17 +75,17 @@ def until_it_serves(running: Cluster, number: int) -> None:
             )
         time.sleep(POLL_SECONDS / 4)
     found = parent.services[number]
-    if found["address"] is None:
-        words = "\n".join(f"  {line}" for line in found["last_lines"])
+    if found.address is None:
+        words = "\n".join(f"  {line}" for line in found.last_lines)
         raise LaunchError(
             f"JAX's coordination service does not listen on host {running.plan.processes[0].host}:\n{words}"
         )
     host = running.rendezvous.coordinator.rpartition(":")[0]
-    port = found["address"].rpartition(":")[2]
+    port = found.address.rpartition(":")[2]
     running.rendezvous = replace(running.rendezvous, coordinator=f"{host}:{port}", served=True)
 
 
 def end(running: Cluster, number: int) -> None:
     """Ends a service that nobody uses any more."""
     first = running.plan.processes[0].process_id
-    running.parents.of(first).order({"end_coordination": number})
+    running.parents.of(first).order(EndCoordination(number=number))

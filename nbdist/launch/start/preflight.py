@@ -112,10 +112,14 @@ class Preflight:
         )
 
 
-def targets(told: Mapping[str, HostInfo]) -> list[list[Any]]:
-    """`[address, port]` of the first hosts, which every host is to reach."""
-    listening = [[facts.address, facts.listening] for facts in told.values() if facts.listening]
-    return listening[:MOST_TARGETS]
+def targets(told: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
+    """Address and port of the first hosts, which every host is to reach."""
+    listening = [
+        (facts.address, facts.listening)
+        for facts in told.values()
+        if facts.listening and facts.address is not None
+    ]
+    return tuple(listening[:MOST_TARGETS])
 
 
 def unreached(

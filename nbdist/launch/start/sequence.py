@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import ipyparallel
 
 from nbdist.errors import LaunchError
+from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start import coordination
 from nbdist.launch.start.client import Client
@@ -75,7 +75,7 @@ def _engines(spawned: Spawned) -> Cluster:
         warnings=spawned.warnings,
     )
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         if running.on_event is not None:
             running.on_event(event)
 

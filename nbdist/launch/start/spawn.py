@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.contract.orders import Assignment
+from nbdist.contract.orders import Assignment, NewProcess
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.job_agent import JobAgent
@@ -23,6 +23,7 @@ from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import LOOPBACK, Rendezvous, meet
 from nbdist.launch.model.to_the_end import to_the_end
@@ -36,6 +37,7 @@ from nbdist.launch.start.agent_commands import (
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, AgentPool
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
+from nbdist.version import __version__
 
 CLUSTER_ID = "nbdist"
 
@@ -88,9 +90,9 @@ def spawn(plan: Plan) -> Spawned:
     folder = folders.make()
     preflight = Preflight(plan, address)
     started: list[AgentHandle] = []
-    heard: list[Callable[[dict[str, Any]], None]] = []
+    heard: list[Callable[[Happening], None]] = []
 
-    def hears(event: dict[str, Any]) -> None:
+    def hears(event: Happening) -> None:
         for one in heard:
             one(event)
 
@@ -160,18 +162,19 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
     """What the parent of this machine is for: the controller, and the processes that are to run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
+        nbdist=__version__,
         folder=folder,
         cluster_id=CLUSTER_ID,
-        preload=framework_named(plan.framework).preload(plan) if mine else [],
+        preload=tuple(framework_named(plan.framework).preload(plan) if mine else ()),
         fork=plan.start_method == "fork",
-        controller_arguments=controller_arguments(
-            folder, CLUSTER_ID, processes=len(plan.processes), address=address
+        controller_arguments=tuple(
+            controller_arguments(folder, CLUSTER_ID, processes=len(plan.processes), address=address)
         ),
         ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
         controller_address=None if plan.placement.on_this_machine else address,
         kept=plan.keep,
         kernel=os.getpid(),
-        paths=files.here if files is not None else [],
+        paths=tuple(files.here) if files is not None else (),
     )
 
 
@@ -187,8 +190,9 @@ def elsewhere(
     count = 1 if job else len(plan.on(reach.name))
     cwd = plan.placement.cwd
     return Assignment(
+        nbdist=__version__,
         cluster_id=CLUSTER_ID,
-        preload=framework_named(plan.framework).preload(plan),
+        preload=tuple(framework_named(plan.framework).preload(plan)),
         fork=plan.start_method == "fork",
         controller_address=address,
         environment={
@@ -198,7 +202,7 @@ def elsewhere(
         },
         cwd=cwd or str(Path.cwd()),
         cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
-        paths=files.there if files is not None else [],
+        paths=tuple(files.there) if files is not None else (),
         # Enough for the coordinator, a server each, and all of it again after a failure.
         ports=2 * count + 2,
         silence_s=KERNEL_LOST_SECONDS,
@@ -256,15 +260,15 @@ def _encrypted(address: str) -> list[str]:
 def planned(
     processes: Sequence[PlannedProcess],
     environment: Callable[[PlannedProcess], Mapping[str, str]],
-) -> list[dict[str, Any]]:
-    """What a parent needs to know of each planned process, the framework's `environment` included."""
+) -> list[NewProcess]:
+    """What an agent needs to know of each planned process, the framework's `environment` included."""
     return [
-        {
-            "process_id": process.process_id,
-            "environment": {
+        NewProcess(
+            process_id=process.process_id,
+            environment={
                 **environment(process),
                 "NBDIST_PROCESS_ID": str(process.process_id),
             },
-        }
+        )
         for process in processes
     ]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import time
 
+from nbdist.contract.events import OtherVersion, Refused
+from nbdist.contract.orders import Reach
 from nbdist.errors import HostError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
@@ -49,7 +51,7 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
     told = told_by_host(spawned)
     spawned.warnings = spawned.preflight.judge(told)
     for parent in others.values():
-        parent.order({"reach": targets(told)})
+        parent.order(Reach(targets=targets(told)))
     _send_files(spawned)
 
 
@@ -109,19 +111,20 @@ def check_host(name: str, parent: AgentHandle) -> None:
       HostError: Says why, in ssh's own words where it was ssh.
       VersionError: It has another version of nbdist.
     """
-    if parent.failure is not None and parent.failure["event"] == "refused":
-        raise HostError(_refused(name, parent), host=name)
+    failure = None if parent.failure is None else parent.failure.event
+    if isinstance(failure, Refused):
+        raise HostError(_refused(name, parent, failure), host=name)
+    if isinstance(failure, OtherVersion):
+        there, version = failure.host, failure.nbdist
+        raise VersionError(
+            f"Host {there} has nbdist {version}, this kernel has {__version__}. On {there} run: pip install "
+            f"nbdist=={__version__}",
+            host=name,
+        )
     not_copied = first_failure(parent)
     if not_copied is not None:
         host, why = not_copied
         raise HostError(f"Host {host} could not take your files (--sync): {why}.", host=name)
-    for facts in parent.facts.values():
-        if facts.nbdist != __version__:
-            raise VersionError(
-                f"Host {facts.host} has nbdist {facts.nbdist}, this kernel has {__version__}. On "
-                f"{facts.host} run: pip install nbdist=={__version__}",
-                host=name,
-            )
     if parent.ended_at is not None and parent.failure is None:
         raise HostError(_ended(name, parent), host=name)
     for task, end in parent.exits.items():
@@ -177,12 +180,11 @@ def _home(spawned: Spawned) -> Place:
     return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
 
 
-def _refused(name: str, parent: AgentHandle) -> str:
-    failure = parent.failure or {}
-    folder, error = failure.get("folder"), failure["error"]
+def _refused(name: str, parent: AgentHandle, failure: Refused) -> str:
+    folder, error = failure.folder, failure.error
     host = next((facts.host for facts in parent.facts.values()), name)
     if isinstance(parent, JobAgent):
-        host = failure["host"]
+        host = failure.host
     if "No such file" in error or "Permission" in error:
         return (
             f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "

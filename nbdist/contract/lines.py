@@ -1,0 +1,121 @@
+"""How events of an agent travel to the kernel: one JSON object a line.
+
+The processes of a job that a scheduler has started share one stream, and what carries it cuts long lines and
+mixes those of different tasks. There each line is short, and names its task: `nbdist TASK LAST text`, where
+`LAST` is 1 for the end of an event and 0 for a part of one.
+
+Slurm sends such lines on whole. Open MPI sends on what it has just read, which may end anywhere, but names the
+task before each piece (`mpirun --tag-output`).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import re
+import time
+from typing import Any, TextIO
+
+from nbdist.contract.events import Event, Received
+from nbdist.contract.wire import decode, encode
+from nbdist.version import __version__
+
+LINE_CHARACTERS = 600
+"""Slurm sends lines on in pieces of 1024 bytes (slurmd/slurmstepd/io.c); JSON is plain ASCII here."""
+
+
+class Events:
+    """Writes events.
+
+    Args:
+      stream: Where the kernel reads.
+      task: The number of this task, None for a parent with a stream of its own.
+    """
+
+    def __init__(self, stream: TextIO, task: int | None = None) -> None:
+        self._stream = stream
+        self._task = task
+
+    @property
+    def descriptor(self) -> int:
+        """Of the stream."""
+        return self._stream.fileno()
+
+    def send(self, event: Event) -> None:
+        """Writes one event; a kernel that no longer listens shows as end of input."""
+        text = json.dumps({**encode(event), "time": time.time()})
+        # "<" begins no tag of Open MPI's then; in JSON it stands in strings alone.
+        lines = [text] if self._task is None else in_lines(text.replace("<", "\\u003c"), self._task)
+        with contextlib.suppress(OSError, ValueError):
+            self._stream.write("".join(f"{line}\n" for line in lines))
+            self._stream.flush()
+
+
+def in_lines(text: str, task: int) -> list[str]:
+    """An event of a task, as lines short enough to stay whole."""
+    parts = [text[i : i + LINE_CHARACTERS] for i in range(0, len(text), LINE_CHARACTERS)]
+    return [f"nbdist {task} {int(part is parts[-1])} {part}" for part in parts]
+
+
+class Lines:
+    """Reads what `Events` of any number of tasks have written; other lines are somebody else's."""
+
+    _TASK = re.compile(rb"(?:^|\s)nbdist (\d+) ([01]) (.*)$")
+    _TAG = re.compile(rb"\[\d+,(\d+)\]<stdout>:")
+
+    def __init__(self) -> None:
+        self._parts: dict[int, bytes] = {}
+        self._pieces: dict[bytes, bytes] = {}
+
+    def take(self, line: bytes) -> Received | None:
+        """The event that this line completes, if any.
+
+        Raises:
+          WireError: It is an event, and of another shape.
+        """
+        line = self._whole(line).rstrip(b"\r\n")
+        found = self._TASK.search(line)
+        if found is None:
+            return self._event(line) if line.startswith(b"{") else None
+        task, last, part = int(found[1]), found[2] == b"1", found[3]
+        whole = self._parts.pop(task, b"") + part
+        if not last:
+            self._parts[task] = whole
+            return None
+        return self._event(whole, task)
+
+    def _whole(self, line: bytes) -> bytes:
+        """The line that ends here, put together from the pieces of its task that came before."""
+        if not line.startswith(b"["):
+            return line
+        _, *tagged = self._TAG.split(line)
+        task = b""
+        for task, piece in zip(tagged[::2], tagged[1::2], strict=True):
+            self._pieces[task] = self._pieces.get(task, b"") + piece
+        return self._pieces.pop(task, line)
+
+    @staticmethod
+    def _event(text: bytes, task: int | None = None) -> Received | None:
+        try:
+            data = json.loads(text)
+        except ValueError:
+            return None
+        return received(data, task) if isinstance(data, dict) and "event" in data else None
+
+
+def received(data: dict[str, Any], task: int | None) -> Received:
+    """An event from its plain data. Of a host with another version of nbdist only that is read.
+
+    Raises:
+      WireError: It has another shape.
+    """
+    data = dict(data)
+    moment = data.pop("time", None)
+    if data.get("event") == "host" and data.get("nbdist") != __version__:
+        data = {
+            "event": "other_version",
+            "host": data.get("host"),
+            "nbdist": data.get("nbdist"),
+        }
+    event: Event = decode(Event, data)  # type: ignore[arg-type]
+    return Received(event=event, time=moment if type(moment) is float else time.time(), task=task)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import functools
 import time
 from collections.abc import Callable, Collection, Iterable
-from pathlib import Path
+from dataclasses import replace
 
 from nbdist.cells.attached_cell import RegainedRun
-from nbdist.cells.cellrun import CellHandle, Ended
+from nbdist.cells.cellrun import CellHandle
+from nbdist.cells.context import Ended
 from nbdist.cells.execution import Cell
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
@@ -17,7 +18,7 @@ from nbdist.engine_group import EngineGroup
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
-from nbdist.recovery.remedies import remedies_for
+from nbdist.recovery.context import cell_context
 from nbdist.rules import Rules
 
 OnEnd = Callable[[Ended], Facts]
@@ -69,25 +70,12 @@ def take_up(
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
             continue
+        context = cell_context(engines, requests, rules=rules, ended=ended)
+        folder = context.folder / f"again-{time.time_ns()}"
         run = RegainedRun(
             Cell(number=cell.number, code=cell.code, offset=cell.offset),
             targets=sorted(requests),
-            link=engines.link,
-            hosts=engines.plan.hosts,
-            heard=engines.monitor,
-            interrupt=engines.interrupt,
-            folder=Path(engines.link.folder) / "output" / f"again-{time.time_ns()}",
-            grace_s=rules.grace_s,
-            give_up_s=rules.give_up_s,
-            timeout_s=None,
-            out_of_step=engines.facts.out_of_step,
-            remarks=(),
-            told=engines.told,
-            began=lambda cell: None,
-            ended=ended,
-            renderer=None,
-            remedies=remedies_for(engines),
-            widgets=engines.widgets,
+            context=replace(context, folder=folder, in_step=None),
         )
         run.rejoin(
             cell,

@@ -7,6 +7,7 @@ import itertools
 import time
 import uuid
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
@@ -14,7 +15,8 @@ from typing import Any, Self
 import nbdist.moving as moving
 from nbdist.cells.attached_cell import RegainedRun
 from nbdist.cells.background import Background, queued_text, stopping_text
-from nbdist.cells.cellrun import CellHandle, CellRun, Ended
+from nbdist.cells.cellrun import CellHandle, CellRun
+from nbdist.cells.context import Ended
 from nbdist.cells.execution import Cell, without_leading_blank_lines
 from nbdist.cells.facts import Facts
 from nbdist.cells.followed import FollowedRun
@@ -42,8 +44,8 @@ from nbdist.output.shown import SHOWN
 from nbdist.quantities import processes_text
 from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
 from nbdist.recovery.compared import have_sent_the_same, place_of
+from nbdist.recovery.context import cell_context
 from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
-from nbdist.recovery.remedies import remedies_for
 from nbdist.recovery.widget import deliver
 from nbdist.rules import Rules
 from nbdist.view.feed import Feed
@@ -315,26 +317,20 @@ class Session:
         # IPython takes leading blank lines away before it counts.
         code, blank = without_leading_blank_lines(code)
         # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
+        context = cell_context(
+            engines,
+            chosen,
+            rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
+            began=self._begun,
+            ended=self._ended,
+        )
         run = (CellRun if wait else FollowedRun)(
             Cell(number=number, code=code, offset=offset + blank),
             targets=chosen,
-            link=engines.link,
-            hosts=self.hosts,
-            heard=engines.monitor,
-            interrupt=engines.interrupt,
-            folder=Path(engines.link.folder) / "output",
-            grace_s=self._rules.grace_s if grace_s is None else grace_s,
-            give_up_s=self._rules.give_up_s,
+            context=context,
             timeout_s=timeout_s,
-            out_of_step=engines.facts.out_of_step and not engines.facts.workers.isdisjoint(chosen),
-            in_step=engines.in_step_at if engines.facts.workers.issubset(chosen) else None,
             remarks=self._remarks(engines, on, chosen, number, wait=wait),
-            told=engines.told,
-            began=self._begun,
-            ended=self._ended,
             renderer=renderer,
-            remedies=remedies_for(engines),
-            widgets=engines.widgets,
         )
         handle = run.begin()
         if isinstance(run, FollowedRun):

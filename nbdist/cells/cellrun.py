@@ -6,13 +6,12 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 from IPython import get_ipython
 
-from nbdist.cells.execution import Cell, Execution, Heard, Link
+from nbdist.cells.context import CellContext, Ended
+from nbdist.cells.execution import Cell, Execution
 from nbdist.cells.facts import Facts
 from nbdist.cells.failure import failure, outcome_text
 from nbdist.cells.history import OpenCell
@@ -20,7 +19,6 @@ from nbdist.cells.late import LateOutput, late_name
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompts import Prompts
 from nbdist.cells.refuse import computes
-from nbdist.cells.remedies import Remedies
 from nbdist.cells.submission import Message
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.engine.cell.notebook_cell import label
@@ -35,7 +33,6 @@ from nbdist.output import (
     shows_widgets,
 )
 from nbdist.quantities import processes_text
-from nbdist.widgets import Widgets
 
 
 class CellHandle:
@@ -79,26 +76,6 @@ class CellHandle:
         return f"<cell {number}: {outcome_text(standings)}; .wait() shows its output>"
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Ended:
-    """The end of a cell.
-
-    `standings` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
-    finished it and found themselves in step; `steps`, by process, what those have said of what they sent that
-    have sent anything; `looked`, whether they were out of step when it began, so that it computed nothing. `say`
-    shows a line below the cell's output.
-    """
-
-    cell: Cell
-    standings: dict[int, ProcessOutcome]
-    started: float
-    number: int
-    clean: bool
-    steps: Mapping[int, Mapping[str, Any]]
-    looked: bool
-    say: Callable[[str], None]
-
-
 class CellRun:
     """Puts execution, output and conductor together for one cell.
 
@@ -108,23 +85,10 @@ class CellRun:
     Args:
       cell: What to run.
       targets: On which processes.
-      link: The way to them.
-      hosts: Host names by process id.
-      heard: What the processes have said of themselves.
-      interrupt: Sends the framework's interrupt.
-      folder: Where floods of output are kept in whole.
-      grace_s: How long others may stay when one has failed.
-      give_up_s: As `CellSupervisor.give_up_s`.
+      context: The session it runs in.
       timeout_s: Limit of the cell, or None.
-      out_of_step: Whether the session is so now.
-      in_step: After which program all processes are known to be in step, as a cell's label has it.
       remarks: Lines to show before any output.
-      told: Hears standings while the cell runs.
-      began: Hears that the cell has been sent.
-      ended: Takes the cell's end; answers what is known afterwards.
       renderer: Draws the output; None: the one that fits this shell.
-      remedies: For processes that do not leave the cell.
-      widgets: Those of the processes; None: they are shown as text.
     """
 
     AWAITED = True
@@ -134,43 +98,29 @@ class CellRun:
         cell: Cell,
         *,
         targets: Sequence[int],
-        link: Link,
-        hosts: Mapping[int, str],
-        heard: Heard,
-        interrupt: Callable[[Sequence[int]], None],
-        folder: Path,
-        grace_s: float,
-        give_up_s: float,
-        timeout_s: float | None,
-        out_of_step: bool,
-        in_step: tuple[int, int] | None = None,
-        remarks: Sequence[str],
-        told: Callable[[dict[int, ProcessOutcome]], None],
-        began: Callable[[OpenCell], None],
-        ended: Callable[[Ended], Facts],
-        renderer: Renderer | None,
-        remedies: Remedies,
-        widgets: Widgets | None = None,
+        context: CellContext,
+        timeout_s: float | None = None,
+        remarks: Sequence[str] = (),
+        renderer: Renderer | None = None,
     ) -> None:
         self.cell = cell
+        self.context = context
         self._renderer = renderer or renderer_for(get_ipython())
         # As text they are shown when they are displayed, and what they capture where it comes.
-        widgets = widgets if shows_widgets(self._renderer) else None
+        widgets = context.widgets if shows_widgets(self._renderer) else None
+        folder = context.folder
         self.output = CellOutput(
             processes=targets, folder=folder / f"cell-{cell.number}", widgets=widgets
         )
         self.execution = Execution(
             cell,
             targets=targets,
-            link=link,
-            hosts=hosts,
+            link=context.link,
+            hosts=context.hosts,
             output=self.output,
-            heard=heard,
+            heard=context.heard,
             widgets=widgets,
         )
-        self._link = link
-        self._began = began
-        self._ended = ended
         self._timeout_s = timeout_s
         self._late = LateOutput(
             cell.number,
@@ -182,22 +132,21 @@ class CellRun:
         )
         self.execution.late = self._late
         self._remarks = remarks
-        self._in_step = in_step
         self._final: dict[int, ProcessOutcome] | None = None
         self._conductor = CellSupervisor(
             execution=self.execution,
-            interrupt=interrupt,
+            interrupt=context.interrupt,
             refresh=self._refresh,
-            grace_s=grace_s,
-            give_up_s=give_up_s,
+            grace_s=context.grace_s,
+            give_up_s=context.give_up_s,
             timeout_s=timeout_s,
-            out_of_step=out_of_step,
-            told=told,
-            remedies=remedies,
+            out_of_step=context.facts.out_of_step and not context.facts.workers.isdisjoint(targets),
+            told=context.progress,
+            remedies=context.remedies,
             answer=self._answer_awaited,
             attended=self.AWAITED,
         )
-        self._reply = remedies.reply
+        self._reply = context.remedies.reply
         self._prompts = self._prompts_at(self._renderer)
 
     @property
@@ -221,14 +170,14 @@ class CellRun:
                 run=run,
                 targets=targets,
                 computes=computes(cell.code),
-                in_step=self._in_step,
+                in_step=self.context.in_step,
                 compared=self.AWAITED,
                 widgets=shows_widgets(self._renderer),
             )
         )
         # ipyparallel forgets a request that has failed before all its output is here.
         self._listen(self.execution.hear)
-        self._began(
+        self.context.began(
             OpenCell(
                 kernel=os.getpid(),
                 run=run,
@@ -267,7 +216,7 @@ class CellRun:
 
     def _finish(self, standings: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = standings
-        facts = self._ended(
+        facts = self.context.ended(
             Ended(
                 cell=self.cell,
                 standings=standings,
@@ -286,12 +235,12 @@ class CellRun:
         self._listen(self._late.take)
         if self._conductor.timed_out and self._timeout_s is not None:
             return timeout_error(standings, self._timeout_s, facts)
-        ends = self._link.exits
+        ends = self.context.link.exits
         return self._failure(standings, ends, facts)
 
     def _listen(self, take: Callable[[int, Message], None]) -> None:
         for process_id, request in self.execution.requests.items():
-            self._link.client.listen(request, functools.partial(take, process_id))
+            self.context.link.client.listen(request, functools.partial(take, process_id))
 
     def _failure(
         self, standings: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: Facts

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import TypeVar
 
-from nbdist.cells.cellrun import Ended
+from nbdist.cells.context import Ended
 from nbdist.cells.execution import Execution, place
 from nbdist.cells.facts import Facts
 from nbdist.engine_group import EngineGroup

@@ -1,0 +1,76 @@
+"""What a cell needs of the session it runs in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from nbdist.cells.execution import Cell, Heard, Link
+from nbdist.cells.facts import Facts
+from nbdist.cells.history import OpenCell
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.cells.remedies import Remedies
+from nbdist.widgets import Widgets
+
+
+def _nothing(*_: Any) -> None:
+    """Nobody is to be called."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """The end of a cell.
+
+    `standings` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
+    finished it and found themselves in step; `steps`, by process, what those have said of what they sent that
+    have sent anything; `looked`, whether they were out of step when it began, so that it computed nothing. `say`
+    shows a line below the cell's output.
+    """
+
+    cell: Cell
+    standings: dict[int, ProcessOutcome]
+    started: float
+    number: int
+    clean: bool
+    steps: Mapping[int, Mapping[str, Any]]
+    looked: bool
+    say: Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellContext:
+    """One for each cell.
+
+    Attributes:
+      link: The way to the processes.
+      hosts: Host names by process id.
+      heard: What the processes have said of themselves.
+      facts: What is known of the processes now.
+      interrupt: Sends the framework's interrupt to processes.
+      remedies: For processes that do not leave the cell.
+      folder: Where floods of output are kept in whole.
+      grace_s: How long others may stay when one has failed, in seconds.
+      give_up_s: As `CellSupervisor.give_up_s`.
+      in_step: After which program all processes are known to be in step, as a cell's label has it.
+      widgets: Those of the processes; None: they are shown as text.
+      progress: Called with where each process stands while the cell runs.
+      began: Called when the cell has been sent.
+      ended: Takes the cell's end; answers what is known afterwards.
+    """
+
+    link: Link
+    hosts: Mapping[int, str]
+    heard: Heard
+    facts: Facts
+    interrupt: Callable[[Sequence[int]], None]
+    remedies: Remedies
+    folder: Path
+    grace_s: float
+    give_up_s: float
+    ended: Callable[[Ended], Facts]
+    in_step: tuple[int, int] | None = None
+    widgets: Widgets | None = None
+    progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=_nothing)
+    began: Callable[[OpenCell], None] = field(default=_nothing)

@@ -1,0 +1,53 @@
+"""What a cell is given of the engines it runs on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import Any
+
+from nbdist.cells.context import CellContext, Ended
+from nbdist.cells.facts import Facts
+from nbdist.cells.history import OpenCell
+from nbdist.engine_group import EngineGroup
+from nbdist.recovery.remedies import remedies_for
+from nbdist.rules import Rules
+
+
+def _nobody(cell: OpenCell) -> Any:
+    """Nobody notes that it has been sent."""
+
+
+def cell_context(
+    engines: EngineGroup,
+    targets: Collection[int],
+    *,
+    rules: Rules,
+    ended: Callable[[Ended], Facts],
+    began: Callable[[OpenCell], Any] = _nobody,
+) -> CellContext:
+    """The context of one cell.
+
+    Args:
+      engines: The processes of the session.
+      targets: Those the cell is for.
+      rules: Of the session.
+      ended: Takes the cell's end.
+      began: Called when it has been sent.
+    """
+    return CellContext(
+        link=engines.link,
+        hosts=engines.plan.hosts,
+        heard=engines.monitor,
+        facts=engines.facts,
+        interrupt=engines.interrupt,
+        remedies=remedies_for(engines),
+        folder=Path(engines.link.folder) / "output",
+        grace_s=rules.grace_s,
+        give_up_s=rules.give_up_s,
+        in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
+        widgets=engines.widgets,
+        progress=engines.told,
+        began=began,
+        ended=ended,
+    )

@@ -18,6 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO
 
+from nbdist.contract.orders import Stop, to_line
 from nbdist.launch.agents.channel import Child, has_room
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 
@@ -27,7 +28,7 @@ PIPE_BYTES = 1 << 14
 KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
 """Variables for a command that may wait for long: whose it is, and the file that says that others can find it."""
 
-STOP = b'{"stop": 1}\n'
+STOP = to_line(Stop())
 """The order that ends a kept parent, in place of end of input."""
 
 SOON_SECONDS, LATER_SECONDS = 0.005, 0.05

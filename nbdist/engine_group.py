@@ -16,6 +16,7 @@ from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
+from nbdist.engine_state import EngineState
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.framework import framework_named
@@ -68,7 +69,7 @@ DEVICES_SECONDS = 5.0
 class EngineGroup:
     """Connected and watched processes; stopped once and for all by `stop`, or left to themselves by `leave`.
 
-    Made by `begin` or `again`.
+    Made by `begin` or `again`. `state` is where they are in their life.
 
     Args:
       link: The way to them.
@@ -78,6 +79,7 @@ class EngineGroup:
 
     def __init__(self, link: Cluster, *, session: str, publish: Callable[[Snapshot], None]) -> None:
         self.link = link
+        self.state = EngineState.STARTING
         plan = self.plan = link.plan
         self.answers: Mapping[int, dict[str, Any]] = {}
         self.seconds_to_start = 0.0
@@ -213,6 +215,7 @@ class EngineGroup:
         return time.time_ns()
 
     def _watch(self, began: float) -> None:
+        self.state = self.state.to(EngineState.RUNNING)
         self.link.on_event = self._host_event
         for text in self.link.parents.faults:
             self.monitor.fault(text)
@@ -281,8 +284,10 @@ class EngineGroup:
         """Sends a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
-          GoneError: The process has ended.
+          GoneError: The process has ended, or this kernel has left it.
         """
+        if self.state is EngineState.ENDED:
+            raise GoneError(f"{self.where(process_id)} is of a session that has ended.")
         try:
             view = self.link.client[self.link.engines[process_id]]
         except IndexError as error:  # ipyparallel's, for an engine that has left
@@ -554,6 +559,9 @@ class EngineGroup:
     def repairing(self, repairing: bool) -> None:
         """The processes are being brought in step again, or that has ended."""
         with self._lock:
+            if self.state is not EngineState.ENDED:  # it may have been stopped in the middle
+                way = EngineState.REPAIRING if repairing else EngineState.RUNNING
+                self.state = self.state.to(way)
             self.facts = replace(self.facts, repairing=repairing)
             self.monitor.know(self.facts.known(self._standings))
 
@@ -599,6 +607,7 @@ class EngineGroup:
 
     def leave(self) -> None:
         """Lets the processes go on without this kernel; publishes a last snapshot."""
+        self.state = EngineState.ENDED
         self.link.on_event = None
         self.monitor.know(Known(stopped=True))
         self.link.leave()
@@ -606,6 +615,7 @@ class EngineGroup:
 
     def stop(self) -> None:
         """Stops what was started, by handle; publishes a last snapshot."""
+        self.state = EngineState.ENDED
         self.link.on_event = None
         self.monitor.know(Known(stopped=True))
         self.link.stop()

@@ -44,7 +44,7 @@ def write_down(engines: EngineGroup, *, session: str, asked: Plan, rules: Rules)
             "NBDIST_STATE."
         )
     if engines.plan.keep:
-        engines.link.parents.keep()
+        engines.link.own_agents.keep()
     return None
 
 

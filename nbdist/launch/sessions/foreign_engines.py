@@ -11,13 +11,15 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.events import Fault
 from nbdist.contract.orders import NewProcess
 from nbdist.errors import SessionError
+from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.process_handle import ProcessHandle
+from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.happenings import Happening, ProcessLost
 from nbdist.launch.model.host_info import HostInfo
-from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import folder as folders
 from nbdist.message_guard import MessageGuard
 
@@ -26,8 +28,8 @@ logger = logging.getLogger(__name__)
 LOOK_SECONDS = 0.2
 
 
-class ForeignEngines(AgentPool):
-    """Stands where a session of our own has its parents.
+class ForeignEngines:
+    """Stands where a session of our own has its agents; see `nbdist.launch.start.agents.Agents`.
 
     Args:
       client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
@@ -48,10 +50,10 @@ class ForeignEngines(AgentPool):
     ) -> None:
         self._home = home
         self._folder = folder
-        self.others = {}
-        self.files = None
-        self.silent = {}
-        self.faults = []
+        self.others: dict[str, AgentHandle] = {}
+        self.files: Files | None = None
+        self.silent: dict[str, float] = {}
+        self.faults: list[str] = []
         self._guard = MessageGuard("A look after the engines", logger, self._fault)
         self.hears: Callable[[Happening], None] | None = None
         self._client = client
@@ -62,9 +64,20 @@ class ForeignEngines(AgentPool):
         self._watch.start()
 
     @property
-    def all(self) -> tuple[Any, ...]:
-        """None: no parent of ours."""
+    def all(self) -> tuple[AgentHandle, ...]:
+        """None: no agent of ours."""
         return ()
+
+    def of(self, process_id: int) -> AgentHandle:
+        """Refuses: no agent of ours has started it.
+
+        Raises:
+          SessionError: Always.
+        """
+        raise SessionError(
+            "This kernel has not started these processes, and nothing of nbdist runs beside them that could do "
+            "this. Do it where they came from, or start a session with %dist_init."
+        )
 
     def place(self, process_id: int) -> HostInfo | None:
         """Not known."""
@@ -121,6 +134,11 @@ class ForeignEngines(AgentPool):
     def stop(self) -> None:
         """Stops nothing that this kernel has not started."""
         self.leave()
+
+    def _fault(self, text: str) -> None:
+        self.faults.append(text)
+        if self.hears is not None:
+            self.hears(Fault(text=text))
 
     def _look(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):

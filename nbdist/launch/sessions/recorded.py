@@ -26,6 +26,7 @@ from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record
 from nbdist.launch.start.agent_pool import AgentPool
+from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import reaches
@@ -65,7 +66,7 @@ def write_down(
     Raises:
       OSError: It cannot be written.
     """
-    parents, plan = running.parents, running.plan
+    parents, plan = running.own_agents, running.plan
     names = {id(parent): name for name, parent in parents.others.items()}
     state = State(
         plan=plan,
@@ -210,7 +211,7 @@ def _client(record: Record) -> Any:
         ) from error
 
 
-def _parents(record: Record, state: State, client: Any) -> AgentPool:
+def _parents(record: Record, state: State, client: Any) -> Agents:
     if not record.kept:
         home = record.parents[0]
         return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))

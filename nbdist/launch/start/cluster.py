@@ -10,6 +10,7 @@ from typing import Any
 
 from nbdist.contract.orders import NewProcess
 from nbdist.engine.cell.where import ONE_HOST
+from nbdist.errors import SessionError
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
@@ -19,6 +20,7 @@ from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.start.agent_pool import AgentPool
+from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.spawn import planned
 from nbdist.machine import folder as folders
 
@@ -35,7 +37,7 @@ class Cluster:
 
     plan: Plan
     folder: str
-    parents: AgentPool
+    parents: Agents
     cluster: Any
     rendezvous: Rendezvous
     client: Any = None
@@ -47,6 +49,19 @@ class Cluster:
     warnings: Sequence[Finding] = ()
     on_event: Callable[[Happening], None] | None = None
     client_file: str = ""
+
+    @property
+    def own_agents(self) -> AgentPool:
+        """The agents that this kernel, or one before it, has started.
+
+        Raises:
+          SessionError: Somebody else has started the engines.
+        """
+        if not isinstance(self.parents, AgentPool):
+            raise SessionError(
+                "The engines of this session were not started by nbdist: this cannot be done from here."
+            )
+        return self.parents
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
         """What their parents need in order to start these."""

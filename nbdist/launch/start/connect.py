@@ -58,7 +58,7 @@ def connect(
         else:
             time.sleep(POLL_SECONDS)
     _greet(running, set(running.client.ids) - set(known), process_ids, deadline)
-    running.parents.stop_listening()
+    running.own_agents.stop_listening()
     progress("ready", total, total)
 
 
@@ -68,7 +68,7 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
     Raises:
       LaunchError: Says which, why, and what to type.
     """
-    plan, parents = running.plan, running.parents
+    plan, parents = running.plan, running.own_agents
     for parent in parents.all:
         failure = parent.failure
         if failure is not None and isinstance(failure.event, ImportFailed):
@@ -114,7 +114,7 @@ def _check_ways(running: Cluster, name: str, parent: AgentHandle) -> None:
         host = name if task is None else running.plan.hosts[task]
         found = unreached(running.told, host, answers)
         # One that has just died is not reached, either; then its own silence is what is told.
-        if found is not None and running.parents.heard_since(found[0], moment):
+        if found is not None and running.own_agents.heard_since(found[0], moment):
             raise LaunchError(found[1])
 
 

@@ -98,7 +98,7 @@ def _open_client(running: Cluster, progress: StartProgress) -> None:
     while (connection := read_whole(engine)) is None or read_whole(client) is None:
         check(running, running.plan.hosts, deadline)
         time.sleep(POLL_SECONDS)
-    running.parents.connect(connection)
+    running.own_agents.connect(connection)
     running.client = _connected(running, client, deadline)
 
 

@@ -1,8 +1,8 @@
 """The fills of the live view as translucent colours, which fit a page of either theme.
 
-A saved picture does not know its page: no style sheet goes with it that could ask for the theme. So each fill is one
-colour that lies over the page at `OPACITY`, in the middle between those that would give the live view's fill of
-either theme: near to both where the two have one hue.
+A saved picture does not know its page: no style sheet goes with it that could ask for the theme. So each fill is
+one colour that lies over the page at `OPACITY`, in the middle between those that would give the live view's fill
+of either theme: near to both where the two have one hue.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def translucent_fills() -> tuple[str, ...]:
 
 
 def _between(light: str, dark: str) -> tuple[int, ...]:
-    """Red, green and blue that, over a page of each theme, miss both fills by the same amount where 0 to 255 allow."""
+    """Red, green and blue that miss both fills by the same amount, each over its page, if 0 to 255 allow."""
     page = (1 - OPACITY) * sum(PAGES.values())
     wanted = (
         (one + other - page) / (2 * OPACITY)

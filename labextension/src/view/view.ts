@@ -1,9 +1,10 @@
 /** The live picture of a session: one view for notebook outputs, side panels and pages. */
 
-import { isFrame, takeFrame, type Frame, type Known } from './model/frame';
+import { takeFrame, type Known } from './model/frame';
+import type { Frame } from './model/messages';
 import { sceneMaker } from './model/scene';
 import { initialState, reduce, type Action, type State } from './model/state';
-import { isValues } from './model/values';
+import { isFrame, isValues } from './model/received';
 import type { ViewModel } from './model/view_model';
 import { Painter } from './paint/painter';
 import { hideStill } from './paint/still';

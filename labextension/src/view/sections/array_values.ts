@@ -1,7 +1,7 @@
 /** What is in the picked array: the person asks, and the processes answer. */
 
+import type { Values, ValuesPicture } from '../model/messages';
 import type { Scene } from '../model/scene';
-import type { Values, ValuesPicture } from '../model/values';
 import type { Look } from '../paint/theme';
 import { element, setAttributes, setShown, setText } from './element';
 import { changeOf, type Dispatch, type Section } from './section';
@@ -65,8 +65,8 @@ export class ArrayValues implements Section {
     this.button.disabled = asked;
     setText(this.said, asked ? 'asked; it comes when no cell runs' : saidOf(answer, values.old));
     setShown(this.said, this.said.textContent !== '');
-    setShown(this.shown, answer?.text !== undefined);
-    if (answer?.text === undefined) return;
+    setShown(this.shown, typeof answer?.text === 'string');
+    if (typeof answer?.text !== 'string') return;
     this.text.replaceChildren(...answer.text.split('\n').map(lineOf));
     setAttributes(this.text, { 'aria-label': `Values of ${answer.path}` });
     const { picture } = answer;
@@ -84,6 +84,6 @@ function lineOf(line: string): HTMLElement {
 }
 
 function saidOf(answer: Values | null, old: boolean): string {
-  if (answer?.error !== undefined) return answer.error;
+  if (typeof answer?.error === 'string') return answer.error;
   return answer && old ? 'from before the last cell' : '';
 }

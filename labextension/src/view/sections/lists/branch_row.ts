@@ -1,9 +1,9 @@
 /** One row of the list that is a branch of a tree. */
 
-import type { BranchTexts } from '../model/branch_text';
-import { countText } from '../model/format';
-import type { BranchRow, Shown } from '../model/tree_rows';
-import { element, setAttributes } from './element';
+import type { BranchTexts } from '../../model/branch_text';
+import { countText } from '../../model/format';
+import type { BranchRow, Shown } from '../../model/tree_rows';
+import { element, setAttributes } from '../parts/element';
 
 export interface BranchState {
   readonly id: string;

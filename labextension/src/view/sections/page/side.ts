@@ -1,10 +1,10 @@
 /** What stands beside the mesh: the list of arrays or, where there are models, how one of them lies. */
 
-import type { Scene } from '../model/scene';
-import type { Snapshot } from '../model/snapshot';
-import type { Side as Shown } from '../model/state';
-import { element, setAttributes, setShown, setText } from './element';
-import { changeOf, type Dispatch, type Section } from './section';
+import type { Scene } from '../../model/scene';
+import type { Snapshot } from '../../model/snapshot';
+import type { Side as Shown } from '../../model/state';
+import { element, setAttributes, setShown, setText } from '../parts/element';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 
 const NAMES: readonly Shown[] = ['arrays', 'layout'];
 

@@ -1,10 +1,10 @@
 /** The first line: state of the session, its size, and how old the newest data is. */
 
-import { countText, secondsText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Snapshot } from '../model/snapshot';
-import { element, setAttributes, setText } from './element';
-import { changeOf, type Section } from './section';
+import { countText, secondsText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Snapshot } from '../../model/snapshot';
+import { element, setAttributes, setText } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 /** States that stop the work. */
 const TROUBLE: ReadonlySet<Snapshot['state']> = new Set(['stuck', 'out of step']);

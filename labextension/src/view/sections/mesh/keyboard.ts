@@ -1,6 +1,6 @@
 /** Moving over a mesh with the keyboard. */
 
-import { placesOf, positionAt, type Block, type Place } from '../layout/blocks';
+import { placesOf, positionAt, type Block, type Place } from '../../layout/blocks';
 
 /** Where a key leads from a place, before it is checked to be inside. */
 function aim(key: string, control: boolean, at: Place, blocks: readonly Block[]): Place | null {

@@ -1,10 +1,10 @@
 /** One row of the list of arrays. */
 
-import { breaksAfter, type ArrayTexts, type SpecPart } from '../model/array_text';
-import { otherMemoryKind, processesText, shardingText, typeText } from '../model/format';
-import type { Array as NamedArray } from '../model/snapshot';
-import type { ArrayRow } from '../model/tree_rows';
-import { element, setAttributes } from './element';
+import { breaksAfter, type ArrayTexts, type SpecPart } from '../../model/array_text';
+import { otherMemoryKind, processesText, shardingText, typeText } from '../../model/format';
+import type { Array as NamedArray } from '../../model/snapshot';
+import type { ArrayRow } from '../../model/tree_rows';
+import { element, setAttributes } from '../parts/element';
 
 function copiesTitle(array: NamedArray, copies: string): string {
   if (copies.startsWith('Σ')) return 'partial sums, still to be added: not copies';

@@ -1,12 +1,12 @@
 /** One row of a model's layout: a variable, the rule that matched it, and how it lies. */
 
-import { linesFor } from '../layout/list_form';
-import { entryParts, specLength, specWords, type SpecPart } from '../model/array_text';
-import { axesOf } from '../model/distribution_text';
-import { bytesText, typeText } from '../model/format';
-import type { Variable } from '../model/snapshot';
+import { linesFor } from '../../layout/list_form';
+import { entryParts, specLength, specWords, type SpecPart } from '../../model/array_text';
+import { axesOf } from '../../model/distribution_text';
+import { bytesText, typeText } from '../../model/format';
+import type { Variable } from '../../model/snapshot';
 import { specNode } from './array_row';
-import { element, setAttributes } from './element';
+import { element, setAttributes } from '../parts/element';
 
 /** Sizes in CSS pixels; the style sheet has the same ones. */
 const PADDING = 24;

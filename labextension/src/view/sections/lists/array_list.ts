@@ -1,18 +1,18 @@
 /** The list of named arrays: the trees of their paths, or what a search finds. */
 
-import { Listings, type Listing } from '../layout/listing';
-import { leavesOf } from '../model/branches';
-import { findArrays } from '../model/find';
-import { countText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Array as NamedArray } from '../model/snapshot';
-import { keyOfArray, type BranchRow, type ListRow, type Shown } from '../model/tree_rows';
-import type { Look } from '../paint/theme';
+import { Listings, type Listing } from '../../layout/listing';
+import { leavesOf } from '../../model/branches';
+import { findArrays } from '../../model/find';
+import { countText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Array as NamedArray } from '../../model/snapshot';
+import { keyOfArray, type BranchRow, type ListRow, type Shown } from '../../model/tree_rows';
+import type { Look } from '../../paint/theme';
 import { arrayRow } from './array_row';
 import { branchRow } from './branch_row';
-import { element, setAttributes, setShown, setText } from './element';
+import { element, setAttributes, setShown, setText } from '../parts/element';
 import { rowAfter } from './list_keys';
-import { changeOf, type Dispatch, type Section } from './section';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 import { turned } from './tree_keys';
 import { VirtualList } from './virtual_list';
 

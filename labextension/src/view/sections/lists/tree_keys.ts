@@ -1,6 +1,6 @@
 /** The keys that open and close the branches of a tree. */
 
-import type { BranchRow, ListRow, Shown } from '../model/tree_rows';
+import type { BranchRow, ListRow, Shown } from '../../model/tree_rows';
 
 /** What a key does: it moves to a row, or shows a branch in another form. */
 export type Turn =

@@ -1,12 +1,12 @@
 /** How a model's variables lie: the rule that matched each, what it asked for, what each device holds. */
 
-import { remember } from '../model/memo';
-import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../model/model_text';
-import type { Scene } from '../model/scene';
-import { shortenAll } from '../model/shorten';
-import type { Array as NamedArray, Model, Variable } from '../model/snapshot';
-import type { Look } from '../paint/theme';
-import { breakable, element, setAttributes, setShown, setText } from './element';
+import { remember } from '../../model/memo';
+import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../../model/model_text';
+import type { Scene } from '../../model/scene';
+import { shortenAll } from '../../model/shorten';
+import type { Array as NamedArray, Model, Variable } from '../../model/snapshot';
+import type { Look } from '../../paint/theme';
+import { breakable, element, setAttributes, setShown, setText } from '../parts/element';
 import {
   layoutForm,
   layoutRow,
@@ -15,7 +15,7 @@ import {
   type VariableTexts,
 } from './layout_row';
 import { rowAfter } from './list_keys';
-import { changeOf, type Dispatch, type Section } from './section';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 import { VirtualList } from './virtual_list';
 
 const HEADINGS = ['variable', 'type', 'group', 'rule', 'asks for', 'lies', 'device'];

@@ -1,8 +1,8 @@
 /** What every part of the view has in common. */
 
-import type { Scene } from '../model/scene';
-import type { Action } from '../model/state';
-import type { Look } from '../paint/theme';
+import type { Scene } from '../../model/scene';
+import type { Action } from '../../model/state';
+import type { Look } from '../../paint/theme';
 
 /** One part of the view: an element, and a drawing that touches only what changed. */
 export interface Section {

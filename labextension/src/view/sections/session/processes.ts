@@ -1,11 +1,11 @@
 /** Hosts and processes with what each is doing; many of them as groups that do the same. */
 
-import { countText, processesText, rangesText } from '../model/format';
-import { activityParts, metricsText, SIGNS, taskText, TROUBLE } from '../model/process_text';
-import type { Scene } from '../model/scene';
-import type { Process } from '../model/snapshot';
-import { element, KeyedChildren, setAttributes, setShown, setText } from './element';
-import { changeOf, type Section } from './section';
+import { countText, processesText, rangesText } from '../../model/format';
+import { activityParts, metricsText, SIGNS, taskText, TROUBLE } from '../../model/process_text';
+import type { Scene } from '../../model/scene';
+import type { Process } from '../../model/snapshot';
+import { element, KeyedChildren, setAttributes, setShown, setText } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 /** Up to this many processes are shown one by one. */
 const MOST_SINGLE = 12;

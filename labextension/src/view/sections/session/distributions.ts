@@ -1,6 +1,6 @@
 /** The distribution or strategy that is set now; each version where processes differ. */
 
-import { entryParts } from '../model/array_text';
+import { entryParts } from '../../model/array_text';
 import {
   factsOf,
   nounOf,
@@ -8,13 +8,13 @@ import {
   rulesTitle,
   type Fact,
   type RuleTexts,
-} from '../model/distribution_text';
-import { processesText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Snapshot } from '../model/snapshot';
-import { specNode } from './array_row';
-import { breakable, element, KeyedChildren, setAttributes, setShown } from './element';
-import { changeOf, type Dispatch, type Section } from './section';
+} from '../../model/distribution_text';
+import { processesText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Snapshot } from '../../model/snapshot';
+import { specNode } from '../lists/array_row';
+import { breakable, element, KeyedChildren, setAttributes, setShown } from '../parts/element';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 
 /** Up to this many rules are shown without being asked for. */
 const OPEN_RULES = 6;

@@ -7,11 +7,11 @@ import {
   memoryText,
   nameOf,
   processOf,
-} from '../model/device_text';
-import { countText } from '../model/format';
-import type { Scene } from '../model/scene';
-import { element, setShown } from './element';
-import { changeOf, type Section } from './section';
+} from '../../model/device_text';
+import { countText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import { element, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 /** Rows that are made at once; the rest on request. */
 const PAGE = 500;

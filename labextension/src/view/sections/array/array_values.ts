@@ -1,36 +1,11 @@
 /** What is in the picked array: the person asks, and the processes answer. */
 
-import type { Values, ValuesPicture } from '../model/messages';
-import type { Scene } from '../model/scene';
-import type { Look } from '../paint/theme';
-import { element, setAttributes, setShown, setText } from './element';
-import { changeOf, type Dispatch, type Section } from './section';
-
-/** CSS pixels of a value, and of the longer side of a picture at most. */
-const LARGEST_VALUE = 16;
-const SIDE = 192;
-
-/** Not a number, in both themes; the only colour here, since it is trouble. */
-const NOT_FINITE = '#cf222e';
-
-function paint(canvas: HTMLCanvasElement, picture: ValuesPicture, look: Look): void {
-  const { rows, columns, values } = picture;
-  const size = Math.max(2, Math.min(LARGEST_VALUE, Math.floor(SIDE / Math.max(rows, columns))));
-  const scale = devicePixelRatio || 1;
-  [canvas.width, canvas.height] = [columns * size * scale, rows * size * scale];
-  canvas.style.width = `${columns * size}px`;
-  canvas.style.height = `${rows * size}px`;
-  const g = canvas.getContext('2d');
-  if (!g) return;
-  g.scale(scale, scale);
-  values.forEach((value, i) => {
-    const [x, y] = [(i % columns) * size, Math.floor(i / columns) * size];
-    if (value === null) return;
-    g.globalAlpha = value === 'nan' ? 1 : 0.04 + 0.86 * value;
-    g.fillStyle = value === 'nan' ? NOT_FINITE : look.ink;
-    g.fillRect(x, y, size, size);
-  });
-}
+import type { Values } from '../../model/messages';
+import type { Scene } from '../../model/scene';
+import type { Look } from '../../paint/theme';
+import { paintValues } from '../../paint/values_painter';
+import { element, setAttributes, setShown, setText } from '../parts/element';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 
 export class ArrayValues implements Section {
   private readonly button = element(
@@ -72,7 +47,7 @@ export class ArrayValues implements Section {
     const { picture } = answer;
     setShown(this.canvas, Boolean(picture));
     if (!picture) return;
-    paint(this.canvas, picture, look);
+    paintValues(this.canvas, picture, look);
     const name = `Picture of the values of ${answer.path}, from ${picture.low} to ${picture.high}`;
     setAttributes(this.canvas, { 'aria-label': name, title: name });
   }

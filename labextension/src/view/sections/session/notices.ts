@@ -1,10 +1,10 @@
 /** What a person should read now: notices, and what processes disagree on. */
 
-import { processesText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Disagreement, Notice, Snapshot } from '../model/snapshot';
-import { element, KeyedChildren, setShown } from './element';
-import { changeOf, type Section } from './section';
+import { processesText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Disagreement, Notice, Snapshot } from '../../model/snapshot';
+import { element, KeyedChildren, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 /** Text with what stands in backquotes, and magics, set as code. */
 function withCode(text: string): (string | HTMLElement)[] {

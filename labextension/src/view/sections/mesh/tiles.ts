@@ -1,11 +1,12 @@
 /** A large mesh: cells on a canvas, with the rings of cursor and copies on another above it. */
 
-import type { TileLayout } from '../layout/tile_layout';
-import type { Scene } from '../model/scene';
-import type { Look } from '../paint/theme';
-import { boxOf, paintTiles, prepare, type Unit } from '../paint/tile_painter';
-import { element } from './element';
-import { changeOf, type Dispatch } from './section';
+import type { TileLayout } from '../../layout/tile_layout';
+import type { Scene } from '../../model/scene';
+import { prepare } from '../../paint/canvas';
+import type { Look } from '../../paint/theme';
+import { boxOf, paintTiles, type Unit } from '../../paint/tile_painter';
+import { element } from '../parts/element';
+import { changeOf, type Dispatch } from '../parts/section';
 
 export class Tiles {
   private readonly base = element('canvas', 'nbdist-tiles', { 'aria-hidden': 'true' });

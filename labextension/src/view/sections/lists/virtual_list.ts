@@ -1,6 +1,6 @@
 /** A long list of which only the rows in sight are elements. */
 
-import { element } from './element';
+import { element } from '../parts/element';
 
 /** Rows made above and below the ones in sight. */
 const SPARE = 4;

@@ -1,20 +1,20 @@
 /** The mesh: its axes, and its devices as cards, as tiles, or as hosts where they are very many. */
 
-import { planeOf, type Block } from '../layout/blocks';
-import { layCards, type CardLayout } from '../layout/card_layout';
-import { layHosts, layTiles, type TileLayout } from '../layout/tile_layout';
-import { addendText, describeDevice, processOf } from '../model/device_text';
-import { countText, dimensionTexts, meshText } from '../model/format';
-import { axisTypesText, type Grid } from '../model/grid';
-import type { Scene } from '../model/scene';
-import { shortenAll } from '../model/shorten';
-import type { Look } from '../paint/theme';
-import type { Unit } from '../paint/tile_painter';
+import { planeOf, type Block } from '../../layout/blocks';
+import { layCards, type CardLayout } from '../../layout/card_layout';
+import { layHosts, layTiles, type TileLayout } from '../../layout/tile_layout';
+import { addendText, describeDevice, processOf } from '../../model/device_text';
+import { countText, dimensionTexts, meshText } from '../../model/format';
+import { axisTypesText, type Grid } from '../../model/grid';
+import type { Scene } from '../../model/scene';
+import { shortenAll } from '../../model/shorten';
+import type { Look } from '../../paint/theme';
+import type { Unit } from '../../paint/tile_painter';
 import { Cards } from './cards';
-import { breakable, element, setAttributes, setShown, setText } from './element';
+import { breakable, element, setAttributes, setShown, setText } from '../parts/element';
 import { MOVES, moved } from './keyboard';
 import { MeshTabs } from './mesh_tabs';
-import { changeOf, type Dispatch, type Section } from './section';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 import { Tiles } from './tiles';
 
 /** Heights, in CSS pixels, that a mesh may take before it is drawn smaller. */

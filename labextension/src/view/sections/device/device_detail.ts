@@ -1,11 +1,11 @@
 /** Everything known of the device under the pointer or the cursor. */
 
-import { heldText, hostOf, nameOf, coordinatesText, processOf } from '../model/device_text';
-import { bytesText, countText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Device } from '../model/snapshot';
-import { element, setShown } from './element';
-import { changeOf, type Section } from './section';
+import { heldText, hostOf, nameOf, coordinatesText, processOf } from '../../model/device_text';
+import { bytesText, countText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Device } from '../../model/snapshot';
+import { element, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 type Row = readonly [term: string, value: string];
 

@@ -1,9 +1,9 @@
 /** Choosing among several meshes: tabs where they fit, else a list. */
 
-import type { Grid } from '../model/grid';
-import type { Scene } from '../model/scene';
-import { element, setAttributes, setShown } from './element';
-import { changeOf, type Dispatch, type Section } from './section';
+import type { Grid } from '../../model/grid';
+import type { Scene } from '../../model/scene';
+import { element, setAttributes, setShown } from '../parts/element';
+import { changeOf, type Dispatch, type Section } from '../parts/section';
 
 const MOST_TABS = 5;
 

@@ -1,10 +1,10 @@
 /** The last line: sums over devices and arrays. */
 
-import { bytesText, countText, meshText } from '../model/format';
-import type { Scene } from '../model/scene';
-import type { Device } from '../model/snapshot';
-import { element, setShown } from './element';
-import { changeOf, type Section } from './section';
+import { bytesText, countText, meshText } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import type { Device } from '../../model/snapshot';
+import { element, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 type Fact = readonly [label: string, value: string, more: string];
 

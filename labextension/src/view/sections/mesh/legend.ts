@@ -1,9 +1,9 @@
 /** What the signs of the mesh mean, as far as they are on show. */
 
-import type { Scene } from '../model/scene';
-import { LOOKS } from '../paint/piece_style';
-import { element, setShown } from './element';
-import { changeOf, type Section } from './section';
+import type { Scene } from '../../model/scene';
+import { LOOKS } from '../../paint/piece_style';
+import { element, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
 
 interface Entry {
   readonly sign: string;

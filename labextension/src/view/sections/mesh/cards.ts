@@ -1,7 +1,7 @@
 /** A small mesh: one card a device, with what it holds written on it. */
 
-import type { Block } from '../layout/blocks';
-import type { CardLayout } from '../layout/card_layout';
+import type { Block } from '../../layout/blocks';
+import type { CardLayout } from '../../layout/card_layout';
 import {
   addendText,
   describeDevice,
@@ -10,13 +10,13 @@ import {
   memoryText,
   nameOf,
   processOf,
-} from '../model/device_text';
-import { dimensionTexts } from '../model/format';
-import type { Scene } from '../model/scene';
-import { pieceStyle } from '../paint/piece_style';
-import type { Look } from '../paint/theme';
-import { element, setAttributes, setShown, setText } from './element';
-import type { Dispatch } from './section';
+} from '../../model/device_text';
+import { dimensionTexts } from '../../model/format';
+import type { Scene } from '../../model/scene';
+import { pieceStyle } from '../../paint/piece_style';
+import type { Look } from '../../paint/theme';
+import { element, setAttributes, setShown, setText } from '../parts/element';
+import type { Dispatch } from '../parts/section';
 
 /** One device's card; its texts and looks are set by `draw`. */
 class Card {

@@ -215,7 +215,7 @@ class EngineGroup:
         return time.time_ns()
 
     def _watch(self, began: float) -> None:
-        self.link.on_event = self._host_event
+        self.link.parents.events.subscribe(self._host_event)
         for text in self.link.parents.faults:
             self.monitor.fault(text)
         self.seconds_to_start = time.monotonic() - began
@@ -595,14 +595,14 @@ class EngineGroup:
 
     def leave(self) -> None:
         """Lets the processes go on without this kernel; publishes a last snapshot."""
-        self.link.on_event = None
+        self.link.parents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.leave()
         self.monitor.stop()
 
     def stop(self) -> None:
         """Stops what was started, by handle; publishes a last snapshot."""
-        self.link.on_event = None
+        self.link.parents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.stop()
         self.monitor.stop()

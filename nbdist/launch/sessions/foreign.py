@@ -174,7 +174,7 @@ def _running(
     path = Path(folder) / "client.json"
     folders.write_private(path, dict(cluster.connection))
     engines = {process_id: engine for engine, process_id in ids.items()}
-    running = Cluster(
+    return Cluster(
         plan=plan,
         folder=folder,
         parents=ForeignEngines(client, engines, folder=folder),
@@ -186,13 +186,6 @@ def _running(
         pids={p: facts["pid"] for p, facts in by_id.items()},
         client_file=str(path),
     )
-
-    def hears(event: dict[str, Any]) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    running.parents.hears = hears
-    return running
 
 
 def _prepare(running: Cluster, by_id: Told) -> list[str]:

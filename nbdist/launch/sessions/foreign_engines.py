@@ -7,11 +7,12 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.asides import Aside
 from nbdist.errors import SessionError
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.host_info import HostInfo
@@ -51,7 +52,7 @@ class ForeignEngines(AgentPool):
         self.silent = {}
         self.faults = []
         self._guard = MessageGuard("A look after the engines", logger, self._fault)
-        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.events = AgentEvents()
         self._client = client
         self._engines = dict(engines)
         self._ends: dict[int, ProcessExit] = {}
@@ -142,5 +143,4 @@ class ForeignEngines(AgentPool):
             last_lines=(),
             because_of=because,
         )
-        if self.hears is not None:
-            self.hears({"event": "exited", "process_id": process_id, "time": time.time()})
+        self.events.publish({"event": "exited", "process_id": process_id, "time": time.time()})

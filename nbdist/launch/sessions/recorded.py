@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import SessionError, VersionError
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.fifo_channel import FoundAgain
@@ -144,12 +145,6 @@ def regain(record: Record) -> AttachedCluster:
         pids=dict(state.pids),
         client_file=record.connection,
     )
-
-    def hears(event: dict[str, Any]) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    parents.hears = hears
     registry.come(record)
     return AttachedCluster(
         session=record.id,
@@ -213,12 +208,7 @@ def _parents(record: Record, state: State, client: Any) -> AgentPool:
     if not record.kept:
         home = record.parents[0]
         return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
-    heard: list[Any] = []
-
-    def hears(event: dict[str, Any]) -> None:
-        for one in heard:
-            one(event)
-
+    events = AgentEvents()
     ways = {reach.name: reach for reach in reaches(state.plan)}
     found: dict[str, AgentHandle] = {}
     for mark in record.parents:
@@ -227,7 +217,7 @@ def _parents(record: Record, state: State, client: Any) -> AgentPool:
         try:
             kind = AgentHandle if reach.watch is None else JobAgent
             found[mark.name] = kind.again(
-                reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=hears
+                reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=events.publish
             )
         except OSError as error:
             raise SessionError(
@@ -235,7 +225,6 @@ def _parents(record: Record, state: State, client: Any) -> AgentPool:
                 "of it."
             ) from error
     files = files_again(state.plan.placement.sync)
-    parents = AgentPool(found.pop(""), found, files=files)
+    parents = AgentPool(found.pop(""), found, events=events, files=files)
     parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
-    heard.append(parents.heard)
     return parents

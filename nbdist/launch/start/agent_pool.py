@@ -6,13 +6,14 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from nbdist.agent.heartbeat import PERIOD_SECONDS
 from nbdist.contract.asides import Aside
 from nbdist.contract.orders import CONTROLLER
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
@@ -42,25 +43,31 @@ class AgentPool:
     Args:
       home: The one of this machine.
       others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
+      events: To which all of them publish what they report. This object adds `{"event": "silence", "since":
+        {"h2": …}}` whenever other hosts than before are silent, with the Unix times since when.
       files: The user's files that are kept the same everywhere, None where there are none.
 
-    `hears` is called, on a thread of a parent's or of this object's, with each event, once it is set; among
-    them `{"event": "silence", "since": {"h2": …}}` whenever other hosts than before are silent, with the Unix
-    times since when. `faults` are sentences about messages that could not be handled; each comes as an event
+    `faults` are sentences about messages that could not be handled; each comes as an event
     `{"event": "fault", "text": …}` as well.
     """
 
     reaches_past_main_threads = True
 
     def __init__(
-        self, home: AgentHandle, others: Mapping[str, AgentHandle], *, files: Files | None = None
+        self,
+        home: AgentHandle,
+        others: Mapping[str, AgentHandle],
+        *,
+        events: AgentEvents,
+        files: Files | None = None,
     ) -> None:
         self.home = home
         self.files = files
         self.others = dict(others)
-        self.hears: Callable[[dict[str, Any]], None] | None = None
+        self.events = events
         self.silent: dict[str, float] = {}
         self.faults: list[str] = []
+        events.subscribe(self._collect_fault)
         self._guard = MessageGuard("A look after the hosts", logger, self._fault)
         self._of: dict[int, AgentHandle] = {}
         self._stopped = threading.Event()
@@ -188,12 +195,9 @@ class AgentPool:
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)
 
-    def heard(self, event: dict[str, Any]) -> None:
-        """Called with each event of a parent."""
+    def _collect_fault(self, event: dict[str, Any]) -> None:
         if event["event"] == "fault":
             self.faults.append(event["text"])
-        if self.hears is not None:
-            self.hears(event)
 
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
@@ -221,7 +225,7 @@ class AgentPool:
         }
         if silent != self.silent:
             self.silent = silent
-            self.heard({"event": "silence", "since": silent})
+            self.events.publish({"event": "silence", "since": silent})
 
     def _fault(self, text: str) -> None:
-        self.heard({"event": "fault", "text": text})
+        self.events.publish({"event": "fault", "text": text})

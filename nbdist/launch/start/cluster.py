@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -43,7 +43,6 @@ class Cluster:
     connected: int = 0
     told: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
-    on_event: Callable[[dict[str, Any]], None] | None = None
     client_file: str = ""
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[dict[str, Any]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import time
 from pathlib import Path
-from typing import Any
 
 import ipyparallel
 
@@ -74,12 +73,6 @@ def _engines(spawned: Spawned) -> Cluster:
         told=told_by_host(spawned),
         warnings=spawned.warnings,
     )
-
-    def hears(event: dict[str, Any]) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    parents.hears = hears
     cluster.start_controller_sync(parents=parents)
     processes = running.planned(plan.processes)
     if coordination.wanted(running):

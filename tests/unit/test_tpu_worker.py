@@ -12,8 +12,9 @@ from nbdist.launch.planning import platform
 from nbdist.launch.tpu.discover import find_pod, from_metadata, read_worker
 from nbdist.launch.tpu.kubernetes import LIST_FILE
 from nbdist.launch.tpu.metadata import endpoints
-from nbdist.launch.tpu.pod import is_this_machine, pod_hosts
+from nbdist.launch.tpu.pod import pod_hosts
 from nbdist.launch.tpu.worker import Worker
+from nbdist.machine import checkup
 from tests.unit.pod_stand_ins import (
     GCE,
     MULTISLICE,
@@ -278,9 +279,9 @@ def test_a_pod_without_a_name_has_hosts_with_names() -> None:
 
 
 def test_own_addresses_are_told_from_others() -> None:
-    assert is_this_machine("127.0.0.1")
-    assert not is_this_machine("192.0.2.1")
-    assert not is_this_machine("localhost")
+    assert checkup.is_own("127.0.0.1")
+    for other in ("192.0.2.1", "localhost", "", "no address"):
+        assert not checkup.is_own(other)
 
 
 def test_google_network_cards_are_no_tpus(tmp_path: Path) -> None:

@@ -20,20 +20,14 @@ from nbdist.launch.schedulers.slurm.options import SlurmOptions, slurm_job
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(SlurmOptions):
     """What was asked for, under the names `nbdist.start` has for it.
 
-    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `time` is a limit as
-    Slurm reads it; `slurm_options` and `mpi_options` go to `srun` and `mpirun` as they are.
+    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `mpi_options` go to
+    `mpirun` as they are.
     """
 
     slurm: bool = False
-    nodes: int | None = None
-    ntasks_per_node: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    time: str | None = None
-    slurm_options: Sequence[str] = ()
     mpi: bool = False
     mpirun: str | None = None
     mpi_options: Sequence[str] = ()
@@ -99,15 +93,8 @@ def _slurm(
         raise OptionError(f"--ssh-config {ssh.config}: with --slurm nothing goes through ssh.")
     have_commands()
     inside = allocation(os.environ)
-    asked = SlurmOptions(
-        nodes=options.nodes,
-        ntasks_per_node=options.ntasks_per_node,
-        partition=options.partition,
-        account=options.account,
-        time=options.time,
-        extra=options.slurm_options,
-    )
-    job = slurm_job(asked, processes=processes, python=ssh.python or sys.executable, inside=inside)
+    python = ssh.python or sys.executable
+    job = slurm_job(options, processes=processes, python=python, inside=inside)
     # Also whether Slurm answers at all, before anything is started.
     near = node_addresses(
         nodes=inside.node_list if inside is not None else None, partition=options.partition

@@ -18,8 +18,8 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.placement import Job
 from nbdist.launch.model.ssh import SshOptions, ssh_options
+from nbdist.machine import checkup
 from nbdist.machine.log_tail import LOG_LINES
-from nbdist.machine.ports import own_address
 
 OURS = {
     ("-n", "-np", "--np", "-c", "--n"): "use -n",
@@ -99,7 +99,7 @@ def check_hosts(hosts: Sequence[AskedHost]) -> None:
     if not hosts:
         raise OptionError("--mpi: name the hosts, such as --mpi --hosts h1:2,h2:2.")
     for host in hosts:
-        if host.local or own_address(host.name) == _address(host.name):
+        if host.local or checkup.is_own(_address(host.name)):
             raise OptionError(
                 f"--hosts: {host.name} is this machine, where mpirun does not hand on orders to its ranks. Leave "
                 "it out; or leave --mpi out: --hosts alone starts processes here and on other hosts."

@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.tpu.pod import Pod, PodWorker, is_this_machine
+from nbdist.launch.tpu.pod import Pod, PodWorker
 from nbdist.launch.tpu.reach import reached, ssh_options
+from nbdist.machine import checkup
 
 GCLOUD_SECONDS = 60.0
 """How long `gcloud` may take to describe a TPU; it took 2.5 s where it was tried, most of it its own start."""
@@ -229,7 +230,7 @@ def _workers(place: Place, node: Mapping[str, Any], slice_index: int) -> list[Po
             address=str(endpoint["ipAddress"]),
             host=f"{place.name}-w-{index}",
             ssh_address=str(endpoint["ipAddress"]),
-            local=is_this_machine(str(endpoint["ipAddress"])),
+            local=checkup.is_own(str(endpoint["ipAddress"])),
         )
         for index, endpoint in enumerate(_endpoints(node))
     ]

@@ -38,14 +38,17 @@ OURS = {
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """What was asked for; `time` as Slurm reads it (minutes, `1:30:00`, `2-12`), `extra` further options."""
+    """What was asked for, under the names `nbdist.start` has for it.
+
+    `time` is a limit as Slurm reads it (minutes, `1:30:00`, `2-12`); `slurm_options` go to `srun` as they are.
+    """
 
     nodes: int | None = None
     ntasks_per_node: int | None = None
     partition: str | None = None
     account: str | None = None
     time: str | None = None
-    extra: Sequence[str] = ()
+    slurm_options: Sequence[str] = ()
 
 
 def slurm_job(
@@ -62,7 +65,7 @@ def slurm_job(
     Raises:
       OptionError: Numbers that do not agree, or options that cannot be.
     """
-    extra = extra_options(asked.extra)
+    extra = extra_options(asked.slurm_options)
     count = agree(asked, processes, inside)
     name = f"nbdist-{secrets.token_hex(4)}"
     command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]

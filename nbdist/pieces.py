@@ -15,7 +15,15 @@ from difflib import get_close_matches
 from itertools import product
 
 from nbdist.bounds import distinct_parts, part, part_length
-from nbdist.contract.snapshot import Array, DeviceKey, Indexed, Mesh, NamedSharding, Slices
+from nbdist.contract.snapshot import (
+    Array,
+    DeviceKey,
+    Indexed,
+    Mesh,
+    NamedSharding,
+    Slices,
+    Snapshot,
+)
 from nbdist.errors import SpecError
 from nbdist.notation import mesh_axes_text, shape_text, spec_text
 from nbdist.quantities import bytes_text, count_text, processes_text
@@ -55,6 +63,11 @@ class Split:
     own: bool
 
 
+def meshes_of(snapshot: Snapshot) -> dict[str, Mesh]:
+    """The meshes of a snapshot, by id."""
+    return {mesh.id: mesh for mesh in snapshot.meshes}
+
+
 def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
     """The array's distinct parts, ordered by slices, then addend.
 
@@ -90,15 +103,6 @@ def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
         Part(slices=slices, addend=addend, devices=tuple(devices))
         for (slices, addend), devices in ordered
     )
-
-
-def slices_by_device(array: Array, meshes: Mapping[str, Mesh]) -> dict[DeviceKey, Slices]:
-    """Maps each device that holds some of the array to its half-open element indices.
-
-    Raises:
-      SpecError: As `pieces`.
-    """
-    return {key: part.slices for part in pieces(array, meshes) for key in part.devices}
 
 
 def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:

@@ -13,7 +13,7 @@ from html import escape
 from nbdist.contract.page import STILL_ATTRIBUTE
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
-from nbdist.pieces import sentence
+from nbdist.pieces import meshes_of, sentence
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
@@ -60,7 +60,7 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
         for notice in snapshot.notices
     ]
     parts += [_paragraph(escape(disagreement_text(one))) for one in snapshot.disagreements]
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     parts += [_paragraph(escape(distribution_text(one, meshes))) for one in snapshot.distributions]
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
@@ -144,7 +144,7 @@ def _cell(cell: Cell) -> str:
 def _legend(snapshot: Snapshot, grid: Grid) -> str:
     array = grid.array
     assert array is not None
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     about = f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}"
     by = f"({processes_text(array.processes)})" if array.processes else ""
     return _paragraph(

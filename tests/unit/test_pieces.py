@@ -10,7 +10,7 @@ from nbdist.contract.snapshot import Array, Axis, Indexed, Mesh, NamedSharding, 
 from nbdist.contract.wire import decode
 from nbdist.errors import SpecError
 from nbdist.notation import spec_text
-from nbdist.pieces import Part, piece_bytes, pieces, sentence, slices_by_device, split
+from nbdist.pieces import Part, piece_bytes, pieces, sentence, split
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 
@@ -37,7 +37,8 @@ def pairs(slices):
 @pytest.mark.parametrize(("array", "meshes", "expected"), ARRAYS)
 def test_every_device_holds_what_jax_says(array, meshes, expected):
     truth = {key: pairs(slices) for key, slices in expected["slices"].items()}
-    assert slices_by_device(array, meshes) == truth
+    held = {key: part.slices for part in pieces(array, meshes) for key in part.devices}
+    assert held == truth
 
 
 @pytest.mark.parametrize(("array", "meshes", "expected"), ARRAYS)
@@ -145,7 +146,7 @@ def array(spec, *, shape=(512, 256), mesh="m", unreduced=(), processes=()):
     )
 
 
-@pytest.mark.parametrize("function", [pieces, split, sentence, slices_by_device])
+@pytest.mark.parametrize("function", [pieces, split, sentence])
 @pytest.mark.parametrize(
     ("value", "text"),
     [

@@ -30,11 +30,6 @@ class Rendezvous:
     served: bool = False
     own: Mapping[int, str] = field(default_factory=dict)
 
-    @property
-    def on_loopback(self) -> bool:
-        """Whether nothing outside this machine is meant to reach it."""
-        return self.coordinator.startswith(LOOPBACK)
-
 
 class Place(Protocol):
     """What must be known of a process's host: its address, and ports that are free there."""

@@ -9,10 +9,10 @@ from collections.abc import Callable
 from nbdist.errors import HostError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.model.no_nbdist import OTHER_PYTHON, install_nbdist, lacks_nbdist
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.spawn import Spawned
 from nbdist.quantities import count_text
-from nbdist.version import __version__
 
 POLL_SECONDS = 0.03
 TELL_SECONDS = 1.0
@@ -70,11 +70,11 @@ def job_ended(parent: JobAgent) -> str:
     lines = watch.reasons(parent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
     python = watch.python
-    if any("No module named" in line and "nbdist" in line for line in lines):
-        return (
-            f"{watch.title}: {python} on the hosts has no nbdist. Run there: {python} -m pip install "
-            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"{watch.title}: {python} on the hosts", python, host=None, otherwise=OTHER_PYTHON
         )
+        return f"{text}\n{words}"
     if python in words and _NO_FILE.search(words):
         return (
             f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "

@@ -11,6 +11,7 @@ from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.no_nbdist import OTHER_PYTHON, install_nbdist, lacks_nbdist
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
@@ -199,11 +200,11 @@ def _ended(name: str, parent: AgentHandle) -> str:
     if parent.facts:
         return f"Host {name} was lost while the processes started.\n{words}".rstrip()
     python = parent.reach.command[-1].split()[0]
-    if any("No module named" in line and "nbdist" in line for line in lines):
-        return (
-            f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
-            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"Host {name}: {python} there", python, host=name, otherwise=OTHER_PYTHON
         )
+        return f"{text}\n{words}"
     assert parent.reach.host is not None and parent.reach.options is not None
     finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
     return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

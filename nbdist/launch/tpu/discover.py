@@ -51,17 +51,6 @@ def find_pod(
     return pod_of(found)
 
 
-def from_metadata(environment: Mapping[str, str]) -> Pod | None:
-    """The pod that this machine is a worker of; None where it is no worker.
-
-    Raises:
-      OptionError: There are several slices; a worker is told of its own alone.
-      LaunchError: What the machine is told cannot be used.
-    """
-    found = read_worker(environment)
-    return None if isinstance(found, NoWorker) else pod_of(found)
-
-
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     """This machine as a worker: as the metadata server says, else as Kubernetes does, which is JAX's order.
 

@@ -236,8 +236,8 @@ def test_the_chips_counted_are_those_jax_counts(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("method", "environment", "words"),
     [
-        ("tpu", {}, r"'tpu': known are deactivate, ompi, slurm, mpi4py, gcetpu, gketpu"),
-        ("k8s", {}, r"'k8s': known are"),
+        ("tpu", {}, r"tpu: known are deactivate, ompi, slurm, mpi4py, gcetpu, gketpu"),
+        ("k8s", {}, r"k8s: known are"),
         ("slurm", {"SLURM_JOB_ID": "1"}, r"SLURM_LOCALID are not set \(srun sets them\)"),
         ("slurm", {**SLURM, "SLURM_PROCID": "x"}, r"could not read it here: SLURM_PROCID=x holds"),
         ("ompi", {}, r"OMPI_MCA_orte_hnp_uri is not set"),

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import Case, Finding
+from nbdist.spelling import option
 
 SAME_AS_KERNEL = ("nbdist", "ipyparallel")
 SAME_ON_ALL = {
@@ -25,7 +26,7 @@ def python(case: Case) -> Iterator[Finding]:
             f"Python {_dotted(there)} there, {_dotted(here)} in this kernel; they must agree in the first two "
             "numbers",
             where=_python(case),
-            do=f"{case.there(f'command -v python{wanted}')}, then name it with --remote-python",
+            do=f"{case.there(f'command -v python{wanted}')}, then name it with {option('remote_python')}",
         )
 
 

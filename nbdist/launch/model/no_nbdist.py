@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from nbdist.spelling import option
 from nbdist.version import __version__
 
-OTHER_PYTHON = "or name another interpreter with --remote-python"
+
+def other_python() -> str:
+    """What may be done instead of installing it."""
+    return f"or name another interpreter with {option('remote_python')}"
 
 
 def lacks_nbdist(lines: Iterable[str]) -> bool:

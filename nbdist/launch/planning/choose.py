@@ -19,6 +19,7 @@ from nbdist.launch.planning import platform as platforms
 from nbdist.launch.planning.frameworks import jax as jax_plan
 from nbdist.launch.planning.frameworks import keras as keras_plan
 from nbdist.launch.planning.frameworks import tensorflow as tensorflow_plan
+from nbdist.spelling import option
 
 DEFAULT_PROCESSES = 2
 PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
@@ -66,8 +67,8 @@ def make_plan(
     if placement.job is not None:
         if evaluators:
             raise OptionError(
-                f"--evaluators {evaluators}: all tasks of a job are workers. Reach the hosts with --hosts, or "
-                "evaluate in a cell with --on."
+                f"{option('evaluators', evaluators)}: all tasks of a job are workers. Reach the hosts with "
+                f"{option('hosts')}, or evaluate in a cell with --on."
             )
         divided = placement.job.gpus_divided or local_device_ids is not None
         placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
@@ -80,7 +81,7 @@ def make_plan(
     # What other hosts have is not known before they are asked.
     accelerators = platforms.accelerators(found) if here else None
     if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
-        raise OptionError("--platform gpu: no GPU was found on this machine.")
+        raise OptionError(f"{option('platform', 'gpu')}: no GPU was found on this machine.")
     if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
         _refuse_two_counts(devices_per_process)
     if placement.hosts:
@@ -140,20 +141,23 @@ def _refuse_foreign(
 ) -> None:
     """Refuses options of one framework with another."""
     if evaluators < 0:
-        raise OptionError(f"--evaluators {evaluators}: must be 0 or more.")
+        raise OptionError(f"{option('evaluators', evaluators)}: must be 0 or more.")
     if evaluators and framework != "tensorflow":
         raise OptionError(
-            f"--evaluators {evaluators} with --framework {framework}: only TensorFlow has evaluators. "
-            "Use --framework tensorflow, or evaluate in a cell with --on."
+            f"{option('evaluators', evaluators)} with {option('framework', framework)}: only TensorFlow has "
+            f"evaluators. Use {option('framework', 'tensorflow')}, or evaluate in a cell with --on."
         )
-    for option, value in (("--backend", backend), ("--job-addresses", job_addresses)):
+    for name, value in (("backend", backend), ("job_addresses", job_addresses)):
         if value is not None and framework != "keras":
             raise OptionError(
-                f"{option} {value} with --framework {framework}: this is for --framework keras."
+                f"{option(name, value)} with {option('framework', framework)}: this is for "
+                f"{option('framework', 'keras')}."
             )
     if coordinator is not None and (framework == "tensorflow" or job_addresses is not None):
-        other = "--job-addresses" if job_addresses is not None else "--framework tensorflow"
-        raise OptionError(f"--coordinator {coordinator} with {other}: give one of them.")
+        other = (
+            option("job_addresses") if job_addresses is not None else option("framework", framework)
+        )
+        raise OptionError(f"{option('coordinator', coordinator)} with {other}: give one of them.")
 
 
 def _of_framework(
@@ -177,8 +181,8 @@ def _of_framework(
         existing = given.get("KERAS_BACKEND", "tensorflow")
         if existing != "tensorflow":
             raise OptionError(
-                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
-                f"--framework keras --backend {existing}."
+                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Take it away, or "
+                f"use {option('framework', 'keras')} {option('backend', existing)}."
             )
         addresses = tensorflow_plan.chosen_addresses(
             given, workers=processes, evaluators=evaluators
@@ -209,8 +213,9 @@ def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple
         left = processes - sum(known)
         if left < silent or (silent == 0 and left) or (silent and left % silent):
             raise OptionError(
-                f"-n {processes} with hosts {listed}: these numbers do not agree. Leave -n out, or give "
-                f"hosts without numbers that {processes} can be divided among."
+                f"{option('processes', processes)} with hosts {listed}: these numbers do not agree. Leave "
+                f"{option('processes')} out, or give hosts without numbers that {processes} can be divided "
+                "among."
             )
         each = left // silent if silent else 1
     return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
@@ -225,8 +230,8 @@ def _count(processes: int | None, platform: Platform, accelerators: int) -> int:
 def _refuse_two_counts(devices_per_process: int | None) -> None:
     if devices_per_process is not None:
         raise OptionError(
-            "--devices-per-process and xla_force_host_platform_device_count in XLA_FLAGS both set the "
-            "number of cpu devices; give one of them."
+            f"{option('devices_per_process')} and xla_force_host_platform_device_count in XLA_FLAGS both set "
+            "the number of cpu devices; give one of them."
         )
 
 
@@ -236,9 +241,9 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
     if asked is None:
         return "fork" if can_fork else "spawn"
     if asked not in ("fork", "spawn"):
-        raise OptionError(f"--start-method {asked!r}: known are fork and spawn.")
+        raise OptionError(f"{option('start_method', asked)}: known are fork and spawn.")
     if asked == "fork" and not can_fork:
-        raise OptionError("--start-method fork: not safe on this system; use spawn.")
+        raise OptionError(f"{option('start_method', 'fork')}: not safe on this system; use spawn.")
     return cast(Literal["fork", "spawn"], asked)
 
 
@@ -265,7 +270,7 @@ def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
     if not found:
         return None
     names = ", ".join(found)
-    empty = " ".join(f"--env {name}=" for name in found)
+    empty = option("environment", dict.fromkeys(found, ""))
     return (
         f"{names} set on host {host}: jax.distributed.initialize may try to reach the coordinator through the "
         f"proxy, and time out. {empty} leaves it out."

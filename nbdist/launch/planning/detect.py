@@ -17,6 +17,7 @@ from nbdist.launch.planning.platform import accelerators
 from nbdist.launch.tpu import kubernetes, metadata
 from nbdist.launch.tpu.worker import COORDINATOR_PORT, NoWorker, Worker
 from nbdist.machine.checkup import version
+from nbdist.spelling import option
 
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 OMPI = "OMPI_MCA_orte_hnp_uri"
@@ -70,8 +71,8 @@ class Detected:
         else:
             taken = "JAX takes nothing from it"
         return (
-            f"--cluster-detection-method {self.method}: {self.title} found{found}. {taken}; nbdist passes the "
-            "other arguments itself."
+            f"{option('cluster_detection_method', self.method)}: {self.title} found{found}. {taken}; nbdist "
+            "passes the other arguments itself."
         )
 
 
@@ -96,7 +97,7 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
     """
     if method not in METHODS:
         raise OptionError(
-            f"--cluster-detection-method {method!r}: known are deactivate, {', '.join(METHODS)}."
+            f"{option('cluster_detection_method', method)}: known are deactivate, {', '.join(METHODS)}."
         )
     found = look(method, environment, root=root)
     if found is None:
@@ -106,7 +107,8 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
     else:
         return found
     raise OptionError(
-        f"--cluster-detection-method {method}: {why}. Leave the option out: nbdist passes every argument itself."
+        f"{option('cluster_detection_method', method)}: {why}. Leave the option out: nbdist passes every "
+        "argument itself."
     )
 
 

@@ -29,6 +29,7 @@ from nbdist.launch.start.request import ask
 from nbdist.machine import folder as folders
 from nbdist.quantities import count_text
 from nbdist.rules import Rules
+from nbdist.spelling import option
 
 
 def take_part(
@@ -136,8 +137,9 @@ def _refuse(plan: Plan, by_id: Told) -> None:
     if plan.initialize and alone and (len(by_id) > 1 or framework != "jax"):
         process_id = min(alone)
         raise LaunchError(
-            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, and "
-            "cannot join others any more. Start the engines again, or use --no-initialize to leave each by itself."
+            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, "
+            f"and cannot join others any more. Start the engines again, or use {option('initialize', False)} to "
+            "leave each by itself."
         )
 
 

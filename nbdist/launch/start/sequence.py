@@ -18,6 +18,7 @@ from nbdist.launch.start.launchers import Controller, Engines
 from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
 from nbdist.launch.start.wait_for_hosts import gather, told_by_host
 from nbdist.machine.folder import engine_connection, read_whole
+from nbdist.spelling import option
 
 ANSWER_SECONDS = 5
 """So long each request to the controller waits; between two it is seen whether the start can still succeed."""
@@ -109,5 +110,5 @@ def _connected(running: Cluster, connection_file: Path, deadline: float) -> Clie
             if time.monotonic() > deadline:
                 raise LaunchError(
                     f"The controller (host {running.plan.processes[0].host}) did not answer within "
-                    f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout."
+                    f"{running.plan.start_timeout_s:g} s. Give it longer with {option('start_timeout_s')}."
                 ) from error

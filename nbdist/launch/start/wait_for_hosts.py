@@ -11,12 +11,13 @@ from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import HostInfo
-from nbdist.launch.model.no_nbdist import OTHER_PYTHON, install_nbdist, lacks_nbdist
+from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned
+from nbdist.spelling import option
 from nbdist.version import __version__
 
 ANSWER_SECONDS = 30.0
@@ -115,7 +116,9 @@ def check_host(name: str, parent: AgentHandle) -> None:
     not_copied = first_failure(parent)
     if not_copied is not None:
         host, why = not_copied
-        raise HostError(f"Host {host} could not take your files (--sync): {why}.", host=name)
+        raise HostError(
+            f"Host {host} could not take your files ({option('sync')}): {why}.", host=name
+        )
     for facts in parent.facts.values():
         if facts.nbdist != __version__:
             raise VersionError(
@@ -186,8 +189,8 @@ def _refused(name: str, parent: AgentHandle) -> str:
         host = failure["host"]
     if "No such file" in error or "Permission" in error:
         return (
-            f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "
-            "your files there with --sync."
+            f"Host {host} cannot use the working folder {folder}: {error}. Name another with {option('cwd')}, "
+            f"or bring your files there with {option('sync')}."
         )
     return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
 
@@ -202,7 +205,7 @@ def _ended(name: str, parent: AgentHandle) -> str:
     python = parent.reach.command[-1].split()[0]
     if lacks_nbdist(lines):
         text = install_nbdist(
-            f"Host {name}: {python} there", python, host=name, otherwise=OTHER_PYTHON
+            f"Host {name}: {python} there", python, host=name, otherwise=other_python()
         )
         return f"{text}\n{words}"
     assert parent.reach.host is not None and parent.reach.options is not None

@@ -13,6 +13,7 @@ from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.detect import METHODS
 from nbdist.launch.planning.frameworks import Answers
 from nbdist.quantities import count_text
+from nbdist.spelling import option
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 UNUSED = "127.0.0.1:0"
@@ -61,7 +62,8 @@ def check(plan: Plan, answers: Answers) -> None:
             for p, number in other.items()
         )
         raise LaunchError(
-            f"JAX numbers the processes in another order: {listed}. Name the hosts in JAX's order with --hosts."
+            f"JAX numbers the processes in another order: {listed}. Name the hosts in JAX's order with "
+            f"{option('hosts')}."
         )
 
 
@@ -125,6 +127,6 @@ def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
     method = found.get("cluster_detection_method")
     if method is not None and method not in DETECTION_METHODS:
         raise OptionError(
-            f"--cluster-detection-method {method!r}: known are {', '.join(DETECTION_METHODS)}."
+            f"{option('cluster_detection_method', method)}: known are {', '.join(DETECTION_METHODS)}."
         )
     return found

@@ -15,6 +15,7 @@ from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.frameworks import Answers
 from nbdist.quantities import count_text
+from nbdist.spelling import option
 
 SERVER_SAYS = (
     "TensorFlow's own server listens on every interface of its host, without a key: "
@@ -86,8 +87,8 @@ def check(plan: Plan, answers: Answers) -> None:
             for p, count in counts.items()
         )
         raise LaunchError(
-            f"MultiWorkerMirroredStrategy wants the same number of devices on every worker; {listed}. "
-            f"Give each {min(counts.values())} with --local-device-ids or --devices-per-process."
+            f"MultiWorkerMirroredStrategy wants the same number of devices on every worker; {listed}. Give each "
+            f"{min(counts.values())} with {option('local_device_ids')} or {option('devices_per_process')}."
         )
 
 
@@ -121,18 +122,19 @@ def refuse(
     """
     if platform == "tpu":
         raise OptionError(
-            "--framework tensorflow on TPUs is not supported here: use --framework keras or jax."
+            f"{option('framework', 'tensorflow')} on TPUs is not supported here: use "
+            f"{option('framework', 'keras')} or jax."
         )
     if platform == "cpu" and processes > 1 and (devices_per_process or 1) > 1:
         raise OptionError(
-            f"--devices-per-process {devices_per_process} with {processes} workers: on cpu "
-            "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or -n 1 for a "
-            "MirroredStrategy over the devices of one."
+            f"{option('devices_per_process', devices_per_process)} with {processes} workers: on cpu "
+            "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or "
+            f"{option('processes', 1)} for a MirroredStrategy over the devices of one."
         )
     counts = [len(ids) for ids in local_device_ids or ()]
     if len(set(counts)) > 1:
         raise OptionError(
-            f"--local-device-ids gives the workers {', '.join(map(str, counts))} devices; "
+            f"{option('local_device_ids')} gives the workers {', '.join(map(str, counts))} devices; "
             "MultiWorkerMirroredStrategy wants the same number on every worker."
         )
 
@@ -159,8 +161,8 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
     found = {role: len(tasks) for role, tasks in cluster.items() if tasks}
     if found != wanted:
         raise OptionError(
-            f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for (-n, --evaluators). "
-            "Make them agree, or take the variable away."
+            f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for "
+            f"({option('processes')}, {option('evaluators')}). Make them agree, or take the variable away."
         )
     return (*cluster["worker"], *cluster.get("evaluator", []))
 

@@ -9,6 +9,7 @@ Source: imports nothing outside the standard library.
 from __future__ import annotations
 
 import contextlib
+import shlex
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
@@ -66,9 +67,9 @@ def option(name: str, value: Any = _NO_VALUE) -> str:
     if value is _NO_VALUE or isinstance(value, bool) or value == ALONE.get(name):
         return flag(name)
     if isinstance(value, Mapping):
-        return " ".join(f"{flag(name)} {key}={its}" for key, its in value.items())
+        return " ".join(f"{flag(name)} {_word(f'{key}={its}')}" for key, its in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(f"{flag(name)} {one}" for one in value)
+        return " ".join(f"{flag(name)} {_word(one)}" for one in value)
     return f"{flag(name)} {_number(value)}"
 
 
@@ -87,6 +88,11 @@ def _literal(value: Any) -> str:
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{key!r}: {its!r}" for key, its in value.items()) + "}"
     return _number(value) if isinstance(value, int | float) else repr(value)
+
+
+def _word(text: str) -> str:
+    """As it is typed in a line: in quotes where it would be taken apart."""
+    return shlex.quote(text) if any(sign.isspace() or sign in "'\"\\#;" for sign in text) else text
 
 
 def _number(value: Any) -> str:

@@ -33,9 +33,9 @@ PACKAGE = Path(nbdist.__file__).parent
         ("ssh_config", Placeholder("FILE"), "--ssh-config FILE", "ssh_config=FILE"),
         (
             "environment",
-            {"A": "1", "B": ""},
-            "--env A=1 --env B=",
-            "environment={'A': '1', 'B': ''}",
+            {"A": "1 2", "B": ""},
+            "--env 'A=1 2' --env B=",
+            "environment={'A': '1 2', 'B': ''}",
         ),
         (
             "slurm_options",

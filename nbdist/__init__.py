@@ -134,11 +134,13 @@ def start(
       LaunchError: It could not be started; nothing is left.
     """
     options = dict(locals())
+    from nbdist import spelling
     from nbdist.launch.model.start_options import StartOptions
     from nbdist.starting import start_session
 
     del options["progress"]
-    return start_session(StartOptions(**options), progress=progress)
+    with spelling.python():
+        return start_session(StartOptions(**options), progress=progress)
 
 
 def attach(
@@ -187,9 +189,11 @@ def attach(
       LaunchError: Engines cannot be made a session of.
     """
     options = {name: value for name, value in locals().items() if value is not None}
+    from nbdist import spelling
     from nbdist.starting import attach_session
 
-    return attach_session(options.pop("word"), **options)
+    with spelling.python():
+        return attach_session(options.pop("word"), **options)
 
 
 def checkpoint() -> None:

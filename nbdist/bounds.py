@@ -18,6 +18,23 @@ def elements(bounds: Bounds) -> int:
     return math.prod(stop - start for start, stop in bounds)
 
 
+def part_length(size: int, parts: int) -> int:
+    """Elements of the longest of the parts of a dimension: XLA rounds up where they do not divide it."""
+    return -(-size // parts)
+
+
+def distinct_parts(size: int, parts: int) -> int:
+    """How many parts differ: where there are too few elements, the last parts are the same empty one."""
+    length = part_length(size, parts)
+    return min(parts, -(-size // length) + 1) if length else 1
+
+
+def part(size: int, parts: int, number: int) -> tuple[int, int]:
+    """Start and stop of part `number` of a dimension of `size` elements; the last may be shorter or empty."""
+    length = part_length(size, parts)
+    return min(size, number * length), min(size, (number + 1) * length)
+
+
 def boxes(bounds: Bounds, itemsize: int, most_bytes: int) -> Iterator[Bounds]:
     """Divides a part of an array into parts of at most so many bytes, each as contiguous as it can be.
 

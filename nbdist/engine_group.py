@@ -216,7 +216,7 @@ class EngineGroup:
 
     def _watch(self, began: float) -> None:
         self.state = self.state.to(EngineState.RUNNING)
-        self.link.on_event = self._host_event
+        self.link.parents.events.subscribe(self._host_event)
         for text in self.link.parents.faults:
             self.monitor.fault(text)
         self.seconds_to_start = time.monotonic() - began
@@ -608,7 +608,7 @@ class EngineGroup:
     def leave(self) -> None:
         """Lets the processes go on without this kernel; publishes a last snapshot."""
         self.state = EngineState.ENDED
-        self.link.on_event = None
+        self.link.parents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.leave()
         self.monitor.stop()
@@ -616,7 +616,7 @@ class EngineGroup:
     def stop(self) -> None:
         """Stops what was started, by handle; publishes a last snapshot."""
         self.state = EngineState.ENDED
-        self.link.on_event = None
+        self.link.parents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.stop()
         self.monitor.stop()

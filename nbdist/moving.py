@@ -16,6 +16,7 @@ from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse
 from nbdist.rules import Rules
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Progress, ask_each, silent
+from nbdist.values.offers import Offers
 from nbdist.values.pull import LARGE_BYTES, Pull
 from nbdist.values.push import Packed, Push, described
 from nbdist.values.room import refuse_too_large
@@ -131,13 +132,19 @@ def pull(
                 targets,
                 token=token,
             )
-            offers = {p: offer for p, (offer, _) in found.items()}
-            coming = Pull(engines, offers, token, expression=expression, timeout_s=timeout_s)
+            offers = Offers(
+                processes=engines,
+                by_process={p: offer for p, (offer, _) in found.items()},
+                token=token,
+                expression=expression,
+                timeout_s=timeout_s,
+            )
+            coming = Pull(offers)
             coming.refuse_large(len(targets) if each else 1, limit_bytes, confirm)
             with engines.settling:
                 if each:
                     return coming.values(of=targets, progress=progress)
-                compared = Comparison(engines, offers, token, expression, timeout_s=timeout_s)
+                compared = Comparison(offers)
                 compared.refuse_other_structure()
                 one = targets[:1]
                 return coming.values(of=one, besides=compared.jobs(), progress=progress)[one[0]]

@@ -14,7 +14,16 @@ from dataclasses import dataclass
 from difflib import get_close_matches
 from itertools import product
 
-from nbdist.contract.snapshot import Array, DeviceKey, Indexed, Mesh, NamedSharding, Slices
+from nbdist.bounds import distinct_parts, part, part_length
+from nbdist.contract.snapshot import (
+    Array,
+    DeviceKey,
+    Indexed,
+    Mesh,
+    NamedSharding,
+    Slices,
+    Snapshot,
+)
 from nbdist.errors import SpecError
 from nbdist.notation import mesh_axes_text, shape_text, spec_text
 from nbdist.quantities import bytes_text, count_text, processes_text
@@ -54,6 +63,11 @@ class Split:
     own: bool
 
 
+def meshes_of(snapshot: Snapshot) -> dict[str, Mesh]:
+    """The meshes of a snapshot, by id."""
+    return {mesh.id: mesh for mesh in snapshot.meshes}
+
+
 def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
     """The array's distinct parts, ordered by slices, then addend.
 
@@ -66,8 +80,8 @@ def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
       the mesh. The parts of a `PerProcess` array follow the order of its devices.
 
     Raises:
-      SpecError: The mesh is unknown, the spec names an axis it has not, or an axis does not divide
-        its dimension.
+      SpecError: The mesh is unknown, the spec names an axis it has not, or it has not one entry for each
+        dimension.
     """
     sharding = array.sharding
     whole = tuple((0, size) for size in array.shape)
@@ -91,15 +105,6 @@ def pieces(array: Array, meshes: Mapping[str, Mesh]) -> tuple[Part, ...]:
     )
 
 
-def slices_by_device(array: Array, meshes: Mapping[str, Mesh]) -> dict[DeviceKey, Slices]:
-    """Maps each device that holds some of the array to its half-open element indices.
-
-    Raises:
-      SpecError: As `pieces`.
-    """
-    return {key: part.slices for part in pieces(array, meshes) for key in part.devices}
-
-
 def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:
     """Counts the pieces; for mesh + spec in time of the axes, not of the devices.
 
@@ -108,21 +113,7 @@ def split(array: Array, meshes: Mapping[str, Mesh]) -> Split:
     """
     sharding = array.sharding
     if sharding.kind == "named":
-        mesh = _mesh(array, sharding, meshes)
-        factors = _factors(array, sharding, mesh)
-        addends = math.prod(_sizes(mesh)[name] for name in sharding.unreduced)
-        count = math.prod(factors)
-        shape = tuple(size // factor for size, factor in zip(array.shape, factors, strict=True))
-        return Split(
-            pieces=count,
-            addends=addends,
-            copies=len(mesh.devices) // (count * addends),
-            devices=len(mesh.devices),
-            piece_shape=shape,
-            piece_bytes=piece_bytes(array, tuple((0, size) for size in shape)),
-            even=True,
-            own=False,
-        )
+        return _split_named(array, sharding, _mesh(array, sharding, meshes))
     if sharding.kind == "indexed":
         return _split_indexed(array, sharding)
     return Split(
@@ -192,6 +183,26 @@ def _copies_text(cut: Split) -> str:
     return "one copy" if cut.copies == 1 else f"{cut.copies} copies"
 
 
+def _split_named(array: Array, sharding: NamedSharding, mesh: Mesh) -> Split:
+    factors = _factors(array, sharding, mesh)
+    dimensions = list(zip(array.shape, factors, strict=True))
+    addends = math.prod(_sizes(mesh)[name] for name in sharding.unreduced)
+    shape = tuple(part_length(size, factor) for size, factor in dimensions)
+    counts = [distinct_parts(size, factor) for size, factor in dimensions]
+    count = math.prod(counts)
+    alike = all(one in (1, factor) for one, factor in zip(counts, factors, strict=True))
+    return Split(
+        pieces=count,
+        addends=addends,
+        copies=len(mesh.devices) // (count * addends) if alike else None,
+        devices=len(mesh.devices),
+        piece_shape=shape,
+        piece_bytes=piece_bytes(array, tuple((0, size) for size in shape)),
+        even=all(size % factor == 0 for size, factor in dimensions),
+        own=False,
+    )
+
+
 def _split_indexed(array: Array, sharding: Indexed) -> Split:
     shapes = {
         tuple(stop - start for start, stop in piece.slices): None for piece in sharding.pieces
@@ -216,16 +227,13 @@ def _named(
     """Each device of the mesh, row-major, with what it holds."""
     mesh = _mesh(array, sharding, meshes)
     sizes = _sizes(mesh)
-    lengths = [
-        size // factor
-        for size, factor in zip(array.shape, _factors(array, sharding, mesh), strict=True)
-    ]
+    factors = _factors(array, sharding, mesh)
     for key, place in zip(mesh.devices, product(*map(range, sizes.values())), strict=True):
         at = dict(zip(sizes, place, strict=True))
-        slices = []
-        for axes, length in zip(sharding.spec, lengths, strict=True):
-            number = _row_major(axes, at, sizes)
-            slices.append((number * length, (number + 1) * length))
+        slices = [
+            part(size, factor, _row_major(axes, at, sizes))
+            for axes, size, factor in zip(sharding.spec, array.shape, factors, strict=True)
+        ]
         addend = _row_major(sharding.unreduced, at, sizes) if sharding.unreduced else None
         yield key, tuple(slices), addend
 
@@ -271,18 +279,7 @@ def _factors(array: Array, sharding: NamedSharding, mesh: Mesh) -> list[int]:
             f"{_named_array(array)} has {count_text(len(array.shape), 'dimension')}; "
             "allowed: one entry for each dimension."
         )
-    factors = []
-    for dimension, axes in enumerate(sharding.spec):
-        factor = math.prod(sizes[axis] for axis in axes)
-        if array.shape[dimension] % factor:
-            over = " × ".join(f"{axis}={sizes[axis]}" for axis in axes)
-            raise SpecError(
-                f"dimension {dimension} of {_named_array(array)} has size "
-                f"{array.shape[dimension]}, which {over} does not divide; allowed: a multiple of "
-                f"{factor}. Used by {spec_text(array)}."
-            )
-        factors.append(factor)
-    return factors
+    return [math.prod(sizes[axis] for axis in axes) for axes in sharding.spec]
 
 
 def _named_array(array: Array) -> str:

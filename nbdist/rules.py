@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from nbdist.errors import OptionError
+from nbdist.spelling import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -26,6 +27,6 @@ class Rules:
     recover: bool = True
 
     def __post_init__(self) -> None:
-        for option, seconds in (("--grace", self.grace_s), ("--give-up", self.give_up_s)):
+        for name, seconds in (("grace_s", self.grace_s), ("give_up_s", self.give_up_s)):
             if seconds < 0:
-                raise OptionError(f"{option} {seconds:g}: must be 0 or more seconds.")
+                raise OptionError(f"{option(name, seconds)}: must be 0 or more seconds.")

@@ -600,8 +600,9 @@ class Session:
         doing = self._doing()
         if doing is not None:
             path = expression.strip()
-            now = self._when_reported(lambda now: Shards.seen(path, now, while_=doing))
-            shards = Shards.seen(path, now, while_=doing)
+            shards: Shards | None = self._when_reported(
+                lambda now: Shards.seen(path, now, while_=doing)
+            )
             if shards is None:
                 raise _unreported(expression, doing)
             return shards
@@ -625,12 +626,12 @@ class Session:
             return None
         return found
 
-    def _when_reported(self, there: Callable[[Snapshot], object]) -> Snapshot:
-        """What is reported now, or, where `there` finds nothing, a moment later: of what was made just before."""
+    def _when_reported(self, look: Callable[[Snapshot], Any]) -> Any:
+        """What `look` finds in what is reported now, or a moment later: of what was made just before."""
         deadline = time.monotonic() + REPORTED_SECONDS
-        while not there(now := self.snapshot()) and time.monotonic() < deadline:
+        while not (found := look(self.snapshot())) and time.monotonic() < deadline:
             time.sleep(SETTLE_SECONDS)
-        return now
+        return found
 
     def _doing(self) -> str | None:
         """In which cell the lowest of the processes is that are in one; None where none is."""
@@ -714,11 +715,12 @@ class Session:
 
     def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
         """As `layout`, of what was reported."""
-        now = self._when_reported(
-            lambda now: Layout.seen(path, now, while_=doing) or Shards.seen(path, now, while_=doing)
-        )
-        model = Layout.seen(path, now, while_=doing)
-        found = Shards.seen(path, now, while_=doing) if model is None else model
+
+        def look(now: Snapshot) -> Layout | Shards | None:
+            model = Layout.seen(path, now, while_=doing)
+            return Shards.seen(path, now, while_=doing) if model is None else model
+
+        found: Layout | Shards | None = self._when_reported(look)
         if found is None:
             raise _unreported(path, doing)
         return found

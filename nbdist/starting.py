@@ -13,13 +13,14 @@ from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files.listing import sources
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress, silent
-from nbdist.launch.model.start_options import FLAGS, StartOptions, option_name
+from nbdist.launch.model.start_options import FLAGS, StartOptions
 from nbdist.launch.planning.choose import make_plan, proxy_warning
 from nbdist.launch.planning.choose_job import JobOptions
 from nbdist.launch.planning.choose_placement import choose_placement
 from nbdist.launch.sessions import registry
 from nbdist.launch.start.spawn import spawn
 from nbdist.rules import Rules
+from nbdist.spelling import option
 
 if TYPE_CHECKING:
     from nbdist.session import Session
@@ -113,7 +114,7 @@ def attach_session(
     else:
         if options:
             raise OptionError(
-                f"--attach {word}: session {found.id} runs already, and {option_name(next(iter(options)))} cannot "
+                f"Session {found.id} runs already, and {option(next(iter(options)))} cannot "
                 "change it. Leave it out."
             )
         regained = regain(found)

@@ -13,8 +13,9 @@ import { RenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import { LivePlace, type ViewTraits } from './place';
+import { LivePlace } from './place';
 import type { Sources } from './source';
+import type { ViewTraits } from './view/model/messages';
 
 /** A widget of the shell that has a kernel: a notebook, a console. */
 interface Owner {

@@ -3,17 +3,9 @@
 import type { IDisposable } from '@lumino/disposable';
 
 import type { KernelSource } from './source';
-import type { Frame } from './view/model/frame';
-import type { Values } from './view/model/values';
-import type { Request, ViewModel } from './view/model/view_model';
+import type { Frame, Request, Values, ViewTraits } from './view/model/messages';
+import type { ViewModel } from './view/model/view_model';
 import { mount } from './view/view';
-
-/** What a view is told of itself, see `ViewModel.get`. */
-export interface ViewTraits {
-  readonly view_id: string;
-  readonly focus: string;
-  readonly session: string;
-}
 
 type Listener = (message: unknown) => void;
 

@@ -9,8 +9,8 @@ import type { NotebookPanel } from '@jupyterlab/notebook';
 import { NotebookActions } from '@jupyterlab/notebook';
 import type { IDisposable } from '@lumino/disposable';
 
-import type { CellOutputs, Output, Outputs } from './outputs';
 import type { KernelSource, Sources } from './source';
+import type { CellOutputs, Outputs } from './view/model/messages';
 
 /** Cells that this page has started, of all notebooks: their output comes as always. */
 const started = new Set<string>();
@@ -20,7 +20,7 @@ NotebookActions.executionScheduled.connect((_, { cell }) => {
 
 /** The part of JupyterLab's model of a code cell that is used here. */
 interface CodeCell {
-  readonly outputs: { toJSON(): unknown; fromJSON(outputs: readonly Output[]): void };
+  readonly outputs: { toJSON(): unknown; fromJSON(outputs: CellOutputs['outputs']): void };
   executionState?: string;
 }
 

@@ -4,11 +4,10 @@ import type { Kernel, KernelMessage } from '@jupyterlab/services';
 import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
-import { isOutputs, type Outputs } from './outputs';
 import { COMM_ID, TARGET } from './view/model/contract';
-import { isFrame, takeFrame, type Frame, type Known } from './view/model/frame';
-import { isValues, type Values } from './view/model/values';
-import type { Request } from './view/model/view_model';
+import { takeFrame, type Known } from './view/model/frame';
+import type { Frame, Outputs, Request, Values } from './view/model/messages';
+import { isFrame, isOutputs, isValues } from './view/model/received';
 
 /** Fewest milliseconds between two requests for a full frame. */
 const ASK_MS = 1000;

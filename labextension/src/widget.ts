@@ -4,13 +4,11 @@ import type { AnyModel } from '@anywidget/types';
 
 // All style sheets in one, made by `jlpm build:widget` from `view/view.css`.
 import css from '../lib/view.css';
+import type { ViewTraits } from './view/model/messages';
 import { mount } from './view/view';
 
-/** The widget's synced traits, `nbdist/view/widget.py`. */
-interface Traits {
-  view_id: string;
-  focus: string;
-}
+/** The widget's synced traits, `nbdist/view/widget.py`: a widget shows the session of its kernel. */
+type Traits = Pick<ViewTraits, 'view_id' | 'focus'>;
 
 function render({ model, el }: { model: AnyModel<Traits>; el: HTMLElement }): () => void {
   const style = document.createElement('style');

@@ -1,7 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { VERSION } from '../src/view/model/contract';
-import { isFrame, takeFrame, type Frame, type Known } from '../src/view/model/frame';
+import { takeFrame, type Known } from '../src/view/model/frame';
+import type { Frame } from '../src/view/model/messages';
+import { isFrame } from '../src/view/model/received';
 import { goldens } from './golden';
 
 const tour = goldens.find(g => g.name === 'tour');

@@ -2,8 +2,12 @@ import { describe, expect, it } from 'vitest';
 
 import { factsOf, rulesOf, rulesTitle } from '../src/view/model/distribution_text';
 import { metricText } from '../src/view/model/format';
-import { labelOfVariable, layoutForm, textsOfVariable } from '../src/view/sections/layout_row';
-import { rowAfter } from '../src/view/sections/list_keys';
+import {
+  labelOfVariable,
+  layoutForm,
+  textsOfVariable,
+} from '../src/view/sections/lists/layout_row';
+import { rowAfter } from '../src/view/sections/lists/list_keys';
 import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../src/view/model/model_text';
 import { metricsText, taskText } from '../src/view/model/process_text';
 import type { Distribution, Model, Snapshot, Variable } from '../src/view/model/snapshot';

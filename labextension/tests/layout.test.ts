@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { blocksOf, placesOf } from '../src/view/layout/blocks';
 import { layCards } from '../src/view/layout/card_layout';
 import type { Grid } from '../src/view/model/grid';
-import { moved } from '../src/view/sections/keyboard';
+import { moved } from '../src/view/sections/mesh/keyboard';
 import { layHosts, layTiles } from '../src/view/layout/tile_layout';
 
 const grid = (...sizes: number[]): Grid => ({

@@ -3,7 +3,7 @@ import { Signal } from '@lumino/signaling';
 import { beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { KernelSource, Sources } from '../src/source';
-import type { Frame } from '../src/view/model/frame';
+import type { Frame } from '../src/view/model/messages';
 import { goldens } from './golden';
 
 const snapshot = goldens.find(g => g.name === 'tour')?.snapshot;

@@ -3,7 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { forest, type Branch } from '../src/view/model/branches';
 import { OpenBranches, shownIn } from '../src/view/model/open_branches';
 import type { Array as NamedArray } from '../src/view/model/snapshot';
-import { turned } from '../src/view/sections/tree_keys';
+import { turned } from '../src/view/sections/lists/tree_keys';
 import { treeRows, type ListRow } from '../src/view/model/tree_rows';
 
 function array(path: string): NamedArray {

@@ -1,7 +1,7 @@
-"""Writes the JSON Schema of a snapshot, from which the view's TypeScript types are made.
+"""Writes the JSON Schemas of a snapshot and of messages, from which the view's TypeScript types are made.
 
-Run as `python labextension/tools/make_schema.py [FILE]`; without FILE it replaces
-`labextension/src/view/model/snapshot.schema.json`.
+Run as `python labextension/tools/make_schema.py [FOLDER]`; without FOLDER it replaces `snapshot.schema.json` and
+`messages.schema.json` in `labextension/src/view/model/`.
 """
 
 from __future__ import annotations
@@ -9,14 +9,15 @@ from __future__ import annotations
 import json
 import sys
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 from pydantic import TypeAdapter
 from pydantic.json_schema import GenerateJsonSchema
 
+from nbdist.contract import messages
 from nbdist.contract.snapshot import Snapshot
 
-TARGET = Path(__file__).parents[1] / "src" / "view" / "model" / "snapshot.schema.json"
+FOLDER = Path(__file__).parents[1] / "src" / "view" / "model"
 # json-schema-to-typescript reads draft 7; pydantic writes 2020-12, which differs here only in
 # how a list of fixed length is written.
 DRAFT = "http://json-schema.org/draft-07/schema#"
@@ -30,11 +31,35 @@ class _WithoutFieldTitles(GenerateJsonSchema):
         return False
 
 
-def schema_text() -> str:
-    """The schema as JSON with a trailing newline; the same text for the same `snapshot.py`."""
-    schema = TypeAdapter(Snapshot).json_schema(
-        mode="serialization", schema_generator=_WithoutFieldTitles
-    )
+def texts() -> dict[str, str]:
+    """Each schema as JSON with a trailing newline, by the name of its file."""
+    return {
+        "snapshot.schema.json": _text(_schema(Snapshot)),
+        "messages.schema.json": _text(_messages()),
+    }
+
+
+def _schema(kind: Any) -> dict[str, Any]:
+    return TypeAdapter(kind).json_schema(mode="serialization", schema_generator=_WithoutFieldTitles)
+
+
+def _messages() -> dict[str, Any]:
+    """What goes to a page, and the union of what a page sends."""
+    sent = [messages.Frame, messages.Values, messages.Outputs, messages.ViewTraits]
+    definitions: dict[str, Any] = {}
+    for kind in (*sent, *get_args(messages.Request)):
+        schema = _schema(kind)
+        definitions |= schema.pop("$defs", {})
+        definitions[kind.__name__] = schema
+    # Sections of a snapshot, whose types are in another file.
+    definitions["Frame"]["properties"]["snapshot"] = {"tsType": "Partial<Snapshot>"}
+    requests = [{"$ref": f"#/$defs/{one.__name__}"} for one in get_args(messages.Request)]
+    definitions["Request"] = {"title": "Request", "oneOf": requests}
+    every = [{"$ref": f"#/$defs/{name}"} for name in (*(one.__name__ for one in sent), "Request")]
+    return {"title": "Message", "oneOf": every, "$defs": definitions}
+
+
+def _text(schema: dict[str, Any]) -> str:
     return json.dumps({"$schema": DRAFT, **_draft_7(schema)}, indent=2, ensure_ascii=False) + "\n"
 
 
@@ -55,9 +80,10 @@ def _draft_7(schema: Any) -> Any:
 
 
 def main() -> None:
-    """Writes the file named on the command line, or the one in the repository."""
-    target = Path(sys.argv[1]) if len(sys.argv) > 1 else TARGET
-    target.write_text(schema_text(), encoding="utf-8")
+    """Writes into the folder named on the command line, or into the repository."""
+    folder = Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER
+    for name, text in texts().items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import errno
 import getpass
+import ipaddress
 import json
 import os
 import re
@@ -176,10 +177,13 @@ def own_name(name: str, seconds: float = NAME_SECONDS) -> Facts:
 
 
 def is_own(address: str) -> bool:
-    """Whether an address belongs to this machine: only those can be bound."""
+    """Whether an IP address belongs to this machine: only those can be bound. A name is none."""
     try:
-        listen(address).close()
-    except OSError:
+        version = ipaddress.ip_address(address).version
+        family = socket.AF_INET6 if version == 6 else socket.AF_INET
+        with contextlib.closing(socket.socket(family, socket.SOCK_DGRAM)) as probe:
+            probe.bind((address, 0))
+    except (OSError, ValueError):
         return False
     return True
 

@@ -7,8 +7,9 @@ from collections.abc import Iterable
 from typing import Any
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.start_options import FLAGS, PROCESSES, option_name
+from nbdist.launch.model.start_options import FLAGS, PROCESSES
 from nbdist.options.parser import Parser
+from nbdist.spelling import option
 
 
 def dist_init() -> Parser:
@@ -72,7 +73,7 @@ def attach_arguments(asked: argparse.Namespace) -> dict[str, Any]:
     arguments = {name: value for name, value in given.items() if value != defaults[name]}
     for name in arguments.keys() - ATTACH_ARGUMENTS:
         raise OptionError(
-            f"--attach takes part in processes that run; {option_name(name)} is for starting others."
+            f"--attach takes part in processes that run; {option(name)} is for starting others."
         )
     return arguments
 

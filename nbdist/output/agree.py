@@ -12,14 +12,9 @@ from dataclasses import replace
 
 from nbdist import summary
 from nbdist.output.entries import Display, Entry, Line, without_addresses
+from nbdist.output.patience import FRESH_S
 from nbdist.output.record import Column
 from nbdist.output.widgets import alike, joined
-
-HOLD_S = 0.5
-"""For so long what not all processes have is held back: the others may still bring it."""
-
-FRESH_S = 2.0
-"""For so long a process with less of a line or a flood, or with what others have cleared, counts as behind."""
 
 _NEAR = 64
 

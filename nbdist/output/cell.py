@@ -8,20 +8,17 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
-from nbdist.output.agree import FRESH_S
 from nbdist.output.blocks import Block
 from nbdist.output.entries import WIDGET_MIME, Line
 from nbdist.output.fold import fold
 from nbdist.output.follow import Follower, Note
 from nbdist.output.limits import Limits
+from nbdist.output.patience import FRESH_S, STRICT_S
 from nbdist.output.queue import Queue
 from nbdist.output.record import Record
 from nbdist.widgets import LiveWidget, Widgets
 
 _NOTES = 200
-
-STRICT_S = 2 * FRESH_S
-"""So much later nothing that is there now is fresh."""
 
 
 class CellOutput:

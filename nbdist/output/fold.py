@@ -5,10 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from nbdist.output.agree import HOLD_S, choose, keys, settle_for
+from nbdist.output.agree import choose, keys, settle_for
 from nbdist.output.align import Section, align
 from nbdist.output.blocks import Block, Builder
 from nbdist.output.entries import Entry
+from nbdist.output.patience import HOLD_S
 from nbdist.output.record import Column
 
 

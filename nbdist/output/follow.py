@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
-from nbdist.output.agree import HOLD_S
 from nbdist.output.align import Section, align
 from nbdist.output.blocks import Block, Builder
 from nbdist.output.entries import Display
 from nbdist.output.fold import Compared, groups
+from nbdist.output.patience import HOLD_S
 from nbdist.output.queue import Item
 from nbdist.output.record import Record
 

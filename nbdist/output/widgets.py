@@ -8,12 +8,10 @@ from typing import NamedTuple
 
 from nbdist.output.bars import parse_bar
 from nbdist.output.entries import Display, without_addresses
+from nbdist.output.patience import FRESH_S
 from nbdist.output.record import Column
 from nbdist.widgets import LiveWidget
 from nbdist.widgets.bar import WidgetBar
-
-FRESH_S = 2.0
-"""For so long after a change a widget is taken to become what another process has made of its own."""
 
 
 class _Shown(NamedTuple):

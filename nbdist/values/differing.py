@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import array_type_text, processes_text
-from nbdist.values.flow import Answer, Job, Processes, ask_each, send
-
-Offers = Mapping[int, Mapping[str, Any]]
-"""What each process has described; see `nbdist.engine.values.outgoing.Outgoing.describe`."""
+from nbdist.values.flow import Answer, Job
+from nbdist.values.offers import Offers
 
 Key = tuple[str, str]
 """The path of an array, and the bounds of a piece of it, as text."""
@@ -26,30 +23,14 @@ class Comparison:
     What is compared is small: digests, which each process makes of what it has, without a collective.
 
     Args:
-      processes: Who offers.
-      offers: What they have described.
-      token: Of the offers.
-      expression: How the value was named.
-      timeout_s: How long the processes may take.
+      offers: What they offer.
     """
 
-    def __init__(
-        self,
-        processes: Processes,
-        offers: Offers,
-        token: str,
-        expression: str,
-        *,
-        timeout_s: float,
-    ) -> None:
-        self._processes = processes
+    def __init__(self, offers: Offers) -> None:
         self._offers = offers
-        self._token = token
-        self._expression = expression
-        self._timeout_s = timeout_s
         self._digests: dict[Key, dict[int, str]] = {}
         holders: dict[Key, dict[int, int]] = {}
-        for process_id, offer in offers.items():
+        for process_id, offer in offers.by_process.items():
             for path, array in offer["arrays"].items():
                 for number, bounds in enumerate(array["pieces"]):
                     holders.setdefault((path, str(bounds)), {})[process_id] = number
@@ -61,12 +42,12 @@ class Comparison:
         Raises:
           ArrayError: It differs; says where, who has what, and how to take one of them or all.
         """
-        if len({offer["digest"] for offer in self._offers.values()}) > 1:
-            asked = {p: send(self._processes, p, "nodes", token=self._token) for p in self._offers}
-            answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        offers = self._offers
+        if len({offer["digest"] for offer in offers.by_process.values()}) > 1:
+            answers = offers.ask("nodes", offers.by_process)
             nodes = {p: answer["nodes"] for p, (answer, _) in answers.items()}
-            path, texts = _first_difference(nodes, self._expression)
-            raise _differs(path, texts, self._expression)
+            path, texts = _first_difference(nodes, offers.expression)
+            raise _differs(path, texts, offers.expression)
 
     def jobs(self) -> list[Job]:
         """Has processes make digests of what others have as well; arrays that differ are refused as they come.
@@ -89,7 +70,7 @@ class Comparison:
 
     def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request:
         wanted = [(path, number) for (path, _), number in pieces]
-        return send(self._processes, process_id, "digests", token=self._token, pieces=wanted)
+        return self._offers.send(process_id, "digests", pieces=wanted)
 
     def _compare(self, process_id: int, pieces: Sequence[tuple[Key, int]], answer: Answer) -> None:
         for (key, _), digest in zip(pieces, answer[0]["digests"], strict=True):
@@ -98,39 +79,22 @@ class Comparison:
             digests = self._digests[key]
             # With those of all, the error names who has what.
             if len(digests) == len(self._shared[key]) and len(set(digests.values())) > 1:
-                texts = _array_texts(
-                    self._processes,
-                    self._offers,
-                    self._token,
-                    key,
-                    self._shared[key],
-                    digests,
-                    timeout_s=self._timeout_s,
-                )
-                raise _differs(key[0], texts, self._expression)
+                texts = _array_texts(self._offers, key, self._shared[key], digests)
+                raise _differs(key[0], texts, self._offers.expression)
 
 
 def _array_texts(
-    processes: Processes,
-    offers: Offers,
-    token: str,
-    key: Key,
-    held: Mapping[int, int],
-    digests: Mapping[int, str],
-    *,
-    timeout_s: float,
+    offers: Offers, key: Key, held: Mapping[int, int], digests: Mapping[int, str]
 ) -> dict[int, str]:
     """What each process has of an array; of equal ones only one is asked."""
     path, bounds = key
     first: dict[str, int] = {}
     for process_id, digest in digests.items():
         first.setdefault(digest, process_id)
-    asked = {
-        p: send(processes, p, "preview", token=token, path=path, piece=held[p])
-        for p in first.values()
-    }
-    answers = ask_each(processes, asked, timeout_s=timeout_s)
-    array = next(iter(offers.values()))["arrays"][path]
+    answers = offers.answers(
+        {p: offers.send(p, "preview", path=path, piece=held[p]) for p in first.values()}
+    )
+    array = next(iter(offers.by_process.values()))["arrays"][path]
     name = array["dtype"] if isinstance(array["dtype"], str) else "struct"
     part = "" if array["whole"] else f"[{_index_text(bounds)}]"
     begins = {digest: answers[p][0]["text"] for digest, p in first.items()}

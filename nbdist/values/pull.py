@@ -19,19 +19,16 @@ from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import bytes_text
 from nbdist.values.arriving import Array, Arriving
-from nbdist.values.differing import Offers
 from nbdist.values.flow import (
     PART_BYTES,
     SHARED_BYTES,
     Answer,
     Flow,
     Job,
-    Processes,
     Progress,
-    ask_each,
-    send,
     silent,
 )
+from nbdist.values.offers import Offers
 from nbdist.values.room import refuse_too_large_here
 
 LARGE_BYTES = 1 << 30
@@ -59,27 +56,11 @@ class Pull:
     """Values that processes offer, on their way here.
 
     Args:
-      processes: Who offers.
-      offers: What each has described.
-      token: Of the offers.
-      expression: How the value was named.
-      timeout_s: How long nothing may move.
+      offers: What they offer.
     """
 
-    def __init__(
-        self,
-        processes: Processes,
-        offers: Offers,
-        token: str,
-        *,
-        expression: str,
-        timeout_s: float,
-    ) -> None:
-        self._processes = processes
+    def __init__(self, offers: Offers) -> None:
         self._offers = offers
-        self._token = token
-        self._expression = expression
-        self._timeout_s = timeout_s
 
     def refuse_large(
         self, wanted: int, limit_bytes: int, confirm: Callable[[str], bool] | None
@@ -94,16 +75,17 @@ class Pull:
         Raises:
           ArrayError: It is too large.
         """
-        arrays = next(iter(self._offers.values()))["arrays"].values()
+        expression = self._offers.expression
+        arrays = next(iter(self._offers.by_process.values()))["arrays"].values()
         nbytes = wanted * sum(array["nbytes"] for array in arrays)
-        refuse_too_large_here(self._expression, nbytes)
+        refuse_too_large_here(expression, nbytes)
         if nbytes <= limit_bytes:
             return
         size = bytes_text(nbytes)
-        question = f"{self._expression!r} is {size} in whole. Bring it into this notebook?"
+        question = f"{expression!r} is {size} in whole. Bring it into this notebook?"
         if confirm is None or not confirm(question):
             raise ArrayError(
-                f"{self._expression!r} is {size} in whole, more than {bytes_text(limit_bytes)}: not pulled. Say "
+                f"{expression!r} is {size} in whole, more than {bytes_text(limit_bytes)}: not pulled. Say "
                 "--yes (limit_bytes in Python) to pull it all the same, or pull a part of it."
             )
 
@@ -125,26 +107,26 @@ class Pull:
           ArrayError: Pieces are missing, or a class is not here.
           NbdistError: What `besides` has raised.
         """
-        asked = {p: send(self._processes, p, "structure", token=self._token) for p in of}
-        answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        offered = self._offers.by_process
+        answers = self._offers.ask("structure", of)
         numbers = {
             (p, path): (nth, described)
             for nth, (p, path, described) in enumerate(
-                (p, path, its) for p in of for path, its in self._offers[p]["arrays"].items()
+                (p, path, its) for p in of for path, its in offered[p]["arrays"].items()
             )
         }
         arriving = Arriving([_type(described) for _, described in numbers.values()])
         with contextlib.closing(arriving):
             near = self._near(arriving)
-            most_bytes = SHARED_BYTES if near.issuperset(self._offers) else PART_BYTES
-            parts: dict[int, list[Part]] = {p: [] for p in self._offers}
+            most_bytes = SHARED_BYTES if near.issuperset(offered) else PART_BYTES
+            parts: dict[int, list[Part]] = {p: [] for p in offered}
             for (p, path), (number, described) in numbers.items():
-                sources = self._offers if len(of) == 1 or not described["whole"] else (p,)
+                sources = offered if len(of) == 1 or not described["whole"] else (p,)
                 self._divide(number, path, described, sources, parts, most_bytes)
             jobs = (
                 job for p, its in parts.items() for job in self._jobs(p, its, arriving, p in near)
             )
-            flow = Flow(self._processes, timeout_s=self._timeout_s, progress=progress)
+            flow = Flow(self._offers.processes, timeout_s=self._offers.timeout_s, progress=progress)
             flow.run(itertools.chain(besides[::2], jobs, besides[1::2]))
             arrays = arriving.arrays()
         made = {p: {path: arrays[n] for (q, path), (n, _) in numbers.items() if q == p} for p in of}
@@ -163,7 +145,7 @@ class Pull:
         dtype, shape = _type(described)
         holders: dict[str, tuple[Bounds, dict[int, int]]] = {}
         for source in sources:
-            offered = self._offers[source]["arrays"].get(path)
+            offered = self._offers.by_process[source]["arrays"].get(path)
             for piece, bounds in enumerate(offered["pieces"] if offered else ()):
                 holders.setdefault(str(bounds), (bounds, {}))[1][source] = piece
         whole = math.prod(shape)
@@ -182,13 +164,9 @@ class Pull:
         """Has processes open memory of this notebook; who could."""
         if not arriving.addresses:
             return set()
-        asked = {
-            p: send(
-                self._processes, p, "open_memories", token=self._token, addresses=arriving.addresses
-            )
-            for p in self._offers
-        }
-        answers = ask_each(self._processes, asked, timeout_s=self._timeout_s)
+        answers = self._offers.ask(
+            "open_memories", self._offers.by_process, addresses=arriving.addresses
+        )
         return {p for p, (answer, _) in answers.items() if answer["opened"]}
 
     def _jobs(
@@ -200,11 +178,9 @@ class Pull:
         def begin(batch: Sequence[Part]) -> Request:
             wanted = [(part.path, part.piece, part.box) for part in batch]
             if not near:
-                return send(self._processes, process_id, "take", token=self._token, boxes=wanted)
+                return self._offers.send(process_id, "take", boxes=wanted)
             spots = [arriving.spot(part.array) for part in batch]
-            return send(
-                self._processes, process_id, "write", token=self._token, boxes=wanted, spots=spots
-            )
+            return self._offers.send(process_id, "write", boxes=wanted, spots=spots)
 
         def end(batch: Sequence[Part], answer: Answer) -> None:
             offset = 0

@@ -2,41 +2,41 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
 
+from nbdist.contract.messages import Values, ValuesPicture, plain
 from nbdist.errors import NbdistError
 from nbdist.view.feed import Feed
 from nbdist.view.kernel import between_cells
 
 
 def answer_values(
-    feed: Feed, kernel: Any, asked: Mapping[str, Any], send: Callable[[dict[str, Any]], None]
+    feed: Feed, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
 ) -> None:
-    """Answers `{"type": "values", "path": …}` by the same with `text` and `picture`, or `error`.
+    """Answers what is in the array of a path.
 
     The processes are asked on the thread that runs cells, so after the cell that runs.
 
     Args:
       feed: Of the session.
       kernel: The Jupyter kernel.
-      asked: The message; one of another form is dropped.
+      path: Of the array.
       send: Sends to the view that has asked.
     """
-    path = asked.get("path")
-    if not isinstance(path, str):
-        return
 
     def answer() -> None:
-        send({"type": "values", "path": path, **_values(feed, path)})
+        send(plain(_values(feed, path)))
 
     between_cells(kernel, answer)
 
 
-def _values(feed: Feed, path: str) -> dict[str, Any]:
+def _values(feed: Feed, path: str) -> Values:
     if feed.values is None:
-        return {"error": "No session is running."}
+        return Values(path=path, error="No session is running.")
     try:
-        return feed.values(path)
+        found = feed.values(path)
     except NbdistError as error:
-        return {"error": str(error)}
+        return Values(path=path, error=str(error))
+    picture = found["picture"] and ValuesPicture(**found["picture"])
+    return Values(path=path, text=found["text"], picture=picture)

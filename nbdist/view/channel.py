@@ -8,9 +8,10 @@ from typing import Any
 
 from comm import get_comm_manager
 
+from nbdist.contract.messages import AskValues, Hello, read_request
 from nbdist.contract.page import COMM_ID, TARGET
 from nbdist.view.asked import answer_values
-from nbdist.view.feed import Feed, Frame
+from nbdist.view.feed import Feed, Plain
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 from nbdist.view.repeated import RepeatedOutputs
 
@@ -40,7 +41,7 @@ class Channel:
         """Stops to broadcast."""
         self.feed.detach(self)
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: Plain) -> None:
         """Sends one frame, and after a full one what running cells have shown; called by the feed."""
         broadcast(self.kernel, COMM_ID, frame)
         if frame["base"] is None and self.feed.outputs is not None:
@@ -48,7 +49,7 @@ class Channel:
             if outputs is not None:
                 broadcast(self.kernel, COMM_ID, outputs)
 
-    def _answer(self, answer: Frame) -> None:
+    def _answer(self, answer: Plain) -> None:
         broadcast(self.kernel, COMM_ID, answer)
 
     def _opened(self, comm: Any, message: dict[str, Any]) -> None:
@@ -57,10 +58,8 @@ class Channel:
         self._heard(message)
 
     def _heard(self, message: dict[str, Any]) -> None:
-        data = message["content"]["data"]
-        if not isinstance(data, dict):
-            return
-        if data.get("type") == "hello":
-            self.feed.refresh(self)
-        elif data.get("type") == "values":
-            answer_values(self.feed, self.kernel, data, self._answer)
+        match read_request(message["content"]["data"]):
+            case Hello():
+                self.feed.refresh(self)
+            case AskValues(path=path):
+                answer_values(self.feed, self.kernel, path, self._answer)

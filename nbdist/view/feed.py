@@ -1,14 +1,7 @@
 """The newest snapshot as frames, sent to everything that shows it.
 
 A frame carries the top-level sections of a snapshot that changed since the frame before, or all of
-them. `labextension/src/view/model/frame.ts` reads it:
-
-    {"type": "frame", "stream": id, "sequence": n, "base": n - 1 or null, "age": seconds,
-     "snapshot": {section: plain data}}
-
-`base` is the frame this one is a change to; null where every section is there. A frame without
-sections and with `base == sequence` says that nothing changed. `age` is how long ago the snapshot
-was pushed.
+them: `nbdist.contract.messages.Frame`, which `labextension/src/view/model/frame.ts` reads.
 """
 
 from __future__ import annotations
@@ -21,6 +14,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, fields
 from typing import Any, Protocol
 
+from nbdist.contract.messages import Frame, plain
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.message_guard import MessageGuard
@@ -42,7 +36,8 @@ AFTER_FAILURE_SECONDS = 1.0
 REPEAT_SHARE = 0.05
 """Largest part of its time that the feed may spend on repeating the full state."""
 
-Frame = dict[str, Any]
+Plain = dict[str, Any]
+"""A message as `nbdist.contract.messages.plain` makes it."""
 
 _PASSING = frozenset({"time", "sequence"})
 """Sections that differ in every snapshot: they go along with a change and are none by themselves."""
@@ -51,7 +46,7 @@ _PASSING = frozenset({"time", "sequence"})
 class Sink(Protocol):
     """Where frames go. Called on the feed's thread, one frame at a time; must be hashable."""
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: Plain) -> None:
         """Sends one frame."""
 
 
@@ -254,12 +249,8 @@ class Feed:
         if self.on_fault is not None:
             self.on_fault(text)
 
-    def _frame(self, base: int | None, sections: dict[str, Any], age: float) -> Frame:
-        return {
-            "type": "frame",
-            "stream": self._stream,
-            "sequence": self._number,
-            "base": base,
-            "age": age,
-            "snapshot": sections,
-        }
+    def _frame(self, base: int | None, sections: dict[str, Any], age: float) -> Plain:
+        frame: Plain = plain(
+            Frame(stream=self._stream, sequence=self._number, base=base, age=age, snapshot=sections)
+        )
+        return frame

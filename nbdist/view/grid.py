@@ -11,7 +11,7 @@ from itertools import product
 from nbdist.contract.snapshot import Array, Device, DeviceKey, Mesh, Snapshot
 from nbdist.errors import ArrayError, OptionError
 from nbdist.notation import mesh_axes_text, slices_text
-from nbdist.pieces import Part, pieces, split
+from nbdist.pieces import Part, meshes_of, pieces, split
 from nbdist.quantities import bytes_text, count_text
 from nbdist.view.branches import within
 
@@ -103,7 +103,7 @@ def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     if below:
         chosen = path
         if all(array.path != path for array in below):
-            meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+            meshes = meshes_of(snapshot)
             chosen = max(below, key=lambda one: (_is_cut(one, meshes), one.nbytes)).path
         return tuple(array for array in below if array.path == chosen)
     paths = tuple(dict.fromkeys(array.path for array in snapshot.arrays))
@@ -122,7 +122,7 @@ def _is_cut(array: Array, meshes: Mapping[str, Mesh]) -> bool:
 
 def usual_mesh(snapshot: Snapshot) -> Mesh | None:
     """The mesh in context on most processes, else the distribution's, else that of most arrays."""
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     in_context = Counter(process.context_mesh for process in snapshot.processes)
     is_set = Counter(one.mesh for one in snapshot.distributions)
     of_arrays = Counter(

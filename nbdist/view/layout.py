@@ -8,6 +8,7 @@ from typing import Any
 
 from nbdist.contract.snapshot import Distribution, Mesh, Model, Snapshot
 from nbdist.contract.wire import decode
+from nbdist.pieces import meshes_of
 from nbdist.quantities import processes_text
 from nbdist.view.text import layout_text
 
@@ -51,7 +52,7 @@ class Layout:
         remark = f"as last reported, while {while_}"
         if len(models) > 1:
             remark += f"; this is that of {processes_text(models[0].processes)}, others differ"
-        meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+        meshes = meshes_of(snapshot)
         return cls(models[0], snapshot.distributions, meshes, snapshot, remark)
 
     def text(self) -> str:

@@ -10,6 +10,8 @@ import json
 from collections.abc import Callable, Collection
 from typing import Any
 
+from nbdist.contract.messages import CellOutputs, Outputs, plain
+
 BYTES_PER_SECOND = 200_000
 """Large outputs are repeated more rarely, so that they take no more than this in the mean."""
 
@@ -50,4 +52,5 @@ class RepeatedOutputs:
         self._running = [cell["cell"] for cell in cells if cell["running"]]
         self._sent, self._sent_at = content, now
         self._not_before = now + len(text) / BYTES_PER_SECOND
-        return {"type": "outputs", "cells": cells}
+        message: dict[str, Any] = plain(Outputs(cells=tuple(CellOutputs(**cell) for cell in cells)))
+        return message

@@ -8,6 +8,7 @@ from typing import Any
 
 from nbdist.contract.snapshot import Array, Mesh, Snapshot
 from nbdist.contract.wire import decode
+from nbdist.pieces import meshes_of
 from nbdist.quantities import count_text
 from nbdist.view.branches import within
 from nbdist.view.text import shards_text, tree_text
@@ -65,7 +66,7 @@ class Shards:
         arrays = tuple(array for array in snapshot.arrays if within(array.path, path))
         if not arrays:
             return None
-        meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+        meshes = meshes_of(snapshot)
         remark = f"as last reported, while {while_}"
         omitted = snapshot.arrays_omitted
         if omitted:

@@ -11,14 +11,14 @@ from __future__ import annotations
 from html import escape
 
 from nbdist.contract.page import STILL_ATTRIBUTE
-from nbdist.contract.palette import STILL_FILLS, STILL_OPACITY
 from nbdist.contract.snapshot import Process, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
-from nbdist.pieces import sentence
+from nbdist.pieces import meshes_of, sentence
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.view.grid import Block, Cell, Grid, Row, bytes_note, grids
 from nbdist.view.text.frameworks import distribution_text, model_text, progress_lines
 from nbdist.view.text.status import disagreement_text, state_text, summary_text
+from nbdist.view.translucent import translucent_fills
 
 CELLS = 512
 """Devices drawn; every saved notebook carries them, at about 300 bytes each."""
@@ -32,6 +32,8 @@ _LABEL = "border: none; padding: 4px 8px; text-align: left; font-weight: normal;
 _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
+# With more pieces than fills they repeat, and the slices in the cell tell pieces apart.
+_FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
 
 
@@ -58,7 +60,7 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
         for notice in snapshot.notices
     ]
     parts += [_paragraph(escape(disagreement_text(one))) for one in snapshot.disagreements]
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     parts += [_paragraph(escape(distribution_text(one, meshes))) for one in snapshot.distributions]
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
@@ -133,8 +135,7 @@ def _cell(cell: Cell) -> str:
     if cell.lost:
         style = style.replace(_LINE, _LOST)
     elif cell.part is not None:
-        colour = ", ".join(map(str, STILL_FILLS[cell.part % len(STILL_FILLS)]))
-        style += f"; background-color: rgba({colour}, {STILL_OPACITY})"
+        style += f"; background-color: {_FILLS[cell.part % len(_FILLS)]}"
     text = "lost" if cell.lost else cell.text
     held = f'<br><code style="{_CODE}">{escape(text)}</code>' if text else ""
     return f'<td style="{style}"><b>{escape(cell.device)}</b> p{cell.process_id}{held}</td>'
@@ -143,7 +144,7 @@ def _cell(cell: Cell) -> str:
 def _legend(snapshot: Snapshot, grid: Grid) -> str:
     array = grid.array
     assert array is not None
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     about = f"{array_type_text(array.dtype, array.shape)} {spec_text(array)}"
     by = f"({processes_text(array.processes)})" if array.processes else ""
     return _paragraph(

@@ -8,11 +8,12 @@ from typing import Any
 import anywidget
 import traitlets
 
+from nbdist.contract.messages import AskValues, Hello, ViewTraits, plain, read_request
 from nbdist.contract.page import MIME_TYPE
 from nbdist.errors import NbdistError
 from nbdist.view.asked import answer_values
 from nbdist.view.channel import Channel
-from nbdist.view.feed import Feed, Frame
+from nbdist.view.feed import Feed, Plain
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
@@ -58,7 +59,7 @@ class View(anywidget.AnyWidget):
         super().open()
         forget_reply_shell(self.comm)
 
-    def take(self, frame: Frame) -> None:
+    def take(self, frame: Plain) -> None:
         """Sends one frame; called by the feed, on its thread."""
         comm = self.comm
         if comm is None or self._kernel is None:
@@ -67,23 +68,20 @@ class View(anywidget.AnyWidget):
         broadcast(self._kernel, comm.comm_id, {"method": "custom", "content": frame})
 
     def _heard(self, _: View, content: object, buffers: object) -> None:
-        if not isinstance(content, dict):
-            return
-        if content.get("type") == "hello":
-            self._feed.attach(self)
-            self._feed.refresh(self)
-        elif content.get("type") == "values":
-            answer_values(self._feed, self._kernel, content, self.take)
+        match read_request(content):
+            case Hello():
+                self._feed.attach(self)
+                self._feed.refresh(self)
+            case AskValues(path=path):
+                answer_values(self._feed, self._kernel, path, self.take)
 
     def _repr_mimebundle_(self, **kwargs: Any) -> tuple[dict[str, Any], dict[str, Any]] | None:
         bundle = super()._repr_mimebundle_(**kwargs)
         if bundle is None:
             return None
         data, metadata = bundle
-        payload = {
-            "view_id": self.view_id,
-            "model_id": self.model_id,
-            "focus": self.focus,
-            "session": self._feed.session or "",
-        }
+        traits = ViewTraits(
+            view_id=self.view_id, focus=self.focus, session=self._feed.session or ""
+        )
+        payload = {"model_id": self.model_id, **plain(traits)}
         return {**data, "text/plain": FALLBACK_TEXT, MIME_TYPE: payload}, metadata

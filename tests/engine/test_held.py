@@ -1,5 +1,9 @@
 """Bytes on devices from descriptions alone, for each kind of sharding."""
 
+import json
+import math
+from pathlib import Path
+
 import jax
 import numpy as np
 import pytest
@@ -8,6 +12,8 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks.jax.observe import describe
 from nbdist.engine.probe.device_bytes import holders, is_whole_everywhere, piece_bytes, totals
+
+GOLDEN = Path(__file__).parents[1] / "golden"
 
 
 def described(array):
@@ -62,8 +68,20 @@ def test_totals_add_up_by_device_and_put_the_fullest_first(mesh):
     ]
 
 
-def test_where_a_dimension_does_not_divide_the_fullest_device_counts():
-    axes = [{"name": "data", "size": 4, "type": "auto"}]
-    meshes = {"m": {"id": "m", "axes": axes, "devices": ["0:0", "0:1", "0:2", "0:3"]}}
-    sharding = {"kind": "named", "mesh": "m", "spec": [["data"]], "unreduced": []}
-    assert piece_bytes({"shape": [5], "nbytes": 20, "sharding": sharding}, meshes) == 8
+ARRAYS = [
+    pytest.param(
+        array, content["snapshot"]["meshes"], one["slices"], id=f"{path.stem}-{one['path']}"
+    )
+    for path in sorted(GOLDEN.glob("*.json"))
+    for content in [json.loads(path.read_text(encoding="utf-8"))]
+    for array, one in zip(content["snapshot"]["arrays"], content["expected"], strict=True)
+]
+
+
+@pytest.mark.parametrize(("array", "meshes", "slices"), ARRAYS)
+def test_the_fullest_device_has_the_bytes_of_the_golden_also_where_an_array_is_cut_unevenly(
+    array, meshes, slices
+):
+    itemsize = array["nbytes"] // max(math.prod(array["shape"]), 1)
+    fullest = max(math.prod(stop - start for start, stop in held) for held in slices.values())
+    assert piece_bytes(array, {mesh["id"]: mesh for mesh in meshes}) == fullest * itemsize

@@ -129,6 +129,25 @@ def axes_of_size_1() -> dict:
     )
 
 
+def uneven() -> dict:
+    world = World(processes=4, devices_per_process=2)
+    flat = world.grid([8], ["all"])
+    grid = world.grid([4, 2], ["data", "model"], types="Explicit")
+    return world.case(
+        [flat, grid],
+        [
+            # The last part is shorter; the last is empty; the last three are the same empty one.
+            world.named("shorter", (15, 4), flat, P("all")),
+            world.named("last_empty", (5, 6), grid, P("data")),
+            world.named("many_empty", (5,), flat, P("all")),
+            world.named("both", (6, 3), grid, P("data", "model")),
+            world.named("two_axes", (11, 2), grid, P(("model", "data"))),
+            world.named("no_elements", (0, 4), grid, P("data", "model")),
+            world.named("sums", (5,), grid, P("data", unreduced={"model"})),
+        ],
+    )
+
+
 def unreduced() -> dict:
     world = World(processes=4, devices_per_process=2)
     grid = world.grid([4, 2], ["data", "model"], types="Explicit")

@@ -3,7 +3,8 @@
 Each file is `{"snapshot": …, "expected": […], "trees": […]}`. `expected` has one entry for each array of the
 snapshot, in the same order:
 
-- `slices`: what JAX says each device holds, `{device key: [[start, stop], …]}`;
+- `slices`: what JAX says each device holds, `{device key: [[start, stop], …]}`; where the axes do not divide a
+  dimension, what XLA makes of it (`World.named`);
 - `partial`: true where the array has unreduced axes; its slices are then those of the same spec
   without them, since JAX refuses to give them;
 - `pieces`: the devices that hold the very same piece, `[{slices, addend, devices}]`, ordered by
@@ -33,6 +34,7 @@ CASES = {
         "part_of_devices",
         "axes_on_one_dimension",
         "axes_of_size_1",
+        "uneven",
         "unreduced",
         "memory_kinds",
         "replicated",

@@ -107,7 +107,7 @@ class World:
         )
         # `devices_indices_map` refuses unreduced axes; they do not change the slices.
         plain = jax.sharding.NamedSharding(grid, PartitionSpec(*parts))
-        slices = self.slices(plain, tuple(shape))
+        slices = self._padded_slices(plain, tuple(shape))
         addends = self._addends(grid, unreduced) if unreduced else dict.fromkeys(slices)
         return self._held(path, shape, described, slices, addends, **options)
 
@@ -153,6 +153,26 @@ class World:
                 part.indices(size)[:2] for part, size in zip(index, shape, strict=True)
             )
             for device, index in sharding.devices_indices_map(shape).items()
+        }
+
+    def _padded_slices(self, sharding, shape: tuple[int, ...]) -> dict[str, Slices]:
+        """Slices of an array whose dimensions the axes need not divide.
+
+        JAX refuses these. XLA fills the array up to the next size that they divide; of that JAX gives the
+        slices, and what is filled in is cut off again here.
+        """
+        entries = [*partitions(sharding.spec), *[None] * len(shape)][: len(shape)]
+        names = [() if one is None else (one,) if isinstance(one, str) else one for one in entries]
+        factors = [math.prod(sharding.mesh.shape[axis] for axis in axes) for axes in names]
+        filled = tuple(
+            -(-size // factor) * factor for size, factor in zip(shape, factors, strict=True)
+        )
+        return {
+            key: tuple(
+                (min(start, size), min(stop, size))
+                for (start, stop), size in zip(slices, shape, strict=True)
+            )
+            for key, slices in self.slices(sharding, filled).items()
         }
 
     def _addends(self, grid, unreduced: tuple[str, ...]) -> dict[str, int]:

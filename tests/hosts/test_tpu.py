@@ -30,7 +30,7 @@ LOOK = """
 import json, os
 import jax
 from nbdist.errors import OptionError
-from nbdist.launch.planning.detect import detected
+from nbdist.launch.planning.detect import METHODS, look
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import pod_hosts
 
@@ -39,7 +39,7 @@ try:
     told = [pod.source, pod.accelerator_type, *(host.name for host in pod_hosts(pod))]
 except OptionError as error:
     told = str(error)
-found = detected(os.environ)
+found = next(f for m in METHODS if m != "mpi4py" and (f := look(m, os.environ)))
 jax.distributed.initialize(initialization_timeout=60)
 print(json.dumps({
     "told": told,

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from nbdist import summary
+from nbdist.contract.messages import AskValues, Hello, read_request
 from nbdist.errors import ArrayError, SessionError
 from nbdist.view.asked import answer_values
 from nbdist.view.feed import Feed
@@ -99,28 +100,54 @@ def test_what_cannot_be_shown_says_why(second: dict[str, Any], text: str) -> Non
 def test_a_view_is_answered_between_cells() -> None:
     feed, loop, sent = Feed(), Loop(), []
     feed.values = lambda path: {"text": f"of {path}", "picture": None}
-    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    answer_values(feed, loop, "w", sent.append)
     assert sent == []
     loop.calls.pop()()
-    assert sent == [{"type": "values", "path": "w", "text": "of w", "picture": None}]
+    (answer,) = sent
+    assert (answer["type"], answer["path"], answer["text"]) == ("values", "w", "of w")
+    assert answer["picture"] is answer["error"] is None
 
 
 def test_a_view_is_answered_with_the_error() -> None:
     feed, loop, sent = Feed(), Loop(), []
-    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    answer_values(feed, loop, "w", sent.append)
     loop.calls.pop()()
 
     def busy(path: str) -> dict[str, Any]:
         raise SessionError("process 0 is in cell 7")
 
     feed.values = busy
-    answer_values(feed, loop, {"type": "values", "path": "w"}, sent.append)
+    answer_values(feed, loop, "w", sent.append)
     loop.calls.pop()()
     assert [one["error"] for one in sent] == ["No session is running.", "process 0 is in cell 7"]
 
 
-@pytest.mark.parametrize("asked", [{"type": "values"}, {"type": "values", "path": 3}])
-def test_nonsense_is_dropped(asked: dict[str, Any]) -> None:
-    loop = Loop()
-    answer_values(Feed(), loop, asked, lambda message: None)
-    assert loop.calls == []
+def test_the_picture_is_sent_with_all_that_the_view_draws() -> None:
+    feed, loop, sent = Feed(), Loop(), []
+    feed.values = lambda path: shown_values(path, {0: half(VALUES, 0), 1: half(VALUES, 1)})
+    answer_values(feed, loop, "w", sent.append)
+    loop.calls.pop()()
+    assert sent[0]["picture"]["values"] == [0.0, 0.125, 0.25, 1.0]
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        None,
+        3,
+        [],
+        {},
+        {"type": []},
+        {"type": "frame"},
+        {"type": "values"},
+        {"type": "values", "path": 3},
+        {"type": "hello", "more": 1},
+    ],
+)
+def test_what_is_no_request_is_none(data: object) -> None:
+    assert read_request(data) is None
+
+
+def test_requests_are_read() -> None:
+    assert read_request({"type": "hello"}) == Hello()
+    assert read_request({"type": "values", "path": "w"}) == AskValues(path="w")

@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.platform import tpu_chips
+from nbdist.launch.model.platform import accelerators
 from nbdist.launch.planning import detect
-from nbdist.launch.planning.detect import METHODS, Detected, asked, detected
+from nbdist.launch.planning.detect import METHODS, Detected, asked, look
 from nbdist.launch.tpu.kubernetes import LIST_FILE
 from tests.unit.jax_clusters import ask_jax
 from tests.unit.pod_stand_ins import (
@@ -86,6 +86,12 @@ ON_TPU: list[dict[str, str]] = [
 ]
 
 
+def detected(environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected | None:
+    """The cluster that JAX would detect by itself: it asks mpi4py only where it is told to."""
+    found = (look(method, environment, root=root) for method in METHODS if method != "mpi4py")
+    return next((each for each in found if each is not None), None)
+
+
 def taken(found: Detected | None) -> dict[str, Any] | None:
     """As `ask_jax` has it, without the kind of error."""
     if found is None:
@@ -152,15 +158,6 @@ def test_a_pod_is_detected_only_beside_chips_and_libtpu(tmp_path: Path) -> None:
         assert detected({**told, "TPU_LIBRARY_PATH": str(tmp_path / "none")}, root=chips) is None
 
 
-def test_an_unused_cluster_is_shown_with_the_variables_it_was_found_by() -> None:
-    found = detected(SLURM)
-    assert found is not None
-    assert found.unused() == (
-        "Slurm found (SLURM_JOB_ID=7096, SLURM_NTASKS=4, SLURM_PROCID=3, SLURM_LOCALID=1). nbdist passes every "
-        "argument of jax.distributed.initialize itself, so it is not used."
-    )
-
-
 def test_a_cluster_that_was_asked_for_says_what_jax_takes_from_it() -> None:
     found = asked("slurm", SLURM)
     assert found.used().startswith(
@@ -169,9 +166,8 @@ def test_a_cluster_that_was_asked_for_says_what_jax_takes_from_it() -> None:
     assert "JAX takes local_device_ids=[1] from it, in each process of this host" in found.used()
 
 
-def test_mpi4py_is_detected_on_request_only(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_mpi4py_can_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(detect, "_installed", lambda module: module == "mpi4py")
-    assert detected({}) is None
     assert asked("mpi4py", {}).method == "mpi4py"
     assert "mpi4py found. JAX takes local_device_ids from it" in asked("mpi4py", {}).used()
 
@@ -234,23 +230,14 @@ def test_the_chips_counted_are_those_jax_counts(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, "-c", table], capture_output=True, text=True, check=True)
     known = done.stdout.split()
     assert len(known) >= 7
-    assert tpu_chips(root=with_pci_devices(tmp_path, *known)) == len(known)
-
-
-def test_kubernetes_is_detected_where_its_package_is(monkeypatch: pytest.MonkeyPatch) -> None:
-    environment = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "2"}
-    assert detected(environment) is None
-    monkeypatch.setattr(detect, "_installed", lambda module: module == "kubernetes")
-    found = detected(environment)
-    assert found is not None
-    assert (found.method, found.process_id, found.processes) == ("k8s", 2, None)
+    assert accelerators("tpu", root=with_pci_devices(tmp_path, *known)) == len(known)
 
 
 @pytest.mark.parametrize(
     ("method", "environment", "words"),
     [
-        ("tpu", {}, r"'tpu': known are deactivate, ompi, slurm, mpi4py, gcetpu, gketpu"),
-        ("k8s", {}, r"'k8s': known are"),
+        ("tpu", {}, r"tpu: known are deactivate, ompi, slurm, mpi4py, gcetpu, gketpu"),
+        ("k8s", {}, r"k8s: known are"),
         ("slurm", {"SLURM_JOB_ID": "1"}, r"SLURM_LOCALID are not set \(srun sets them\)"),
         ("slurm", {**SLURM, "SLURM_PROCID": "x"}, r"could not read it here: SLURM_PROCID=x holds"),
         ("ompi", {}, r"OMPI_MCA_orte_hnp_uri is not set"),

@@ -328,7 +328,7 @@ def test_a_working_folder_that_is_not_there_is_an_error_as_it_is_of_a_start() ->
     told = facts(folder={"path": "/home/ada/my work", "exists": False})
     finding = only(found(examined(told=told)))
     assert finding.severity == "error"
-    assert finding.do.startswith("%dist_init with --sync .")
+    assert finding.do.startswith("%dist_init --sync .")
 
 
 CHIPS = {"gpus": 0, "tpus": 4}

@@ -7,8 +7,8 @@ import io
 import pytest
 
 from nbdist.output import CellOutput, TextBlock
-from nbdist.output.agree import HOLD_S
 from nbdist.output.bars import parse_bar
+from nbdist.output.patience import HOLD_S
 
 # As `keras.utils.Progbar` of Keras 3.15 writes them (JAX back end).
 KERAS = (

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from nbdist.output import CellOutput, NoteBlock, RichBlock, TextBlock
-from nbdist.output.agree import FRESH_S
+from nbdist.output.patience import FRESH_S
 
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 

@@ -7,8 +7,8 @@ import random
 import pytest
 
 from nbdist.output import CellOutput, NoteBlock, TextBlock
-from nbdist.output.agree import FRESH_S, HOLD_S
 from nbdist.output.align import align
+from nbdist.output.patience import FRESH_S, HOLD_S
 
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 

@@ -8,7 +8,7 @@ import random
 import pytest
 
 from nbdist.output import CellOutput, TerminalRenderer
-from nbdist.output.agree import HOLD_S
+from nbdist.output.patience import HOLD_S
 
 OFF = "\x1b[0m"
 PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}

@@ -18,6 +18,7 @@ from nbdist.contract.asides import Aside
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import Ask, Assignment, NewProcess, Stop
 from nbdist.launch.agents import agent_handle as one_parent
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Pipes
@@ -81,6 +82,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     ):
         monkeypatch.setattr(module, name, seconds)
     made: list[AgentPool] = []
+    events = AgentEvents()
 
     def begin(name: str, program: str, *, remote: bool = True) -> AgentHandle:
         facts = json.dumps({**FACTS, "host": name})
@@ -92,16 +94,13 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
             ),
             Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True),
             log=tmp_path / f"{name}.log",
-            on_event=hears,
+            on_event=events.publish,
         )
-
-    def hears(event: Happening) -> None:
-        for parents in made:
-            parents.heard(event)
 
     def parents_of(**programs: str) -> AgentPool:
         others = {name: begin(name, program) for name, program in programs.items()}
-        made.append(AgentPool(begin("home", ANSWERS, remote=False), others))
+        home = begin("home", ANSWERS, remote=False)
+        made.append(AgentPool(home, others, events=events))
         made[0].assign(dict(enumerate(others.values())))
         wait_for(lambda: all(parent.facts for parent in others.values()))
         return made[0]
@@ -123,7 +122,7 @@ def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_r
 ) -> None:
     parents = make(h1=ANSWERS, h2=SILENT)
     heard: list[Happening] = []
-    parents.hears = heard.append
+    parents.events.subscribe(heard.append)
     wait_for(lambda: [e for e in heard if isinstance(e, HostsSilent)])
     assert list(parents.silent) == ["h2"]
     assert parents.exits == {}
@@ -237,7 +236,7 @@ def say(parents: AgentPool, line: str) -> None:
 def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., AgentPool], said: str) -> None:
     parents = make(h1=SAYS)
     heard: list[Happening] = []
-    parents.hears = heard.append
+    parents.events.subscribe(heard.append)
     say(parents, said)
     say(parents, '{"event": "started", "process_id": 0, "pid": 7}')
     wait_for(lambda: parents.others["h1"].pids.get(0) == 7)
@@ -266,7 +265,7 @@ def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., Agent
         heard.append(type(event))
         raise RuntimeError("a fault of whoever listens")
 
-    parents.hears = hears
+    parents.events.subscribe(hears)
     parents.signal(15, [0])
     wait_for(lambda: parents.exits.get(0))
     wait_for(lambda: HostsSilent in heard)
@@ -315,7 +314,7 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     for parent in parents.others.values():
         parent._pauses = Pauses(clock=time.monotonic)
     heard: list[Happening] = []
-    parents.hears = heard.append
+    parents.events.subscribe(heard.append)
     jump = 40.0
     began = real()
     wait_for(lambda: parents.others["h2"].given_up)

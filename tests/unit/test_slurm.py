@@ -93,13 +93,13 @@ def test_an_allocation_is_read_from_its_variables() -> None:
 
 
 def test_further_options_are_passed_on_and_nbdists_own_refused() -> None:
-    job = made(extra=["--gres=gpu:4 --exclusive", "--mem 4G"])
+    job = made(slurm_options=["--gres=gpu:4 --exclusive", "--mem 4G"])
     assert job.command[-4:] == ("--gres=gpu:4", "--exclusive", "--mem", "4G")
     for line in ("-n4", "--output=x", "-o x", "--pty", "--export=NONE"):
         with pytest.raises(OptionError, match="nbdist gives it itself"):
-            made(extra=[line])
+            made(slurm_options=[line])
     with pytest.raises(OptionError, match="expected an option of srun"):
-        made(extra=["gres=gpu:4"])
+        made(slurm_options=["gres=gpu:4"])
 
 
 def test_options_of_slurm_and_mpi_need_them() -> None:
@@ -154,7 +154,7 @@ def test_all_tasks_run_one_parent_each() -> None:
 
 def test_gpus_of_a_host_are_divided_among_its_tasks_once_it_is_known_which_those_are() -> None:
     def ids(*extra: str, **asked: object) -> list[object]:
-        placement = Placement(launcher="slurm", job=made(4, extra=list(extra)))
+        placement = Placement(launcher="slurm", job=made(4, slurm_options=list(extra)))
         plan = make_plan(processes=4, placement=placement, **asked)  # type: ignore[arg-type]
         assert plan.platform == "gpu"
         placed = plan.placed({0: "h1", 1: "h1", 2: "h2", 3: "h3"})

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
+import itertools
 import json
+import math
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -8,11 +10,11 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.contract.palette import FILLS, STILL_FILLS, STILL_OPACITY
 from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess, Snapshot
 from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError
 from nbdist.view.still import CELLS, still_html
+from nbdist.view.translucent import OPACITY, PAGES, translucent_fills
 
 GOLDEN = Path(__file__).parents[1] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
@@ -138,14 +140,52 @@ def test_the_root_names_the_view_it_stands_for():
 
 def test_the_first_pieces_have_the_palettes_colours_in_its_order():
     page = Page(still_html(snapshot("tour"), path="params.dense1.kernel", view_id="v"))
-    colours = [
-        re.search(rf"rgba\((\d+, \d+, \d+), {STILL_OPACITY}\)", style)[1] for style, _ in page.cells
-    ]
-    assert colours == [", ".join(map(str, colour)) for colour in STILL_FILLS]
+    colours = [re.search(r"background-color: (rgba\(.*\))", style)[1] for style, _ in page.cells]
+    assert tuple(colours) == translucent_fills()
 
 
-def test_colours_repeat_after_as_many_pieces_in_each_theme_and_in_the_still_picture():
-    assert {len(fills) for fills in FILLS.values()} == {len(STILL_FILLS)}
+def over_page(theme):
+    """The still picture's fills as they are seen over a page, red, green and blue of each."""
+    fills = [re.findall(r"\d+", fill.rpartition(",")[0]) for fill in translucent_fills()]
+    page = PAGES[theme]
+    return [[OPACITY * int(channel) + (1 - OPACITY) * page for channel in fill] for fill in fills]
+
+
+def linear(channel):
+    share = channel / 255
+    return share / 12.92 if share <= 0.04045 else ((share + 0.055) / 1.055) ** 2.4
+
+
+def luminance(colour):
+    return sum(w * linear(c) for w, c in zip((0.2126, 0.7152, 0.0722), colour, strict=True))
+
+
+def oklab(colour):
+    red, green, blue = map(linear, colour)
+    long = math.cbrt(0.4122214708 * red + 0.5363325363 * green + 0.0514459929 * blue)
+    middle = math.cbrt(0.2119034982 * red + 0.6806995451 * green + 0.1073969566 * blue)
+    short = math.cbrt(0.0883024619 * red + 0.2817188376 * green + 0.6299787005 * blue)
+    return (
+        0.2104542553 * long + 0.793617785 * middle - 0.0040720468 * short,
+        1.9779984951 * long - 2.428592205 * middle + 0.4505937099 * short,
+        0.0259040371 * long + 0.7827717662 * middle - 0.808675766 * short,
+    )
+
+
+@pytest.mark.parametrize(("theme", "ink"), [("light", "212121"), ("dark", "e1e1e1")])
+def test_text_on_the_still_pictures_fills_can_be_read_on_pages_of_either_theme(theme, ink):
+    text = luminance(bytes.fromhex(ink))
+    for fill in over_page(theme):
+        dark, light = sorted((text, luminance(fill)))
+        assert (light + 0.05) / (dark + 0.05) >= 4.5, fill
+
+
+@pytest.mark.parametrize("theme", PAGES)
+def test_the_still_pictures_fills_can_be_told_apart_on_pages_of_either_theme(theme):
+    # A just noticeable difference in OKLab is about 0.02.
+    seen = list(map(oklab, over_page(theme)))
+    for one, other in itertools.combinations(seen, 2):
+        assert math.dist(one, other) > 0.05
 
 
 def test_the_sentence_and_the_processes_are_said():

@@ -23,6 +23,7 @@ from nbdist.launch.tpu import gcloud, reach
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import Pod, pod_hosts
 from nbdist.launch.tpu.reach import ssh_options
+from nbdist.machine import checkup
 
 TESTBED = Path(__file__).parents[1] / "testbed"
 ZONE = "us-central2-b"
@@ -162,7 +163,7 @@ def test_external_addresses_are_for_machines_outside_the_pods_network(
 def test_internal_addresses_are_used_where_ssh_answers_there(
     stand_in: StandIn, listener: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(gcloud, "is_this_machine", lambda address: False)
+    monkeypatch.setattr(checkup, "is_own", lambda address: False)
     stand_in.knows(networkEndpoints=outside_and(listener))
     pod = stand_in.find()
     assert [worker.ssh_address for worker in pod.workers] == [listener, "192.0.2.29"]

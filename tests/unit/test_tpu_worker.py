@@ -9,11 +9,12 @@ import pytest
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model import platform
 from nbdist.launch.model.host_list import AskedHost
-from nbdist.launch.tpu.discover import find_pod, from_metadata, read_worker
+from nbdist.launch.tpu.discover import find_pod, read_worker
 from nbdist.launch.tpu.kubernetes import LIST_FILE
 from nbdist.launch.tpu.metadata import endpoints
-from nbdist.launch.tpu.pod import is_this_machine, pod_hosts
-from nbdist.launch.tpu.worker import Worker
+from nbdist.launch.tpu.pod import pod_hosts
+from nbdist.launch.tpu.worker import NoWorker, Worker
+from nbdist.machine import checkup
 from tests.unit.pod_stand_ins import (
     GCE,
     MULTISLICE,
@@ -69,7 +70,7 @@ def test_no_proxy_is_asked_for_metadata(monkeypatch: pytest.MonkeyPatch) -> None
     monkeypatch.delenv("no_proxy", raising=False)
     monkeypatch.delenv("NO_PROXY", raising=False)
     with metadata_server(GCE) as server:
-        assert from_metadata({"GCE_METADATA_IP": server}) is not None
+        assert isinstance(read_worker({"GCE_METADATA_IP": server}), Worker)
 
 
 @pytest.mark.parametrize(
@@ -179,14 +180,13 @@ def test_several_slices_on_kubernetes_are_named_with_hosts() -> None:
     worker = worker_of(environment)
     assert (worker.processes, worker.process_id, worker.coordinator_host) == (4, 3, "s0-0")
     with pytest.raises(OptionError, match=r"slice 1 of 2.*Kubernetes \(GKE\) names.*--hosts"):
-        from_metadata(environment)
+        find_pod(None, None, None, environment)
 
 
 def test_tpu_without_a_name_is_refused_where_nobody_tells_of_a_pod() -> None:
     with pytest.raises(OptionError, match=r"no worker of a TPU pod.*127\.0\.0\.1:9") as raised:
         find_pod(None, None, None, SILENT)
     assert "--tpu NAME --zone ZONE" in str(raised.value)
-    assert from_metadata(SILENT) is None
 
 
 @pytest.mark.parametrize(
@@ -208,7 +208,7 @@ def test_a_machine_that_is_no_worker_says_why(flavor: str, status: int, words: s
 
 def test_a_server_that_is_not_googles_is_not_believed() -> None:
     with metadata_server(GCE, flavor="") as server:
-        assert from_metadata({"GCE_METADATA_IP": server}) is None
+        assert isinstance(read_worker({"GCE_METADATA_IP": server}), NoWorker)
 
 
 def test_the_metadata_server_is_not_asked_where_a_variable_says_so() -> None:
@@ -278,9 +278,9 @@ def test_a_pod_without_a_name_has_hosts_with_names() -> None:
 
 
 def test_own_addresses_are_told_from_others() -> None:
-    assert is_this_machine("127.0.0.1")
-    assert not is_this_machine("192.0.2.1")
-    assert not is_this_machine("localhost")
+    assert checkup.is_own("127.0.0.1")
+    for other in ("192.0.2.1", "localhost", "", "no address"):
+        assert not checkup.is_own(other)
 
 
 def test_google_network_cards_are_no_tpus(tmp_path: Path) -> None:

@@ -7,27 +7,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 from tests.frontend_check import environment, is_installed
 
 ROOT = Path(__file__).parents[2]
 FRONT = ROOT / "labextension"
-SCHEMA = FRONT / "src" / "view" / "model" / "snapshot.schema.json"
-TYPES = FRONT / "src" / "view" / "model" / "snapshot.ts"
+MODEL = FRONT / "src" / "view" / "model"
+MADE = ["snapshot", "messages"]
 
 
-def make_schema(target: Path) -> str:
-    subprocess.run([sys.executable, FRONT / "tools" / "make_schema.py", target], check=True)
-    return target.read_text(encoding="utf-8")
+def schema(name: str) -> Path:
+    return MODEL / f"{name}.schema.json"
 
 
-def make_types(schema: Path, target: Path) -> str:
-    """Runs the script `types` of package.json, with its two files replaced."""
+def make_types(schemas: dict[str, Path], target: Path) -> None:
+    """Runs the script `types` of package.json, reading these schemas and writing into a folder."""
     assert is_installed(), "labextension/node_modules is missing: run make check"
     script: str = json.loads((FRONT / "package.json").read_text())["scripts"]["types"]
-    for path, other in ((SCHEMA, schema), (TYPES, target)):
-        written = path.relative_to(FRONT).as_posix()
-        assert written in script, f"the script no longer names {written}: {script}"
-        script = script.replace(written, str(other))
+    for name in MADE:
+        for path, other in (
+            (schema(name), schemas.get(name, schema(name))),
+            (MODEL / f"{name}.ts", target / f"{name}.ts"),
+        ):
+            written = path.relative_to(FRONT).as_posix()
+            assert written in script, f"the script no longer names {written}: {script}"
+            script = script.replace(written, str(other))
     # Prettier takes a file elsewhere only with the settings named.
     script = script.replace(
         "prettier --write", f"prettier --config {FRONT}/.prettierrc.json --write"
@@ -38,26 +43,34 @@ def make_types(schema: Path, target: Path) -> str:
         script, shell=True, cwd=FRONT, env={**found, "PATH": path}, capture_output=True, text=True
     )
     assert done.returncode == 0, done.stdout + done.stderr
-    return target.read_text(encoding="utf-8")
 
 
-def test_making_the_schema_again_changes_nothing(tmp_path: Path) -> None:
-    made = make_schema(tmp_path / "snapshot.schema.json")
-    assert made == SCHEMA.read_text(encoding="utf-8"), "run make types"
+def test_making_the_schemas_again_changes_nothing(tmp_path: Path) -> None:
+    subprocess.run([sys.executable, FRONT / "tools" / "make_schema.py", tmp_path], check=True)
+    assert {path.name for path in tmp_path.iterdir()} == {schema(name).name for name in MADE}
+    for path in tmp_path.iterdir():
+        assert path.read_text(encoding="utf-8") == (MODEL / path.name).read_text(
+            encoding="utf-8"
+        ), "run make types"
 
 
 def test_making_the_types_again_changes_nothing(tmp_path: Path) -> None:
-    made = make_types(SCHEMA, tmp_path / "snapshot.ts")
-    assert made == TYPES.read_text(encoding="utf-8"), "run make types"
+    make_types({}, tmp_path)
+    for name in MADE:
+        made = (tmp_path / f"{name}.ts").read_text(encoding="utf-8")
+        assert made == (MODEL / f"{name}.ts").read_text(encoding="utf-8"), "run make types"
 
 
-def test_the_types_follow_the_schema(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("name", "field"), [("snapshot", "arrays_omitted"), ("messages", "sequence")]
+)
+def test_the_types_follow_the_schema(tmp_path: Path, name: str, field: str) -> None:
     changed = tmp_path / "changed.schema.json"
-    schema = SCHEMA.read_text(encoding="utf-8").replace('"arrays_omitted"', '"arrays_left_out"')
-    changed.write_text(schema, encoding="utf-8")
-    made = make_types(changed, tmp_path / "snapshot.ts")
-    assert "arrays_left_out" in made
-    assert made != TYPES.read_text(encoding="utf-8")
+    text = schema(name).read_text(encoding="utf-8").replace(f'"{field}"', '"another"')
+    changed.write_text(text, encoding="utf-8")
+    make_types({name: changed}, tmp_path)
+    made = (tmp_path / f"{name}.ts").read_text(encoding="utf-8")
+    assert "another: number" in made and f"{field}:" not in made
 
 
 def test_making_the_constants_again_changes_nothing(tmp_path: Path) -> None:

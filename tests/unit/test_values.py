@@ -16,6 +16,7 @@ from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
 from nbdist.values.arriving import Arriving
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Flow, Job, send
+from nbdist.values.offers import Offers
 from nbdist.values.push import Packed
 from tests.unit.fake_engines import FakeEngines
 
@@ -286,7 +287,15 @@ W = {"dtype": "float32", "shape": [4], "nbytes": 16, "whole": False, "pieces": [
 
 def compare(processes: Answering, offers: Any) -> None:
     """As a pull does."""
-    compared = Comparison(processes, offers, "token", "x", timeout_s=60)  # type: ignore[arg-type]
+    compared = Comparison(
+        Offers(
+            processes=processes,  # type: ignore[arg-type]
+            by_process=offers,
+            token="token",
+            expression="x",
+            timeout_s=60,
+        )
+    )
     compared.refuse_other_structure()
     for job in compared.jobs():
         job.end(job.begin().get())

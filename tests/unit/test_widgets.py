@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.output import CellOutput, NotebookRenderer, RichBlock, TextBlock
 from nbdist.output.entries import WIDGET_MIME, view_of
-from nbdist.output.widgets import FRESH_S
+from nbdist.output.patience import FRESH_S
 from nbdist.widgets import Event, Widgets
 from nbdist.widgets.bar import bar_of
 from nbdist.widgets.captured import LEFT_OUT, MOST_CHARACTERS

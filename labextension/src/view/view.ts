@@ -1,29 +1,30 @@
 /** The live picture of a session: one view for notebook outputs, side panels and pages. */
 
-import { isFrame, takeFrame, type Frame, type Known } from './model/frame';
+import { takeFrame, type Known } from './model/frame';
+import type { Frame } from './model/messages';
 import { sceneMaker } from './model/scene';
 import { initialState, reduce, type Action, type State } from './model/state';
-import { isValues } from './model/values';
+import { isFrame, isValues } from './model/received';
 import type { ViewModel } from './model/view_model';
 import { Painter } from './paint/painter';
 import { hideStill } from './paint/still';
-import { readLook, watchTheme, type Look } from './paint/theme';
-import { ArrayDetail } from './sections/array_detail';
-import { ArrayList } from './sections/array_list';
-import { DeviceDetail } from './sections/device_detail';
-import { DeviceTable } from './sections/device_table';
-import { Distributions } from './sections/distributions';
-import { element, setAttributes, setShown, setText } from './sections/element';
-import { Footer } from './sections/footer';
-import { Header } from './sections/header';
-import { LayoutSection } from './sections/layout_section';
-import { Legend } from './sections/legend';
-import { LiveRegion } from './sections/live_region';
-import { MeshSection } from './sections/mesh_section';
-import { Notices } from './sections/notices';
-import { Processes } from './sections/processes';
-import type { Section } from './sections/section';
-import { Side } from './sections/side';
+import { readLook, themeOf, watchTheme, type Look } from './paint/theme';
+import { ArrayDetail } from './sections/array/array_detail';
+import { ArrayList } from './sections/lists/array_list';
+import { DeviceDetail } from './sections/device/device_detail';
+import { DeviceTable } from './sections/device/device_table';
+import { Distributions } from './sections/session/distributions';
+import { element, setAttributes, setShown, setText } from './sections/parts/element';
+import { Footer } from './sections/session/footer';
+import { Header } from './sections/session/header';
+import { LayoutSection } from './sections/lists/layout_section';
+import { Legend } from './sections/mesh/legend';
+import { LiveRegion } from './sections/page/live_region';
+import { MeshSection } from './sections/mesh/mesh_section';
+import { Notices } from './sections/session/notices';
+import { Processes } from './sections/session/processes';
+import type { Section } from './sections/parts/section';
+import { Side } from './sections/page/side';
 
 /** How often the age of the data is written, in milliseconds. */
 const AGE_MS = 500;
@@ -216,8 +217,9 @@ class LiveView {
   private draw(): void {
     const { root } = this.page;
     if (!this.look) {
-      this.look = readLook(root);
-      setAttributes(root, { 'data-nbdist-theme': this.look.theme });
+      const theme = themeOf(root);
+      setAttributes(root, { 'data-nbdist-theme': theme });
+      this.look = readLook(root, theme);
     }
     this.page.draw(this.state, this.make, this.look);
     this.writeAge();

@@ -6,6 +6,8 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+from nbdist import bounds
+
 
 def piece_bytes(array: dict[str, Any], meshes: Mapping[str, dict[str, Any]]) -> int:
     """The bytes that the fullest of an array's devices holds.
@@ -18,15 +20,16 @@ def piece_bytes(array: dict[str, Any], meshes: Mapping[str, dict[str, Any]]) -> 
     shape: list[int] = array["shape"]
     elements = math.prod(shape)
     if sharding["kind"] == "indexed":
-        slices = [piece["slices"] for piece in sharding["pieces"]]
-        counts = [math.prod(stop - start for start, stop in parts) for parts in slices]
-        return int(max(counts, default=elements)) * nbytes // max(elements, 1)
+        largest = max(
+            (bounds.elements(one["slices"]) for one in sharding["pieces"]), default=elements
+        )
+        return largest * nbytes // max(elements, 1)
     if sharding["kind"] != "named" or sharding["mesh"] not in meshes:
         return nbytes
     sizes = {axis["name"]: axis["size"] for axis in meshes[sharding["mesh"]]["axes"]}
     piece = 1
     for size, axes in zip(shape, sharding["spec"], strict=True):
-        piece *= -(-size // math.prod(sizes.get(axis, 1) for axis in axes))
+        piece *= bounds.part_length(size, math.prod(sizes.get(axis, 1) for axis in axes))
     return int(piece) * nbytes // max(elements, 1)
 
 

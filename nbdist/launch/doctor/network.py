@@ -7,6 +7,7 @@ from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Facts, Finding
 from nbdist.quantities import seconds_text
+from nbdist.spelling import option
 
 CLOCK_SECONDS = 1.0
 """Clocks further apart make times of different hosts tell nothing about what came first."""
@@ -100,8 +101,10 @@ def _unheard(case: Case, answer: Facts) -> Finding:
             f"{what}; it sees {seen} in its place, so ssh goes through another host, or addresses are changed "
             "on the way",
             where=where,
-            do="run the notebook on a machine in the hosts' own network, such as the first host; or name an "
-            "address that they reach with --controller-address",
+            do=(
+                "run the notebook on a machine in the hosts' own network, such as the first host; or name an "
+                f"address that they reach with {option('controller_address')}"
+            ),
         )
     return case.error(what, where=where, do=_let_in("", case.kernel, _seen(case.facts, "server")))
 

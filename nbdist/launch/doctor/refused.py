@@ -8,6 +8,7 @@ import shlex
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.ssh import SshOptions
+from nbdist.spelling import option
 
 NO_ANSWER = "did not answer"
 
@@ -27,7 +28,7 @@ _KNOWN: tuple[tuple[str, str, str], ...] = (
     (
         r"Could not resolve hostname",
         "there is no such host",
-        "{getent}; then correct --hosts, or add the host to ~/.ssh/config or /etc/hosts",
+        "{getent}; then correct {hosts}, or add the host to ~/.ssh/config or /etc/hosts",
     ),
     (
         r"Permission denied",
@@ -87,7 +88,10 @@ def refused(host: AskedHost, options: SshOptions, status: int | None, words: str
             host=host.name,
             what=f"Python ended with exit code {status} before it could look: {last or 'without a word'}",
             where=options.python,
-            do=f"{shell(host, options)}{options.python} -V; then name a Python that works with --remote-python",
+            do=(
+                f"{shell(host, options)}{options.python} -V; then name a Python that works with "
+                f"{option('remote_python')}"
+            ),
         )
     for pattern, meaning, do in _KNOWN:
         if re.search(pattern, words):
@@ -112,6 +116,7 @@ def _ssh(host: AskedHost, options: SshOptions, what: str, do: str) -> Finding:
             ssh=command,
             copy=command.replace("ssh", "ssh-copy-id", 1),
             keygen=f"ssh-keygen -R {shlex.quote(name)}",
+            hosts=option("hosts"),
             getent=f"getent hosts {shlex.quote(host.name)}",
         ),
     )
@@ -123,5 +128,8 @@ def _no_python(host: AskedHost, options: SshOptions, said: str) -> Finding:
         host=host.name,
         what=f"there is no Python at {options.python}: {said}",
         where=f"{options.python} on {host.name}",
-        do=f"{shell(host, options)}'command -v python3', then name what it prints with --remote-python",
+        do=(
+            f"{shell(host, options)}'command -v python3', then name what it prints with "
+            f"{option('remote_python')}"
+        ),
     )

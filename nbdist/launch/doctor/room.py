@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from nbdist.launch.doctor.finding import Case, Finding
 from nbdist.launch.model.framework import framework_named
 from nbdist.quantities import bytes_text, count_text
+from nbdist.spelling import Placeholder, start_with
 
 MIB = 1 << 20
 
@@ -64,5 +65,6 @@ def folder(case: Case) -> Iterator[Finding]:
         yield case.error(
             f"the notebook's folder {found['path']} is not there",
             where=f"{found['path']} on {case.examined.host}",
-            do="%dist_init with --sync ., which brings it there, or with --cwd and a folder that is there",
+            do=f"{start_with('sync', '.')}, which brings it there; or "
+            f"{start_with('cwd', Placeholder('FOLDER'))}, with a folder that is there",
         )

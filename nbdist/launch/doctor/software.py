@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import Case, Finding
 from nbdist.launch.model.framework import framework_named
+from nbdist.spelling import option
 
 SAME_AS_KERNEL = ("nbdist", "ipyparallel")
 
@@ -21,7 +22,7 @@ def python(case: Case) -> Iterator[Finding]:
             f"Python {_dotted(there)} there, {_dotted(here)} in this kernel; they must agree in the first two "
             "numbers",
             where=_python(case),
-            do=f"{case.there(f'command -v python{wanted}')}, then name it with --remote-python",
+            do=f"{case.there(f'command -v python{wanted}')}, then name it with {option('remote_python')}",
         )
 
 

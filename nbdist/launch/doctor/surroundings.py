@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import shlex
 from collections import Counter
 from collections.abc import Iterator, Mapping
 
 from nbdist.launch.doctor.finding import Case, Finding
 from nbdist.launch.model.framework import framework_named
+from nbdist.spelling import start_with
 
 SCHEDULERS = {
     "SLURM_": ("slurm", "Slurm"),
@@ -59,7 +59,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
             continue
         if TAKEN_UNASKED in found:
             effect = f"so that only {TAKEN_UNASKED} misleads it"
-            do = f"%dist_init --env {TAKEN_UNASKED}="
+            do = start_with("environment", {TAKEN_UNASKED: ""})
         else:
             effect = "so that it is not misled"
             do = f"nothing; before scripts of your own: unset {' '.join(found)}"
@@ -105,7 +105,7 @@ def differing(case: Case) -> Iterator[Finding]:
                 f"{name} is {own.get(name, 'not set')} there, and {usual or 'not set'} elsewhere; processes that "
                 "compile different programs wait for each other for ever",
                 where=_environment(case),
-                do=f"%dist_init --env {shlex.quote(f'{name}={usual or own[name]}')}",
+                do=start_with("environment", {name: usual or own[name]}),
             )
 
 
@@ -131,7 +131,7 @@ def proxies(case: Case) -> Iterator[Finding]:
     yield case.warning(
         f"{', '.join(found)} set: processes may look for each other through the proxy, and time out",
         where=_environment(case),
-        do="%dist_init " + " ".join(f"--env {name}=" for name in found),
+        do=start_with("environment", dict.fromkeys(found, "")),
     )
 
 

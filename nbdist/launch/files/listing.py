@@ -14,6 +14,7 @@ from pathlib import Path
 
 from nbdist.errors import OptionError
 from nbdist.quantities import bytes_text, count_text
+from nbdist.spelling import option
 
 IGNORED = frozenset({".git", "__pycache__", ".venv", "node_modules", ".ipynb_checkpoints"})
 """Folders that stay here, beside every other virtual environment."""
@@ -86,10 +87,12 @@ def sources(paths: Sequence[str]) -> tuple[Source, ...]:
     for text in paths:
         path = Path(text).expanduser()
         if not path.exists():
-            raise OptionError(f"--sync {text}: there is no such file or folder on this machine.")
+            raise OptionError(
+                f"{option('sync', text)}: there is no such file or folder on this machine."
+            )
         path = path.resolve()
         if not path.is_dir() and path.suffix != ".py":
-            raise OptionError(f"--sync {text}: expected a folder or a .py file.")
+            raise OptionError(f"{option('sync', text)}: expected a folder or a .py file.")
         if any(path == source.path for source in found):
             continue
         name = (path.name if path.is_dir() else path.stem) or "root"
@@ -116,7 +119,9 @@ def walk(found: Sequence[Source]) -> Tree:
     total = 0
     for source in found:
         if not source.path.exists():
-            raise OptionError(f"--sync {source.path}: is no longer there; nothing was changed.")
+            raise OptionError(
+                f"{option('sync', source.path)}: is no longer there; nothing was changed."
+            )
         for name, path in _paths(source, left_out):
             file = _file(name, path, left_out)
             if file is None:
@@ -189,8 +194,9 @@ def _too_much(source: Source, files: dict[str, File]) -> str:
         sizes[f"{first}/" if rest else first] += file.size
     most = ", ".join(f"{name} {bytes_text(size)}" for name, size in sizes.most_common(3))
     return (
-        f"--sync {source.path}: more than {bytes_text(ALL_BYTES)} or {ALL_FILES:,} files, of which {most}; "
-        "nothing was sent. Name the folders that hold your modules, and bring data to the hosts another way."
+        f"{option('sync', source.path)}: more than {bytes_text(ALL_BYTES)} or {ALL_FILES:,} files, of which "
+        f"{most}; nothing was sent. Name the folders that hold your modules, and bring data to the hosts "
+        "another way."
     )
 
 

@@ -13,6 +13,7 @@ from nbdist.launch.model.framework import Answers, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.quantities import count_text
+from nbdist.spelling import option
 
 PLATFORMS = {"cpu": "cpu", "gpu": "cuda,cpu", "tpu": "tpu,cpu"}
 UNUSED = "127.0.0.1:0"
@@ -85,7 +86,7 @@ class Jax(Framework):
             )
             raise LaunchError(
                 f"JAX numbers the processes in another order: {listed}. Name the hosts in JAX's order with "
-                "--hosts."
+                f"{option('hosts')}."
             )
 
     def summary(self, plan: Plan, answers: Answers) -> str | None:

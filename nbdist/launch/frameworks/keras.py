@@ -14,6 +14,7 @@ from nbdist.launch.frameworks import jax
 from nbdist.launch.model.framework import Answers, Asked, Chosen
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
+from nbdist.spelling import option
 
 BACKENDS = ("jax", "tensorflow", "torch")
 ADDRESSES = "KERAS_DISTRIBUTION_JOB_ADDRESSES"
@@ -131,11 +132,12 @@ def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:
       OptionError: Unknown, or asked for one and set to another.
     """
     if asked is not None and asked not in BACKENDS:
-        raise OptionError(f"--backend {asked!r}: known are {', '.join(BACKENDS)}.")
+        raise OptionError(f"{option('backend', asked)}: known are {', '.join(BACKENDS)}.")
     existing = given.get("KERAS_BACKEND")
     if existing and asked and existing != asked:
         raise OptionError(
-            f"--backend {asked}, but KERAS_BACKEND={existing} is set. Leave one out, or make them agree."
+            f"{option('backend', asked)}, but KERAS_BACKEND={existing} is set. Leave one out, or make them "
+            "agree."
         )
     chosen = asked or existing or "jax"
     if chosen not in BACKENDS:
@@ -161,9 +163,10 @@ def chosen_addresses(
     existing = given.get(ADDRESSES)
     if existing and asked and existing != asked:
         raise OptionError(
-            f"--job-addresses {asked}, but {ADDRESSES}={existing} is set. Leave one out, or make them agree."
+            f"{option('job_addresses', asked)}, but {ADDRESSES}={existing} is set. Leave one out, or make them "
+            "agree."
         )
-    text, name = (asked, "--job-addresses") if asked else (existing, ADDRESSES)
+    text, name = (asked, option("job_addresses")) if asked else (existing, ADDRESSES)
     if not text:
         return ()
     found = [part.strip() for part in text.split(",")]
@@ -172,7 +175,7 @@ def chosen_addresses(
             f"{name} has {len(found)} addresses for {processes} processes ({text}). "
             "Give the coordinator's alone, or one for each process."
         )
-    first = checked_coordinator(found[0], option=name, here=here)
+    first = checked_coordinator(found[0], variable=name, here=here)
     return (first or "", *found[1:])
 
 
@@ -180,8 +183,8 @@ def _refuse_other_numbers(given: Mapping[str, str], processes: int) -> None:
     count = given.get(COUNT)
     if count and count != str(processes):
         raise OptionError(
-            f"{COUNT}={count} is set, but {processes} processes are asked for (-n). "
-            f"Use -n {count}, or take the variable away."
+            f"{COUNT}={count} is set, but {processes} processes are asked for ({option('processes')}). Use "
+            f"{option('processes', count)}, or take the variable away."
         )
     number = given.get(PROCESS)
     if number and (processes > 1 or number != "0"):

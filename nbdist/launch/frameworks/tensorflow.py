@@ -16,6 +16,7 @@ from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.quantities import count_text
+from nbdist.spelling import option
 
 SERVER_SAYS = (
     "TensorFlow's own server listens on every interface of its host, without a key: "
@@ -57,8 +58,8 @@ class TensorFlow(Framework):
         existing = asked.environment.get("KERAS_BACKEND", "tensorflow")
         if existing != "tensorflow":
             raise OptionError(
-                f"--framework tensorflow, but KERAS_BACKEND={existing} is set. Take it away, or use "
-                f"--framework keras --backend {existing}."
+                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Take it away, or "
+                f"use {option('framework', 'keras')} {option('backend', existing)}."
             )
         addresses = chosen_addresses(
             asked.environment, workers=max(asked.processes, 1), evaluators=asked.evaluators
@@ -114,8 +115,9 @@ class TensorFlow(Framework):
                 for p, count in counts.items()
             )
             raise LaunchError(
-                f"MultiWorkerMirroredStrategy wants the same number of devices on every worker; {listed}. "
-                f"Give each {min(counts.values())} with --local-device-ids or --devices-per-process."
+                f"MultiWorkerMirroredStrategy wants the same number of devices on every worker; {listed}. Give "
+                f"each {min(counts.values())} with {option('local_device_ids')} or "
+                f"{option('devices_per_process')}."
             )
 
     def summary(self, plan: Plan, answers: Answers) -> str | None:
@@ -171,18 +173,19 @@ def refuse(
     """
     if platform == "tpu":
         raise OptionError(
-            "--framework tensorflow on TPUs is not supported here: use --framework keras or jax."
+            f"{option('framework', 'tensorflow')} on TPUs is not supported here: use "
+            f"{option('framework', 'keras')} or jax."
         )
     if platform == "cpu" and processes > 1 and (devices_per_process or 1) > 1:
         raise OptionError(
-            f"--devices-per-process {devices_per_process} with {processes} workers: on cpu "
-            "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or -n 1 for a "
-            "MirroredStrategy over the devices of one."
+            f"{option('devices_per_process', devices_per_process)} with {processes} workers: on cpu "
+            "MultiWorkerMirroredStrategy uses one device of each worker. Use more processes, or "
+            f"{option('processes', 1)} for a MirroredStrategy over the devices of one."
         )
     counts = [len(ids) for ids in local_device_ids or ()]
     if len(set(counts)) > 1:
         raise OptionError(
-            f"--local-device-ids gives the workers {', '.join(map(str, counts))} devices; "
+            f"{option('local_device_ids')} gives the workers {', '.join(map(str, counts))} devices; "
             "MultiWorkerMirroredStrategy wants the same number on every worker."
         )
 
@@ -209,8 +212,8 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
     found = {role: len(tasks) for role, tasks in cluster.items() if tasks}
     if found != wanted:
         raise OptionError(
-            f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for (-n, --evaluators). "
-            "Make them agree, or take the variable away."
+            f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for "
+            f"({option('processes')}, {option('evaluators')}). Make them agree, or take the variable away."
         )
     return (*cluster["worker"], *cluster.get("evaluator", []))
 

@@ -11,6 +11,7 @@ from pathlib import Path
 from nbdist.errors import OptionError
 from nbdist.launch.model.host_names import HostPattern, read_pattern, split_names
 from nbdist.ranges import refuse_too_many
+from nbdist.spelling import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -49,13 +50,14 @@ _HOST = re.compile(
 _AROUND_COMMA = re.compile(r"\s*,\s*")
 
 
-def parse_hosts(text: str, *, option: str = "--hosts") -> tuple[AskedHost, ...]:
+def parse_hosts(text: str) -> tuple[AskedHost, ...]:
     """Hosts separated by commas; `node[01-64]:2` are 64 hosts with 2 processes each.
 
     Raises:
       OptionError: No host, one that cannot be read, one that is named twice, or more than 100,000.
     """
-    return _each_once([_parse(entry, option) for entry in split_names(text)], option)
+    given = option("hosts")
+    return _each_once([_parse(entry, given) for entry in split_names(text)], given)
 
 
 def read_hosts(path: Path) -> tuple[AskedHost, ...]:
@@ -65,68 +67,68 @@ def read_hosts(path: Path) -> tuple[AskedHost, ...]:
       OptionError: The file cannot be read, or holds no host, a line that cannot be read, or one of those that
         `parse_hosts` refuses.
     """
-    option = f"--hosts-file {path}"
+    given = option("hosts_file", path)
     try:
         lines = path.expanduser().read_text(encoding="utf-8").splitlines()
     except (OSError, UnicodeDecodeError) as error:
         why = error.strerror if isinstance(error, OSError) else str(error)
-        raise OptionError(f"{option}: cannot be read ({why}).") from error
+        raise OptionError(f"{given}: cannot be read ({why}).") from error
     found = []
     for number, line in enumerate(lines, start=1):
         words = _AROUND_COMMA.sub(",", line.partition("#")[0]).split()
         if not words:
             continue
-        where = f"{option}, line {number}"
+        where = f"{given}, line {number}"
         # As Open MPI's host files have it.
         slots = [word.removeprefix("slots=") for word in words[1:]]
         found += [_parse(":".join([name, *slots]), where) for name in split_names(words[0])]
-    return _each_once(found, option)
+    return _each_once(found, given)
 
 
-def _parse(entry: str, option: str) -> tuple[HostPattern, AskedHost]:
+def _parse(entry: str, given: str) -> tuple[HostPattern, AskedHost]:
     """The names that an entry stands for, and what it says of each host."""
     match = _HOST.fullmatch(entry)
     if match is None or (match["name"] or "").startswith("-"):
-        _pattern(entry, entry, option)  # brackets may be what is wrong
-        raise OptionError(f"{option}: {entry!r} is no host. Expected {FORM}, {SUCH_AS}.")
+        _pattern(entry, entry, given)  # brackets may be what is wrong
+        raise OptionError(f"{given}: {entry!r} is no host. Expected {FORM}, {SUCH_AS}.")
     first, second = match["first"], match["second"]
     port, processes = (first, second) if second is not None else (None, first)
     if processes is not None and int(processes) < 1:
-        raise OptionError(f"{option}: {entry!r} asks for no process; leave the host out instead.")
+        raise OptionError(f"{given}: {entry!r} asks for no process; leave the host out instead.")
     if port is not None and not 0 < int(port) < 65536:
-        raise OptionError(f"{option}: {entry!r}: {port} is no port. Expected {FORM}.")
+        raise OptionError(f"{given}: {entry!r}: {port} is no port. Expected {FORM}.")
     host = AskedHost(
         name=match["address"] or match["name"],
         user=match["user"],
         port=int(port) if port is not None else None,
         processes=int(processes) if processes is not None else None,
     )
-    return _pattern(host.name, entry, option), host
+    return _pattern(host.name, entry, given), host
 
 
-def _pattern(name: str, entry: str, option: str) -> HostPattern:
+def _pattern(name: str, entry: str, given: str) -> HostPattern:
     try:
         return read_pattern(name)
     except ValueError as error:
-        raise OptionError(f"{option}: {entry!r}: {error}") from None
+        raise OptionError(f"{given}: {entry!r}: {error}") from None
 
 
 def _each_once(
-    entries: Sequence[tuple[HostPattern, AskedHost]], option: str
+    entries: Sequence[tuple[HostPattern, AskedHost]], given: str
 ) -> tuple[AskedHost, ...]:
     """All hosts; they are made only when it is known how many there are."""
     if not entries:
-        raise OptionError(f"{option}: no host is named. Expected {FORM}, {SUCH_AS}.")
+        raise OptionError(f"{given}: no host is named. Expected {FORM}, {SUCH_AS}.")
     try:
         refuse_too_many(sum(len(names) for names, _ in entries), "hosts")
     except ValueError as error:
-        raise OptionError(f"{option}: {error}") from None
+        raise OptionError(f"{given}: {error}") from None
     hosts = [replace(host, name=name) for names, host in entries for name in names]
     doubled = sorted((n, times) for n, times in Counter(h.name for h in hosts).items() if times > 1)
     if doubled:
         name, times = doubled[0]
         raise OptionError(
-            f"{option}: {name} is named {times} times. Name each host once, with its number of processes, such "
+            f"{given}: {name} is named {times} times. Name each host once, with its number of processes, such "
             f"as {name}:{times}."
         )
     return tuple(hosts)

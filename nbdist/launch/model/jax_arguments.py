@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbdist.errors import OptionError
+from nbdist.spelling import option
 
 METHODS = ("ompi", "slurm", "mpi4py", "gcetpu", "gketpu")
 """What JAX detects by name, in its order. Its Kubernetes detection has no name, so it cannot be asked for."""
@@ -37,6 +38,6 @@ def asked_arguments(asked: Mapping[str, Any]) -> dict[str, Any]:
     method = found.get("cluster_detection_method")
     if method is not None and method not in DETECTION_METHODS:
         raise OptionError(
-            f"--cluster-detection-method {method!r}: known are {', '.join(DETECTION_METHODS)}."
+            f"{option('cluster_detection_method', method)}: known are {', '.join(DETECTION_METHODS)}."
         )
     return found

@@ -14,6 +14,7 @@ from typing import Any, Literal
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.placement import Placement
+from nbdist.spelling import Placeholder, option
 
 Platform = Literal["cpu", "gpu", "tpu"]
 Role = Literal["worker", "evaluator"]
@@ -164,20 +165,22 @@ def plan_for(
     total = sum(count for _, count in hosts)
     for _, count in hosts:
         if count < 1:
-            raise OptionError(f"-n {count}: the number of processes must be 1 or more.")
+            raise OptionError(
+                f"{option('processes', count)}: the number of processes must be 1 or more."
+            )
     if devices_per_process is not None and devices_per_process < 1:
         raise OptionError(
-            f"--devices-per-process {devices_per_process}: must be 1 or more, or left out."
+            f"{option('devices_per_process', devices_per_process)}: must be 1 or more, or left out."
         )
     if local_device_ids is not None and len(local_device_ids) != total:
         raise OptionError(
-            f"--local-device-ids gives {len(local_device_ids)} lists for {total} processes. "
-            "Write one for each, separated by semicolons, such as 0,1;2,3."
+            f"{option('local_device_ids')} gives {len(local_device_ids)} lists for {total} processes. Write one "
+            "for each, separated by semicolons, such as 0,1;2,3."
         )
     if partition_index is not None and len(partition_index) != total:
         raise OptionError(
-            f"--partition-index gives {len(partition_index)} indices for {total} processes. "
-            "JAX wants one for each process, or none at all."
+            f"{option('partition_index')} gives {len(partition_index)} indices for {total} processes. JAX wants "
+            "one for each process, or none at all."
         )
     devices = (devices_per_process or 1) if platform == "cpu" else None
     workers: list[PlannedProcess] = []
@@ -230,7 +233,7 @@ def _divide(
     if platform == "cpu":
         if per_process is not None and per_process > MAX_CPU_DEVICES:
             raise OptionError(
-                f"--devices-per-process {per_process}: a process can hold {MAX_CPU_DEVICES} cpu "
+                f"{option('devices_per_process', per_process)}: a process can hold {MAX_CPU_DEVICES} cpu "
                 "devices at most."
             )
         return [None] * processes
@@ -238,8 +241,9 @@ def _divide(
         # libtpu divides chips by topology variables, not by ids: one process sees all chips.
         if processes > 1:
             raise OptionError(
-                f"-n {processes} on one TPU host: the chips of a host belong to one process. "
-                "Use -n 1, or divide them with --local-device-ids and --env TPU_VISIBLE_CHIPS=… ."
+                f"{option('processes', processes)} on one TPU host: the chips of a host belong to one process. "
+                f"Use {option('processes', 1)}, or divide them with {option('local_device_ids')} and "
+                f"{option('environment', {'TPU_VISIBLE_CHIPS': Placeholder('…')})}."
             )
         return [None]
     if accelerators is None:
@@ -250,9 +254,10 @@ def _divide(
     if each < 1 or each * processes > accelerators:
         wanted = f"{processes} processes × {max(each, 1)}"
         raise OptionError(
-            f"{wanted} gpu = {processes * max(each, 1)}, but this machine has {accelerators}. GPUs are "
-            f"divided, never shared: use -n {max(1, accelerators // max(each, 1))} or fewer, "
-            "a smaller --devices-per-process, --platform cpu, or name them with --local-device-ids."
+            f"{wanted} gpu = {processes * max(each, 1)}, but this machine has {accelerators}. GPUs are divided, "
+            f"never shared: use {option('processes', max(1, accelerators // max(each, 1)))} or fewer, a smaller "
+            f"{option('devices_per_process')}, {option('platform', 'cpu')}, or name them with "
+            f"{option('local_device_ids')}."
         )
     return [tuple(range(i * each, (i + 1) * each)) for i in range(processes)]
 
@@ -262,7 +267,7 @@ def _as_asked(asked: Sequence[Sequence[int]]) -> list[tuple[int, ...] | None]:
     doubled = sorted({number for number in flat if flat.count(number) > 1})
     if doubled:
         raise OptionError(
-            f"--local-device-ids names device {doubled[0]} for more than one process of this host; "
+            f"{option('local_device_ids')} names device {doubled[0]} for more than one process of this host; "
             "each device belongs to one process."
         )
     return [tuple(ids) for ids in asked]

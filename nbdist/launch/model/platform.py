@@ -21,22 +21,8 @@ def accelerators(platform: Platform, *, root: Path = Path("/")) -> int:
       platform: Which kind to count.
       root: The file system's root; tests give another.
     """
-    if platform == "gpu":
-        nvidia = len(list((root / "proc/driver/nvidia/gpus").glob("*")))
-        nodes = (root / "dev").glob("nvidia[0-9]*")
-        return nvidia or len(list(nodes)) or len(list((root / "dev/dri").glob("renderD*")))
-    if platform == "tpu":
-        return tpu_chips(root=root)
-    return 0
-
-
-def tpu_chips(*, root: Path = Path("/")) -> int:
-    """Number of TPU chips of this machine, as JAX counts them.
-
-    Args:
-      root: The file system's root; tests give another.
-    """
-    return int(checkup.accelerators(root)["tpus"])
+    found = checkup.accelerators(root)
+    return int({"gpu": found["gpus"], "tpu": found["tpus"]}.get(platform, 0))
 
 
 def choose(*, environment: Mapping[str, str], root: Path = Path("/")) -> Platform:

@@ -12,6 +12,7 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.machine.ports import free_ports
+from nbdist.spelling import option
 
 LOOPBACK = "127.0.0.1"
 
@@ -30,11 +31,6 @@ class Rendezvous:
     tasks: Mapping[int, str]
     served: bool = False
     own: Mapping[int, str] = field(default_factory=dict)
-
-    @property
-    def on_loopback(self) -> bool:
-        """Whether nothing outside this machine is meant to reach it."""
-        return self.coordinator.startswith(LOOPBACK)
 
 
 class Place(Protocol):
@@ -91,13 +87,13 @@ def meet(
 
 
 def checked_coordinator(
-    text: str | None, *, option: str = "--coordinator", here: bool = True
+    text: str | None, *, variable: str | None = None, here: bool = True
 ) -> str | None:
     """`HOST[:PORT]` made complete, with a free port where none is named.
 
     Args:
       text: As a person wrote it.
-      option: By which name.
+      variable: Which variable says so; None: the option `coordinator`.
       here: Whether process 0 is on this machine, so that the port can be tried; elsewhere it is completed when
         that host is known.
 
@@ -106,24 +102,25 @@ def checked_coordinator(
     """
     if text is None:
         return None
+    given = option("coordinator", text) if variable is None else f"{variable} {text}"
     host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
     if not port:
         return f"{host}:{free_port(host)}" if here else host
     if not port.isdigit() or not 0 < int(port) < 65536:
-        raise OptionError(f"{option} {text!r}: expected HOST or HOST:PORT.")
+        raise OptionError(f"{given}: expected HOST or HOST:PORT.")
     if here:
-        _try_port(host, int(port), text, option)
+        _try_port(host, int(port), given)
     return text
 
 
-def _try_port(host: str, port: int, text: str, option: str) -> None:
+def _try_port(host: str, port: int, given: str) -> None:
     with closing(socket.socket()) as probe:
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             probe.bind((host, port))
         except OSError as error:
             raise OptionError(
-                f"{option} {text}: port {port} cannot be used on this machine "
+                f"{given}: port {port} cannot be used on this machine "
                 f"({error.strerror}). A new job that meets an old coordinator there joins and "
                 "breaks it; leave the port out, and a free one is chosen."
             ) from error
@@ -140,7 +137,7 @@ def free_port(host: str = LOOPBACK) -> int:
             probe.bind((host, 0))
         except OSError as error:
             raise OptionError(
-                f"--coordinator {host}: not an address of this machine ({error.strerror or error})."
+                f"{option('coordinator', host)}: not an address of this machine ({error.strerror or error})."
             ) from error
     (port,) = free_ports(1)
     return port

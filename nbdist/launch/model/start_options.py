@@ -14,6 +14,7 @@ from nbdist import ranges
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_names
 from nbdist.launch.model.host_list import AskedHost
+from nbdist.spelling import flag
 
 PROCESSES = "processes"
 KERAS = "--framework keras"
@@ -157,7 +158,6 @@ class StartOptions:
         None,
         "in place before the framework is imported; default: the kernel's own value",
         PROCESSES,
-        "--env",
         read=_environment,
         action="append",
         metavar="NAME[=VALUE]",
@@ -180,7 +180,6 @@ class StartOptions:
         True,
         "leave it to %%dist_recover to bring processes in step again",
         PROCESSES,
-        "--no-recover",
         read=_not,
         action="store_true",
     )
@@ -188,7 +187,6 @@ class StartOptions:
         True,
         "set the environment only; leave the framework's initialize to your cells",
         PROCESSES,
-        "--no-initialize",
         read=_not,
         action="store_true",
     )
@@ -271,7 +269,6 @@ class StartOptions:
         (),
         "any other of srun, such as --gres=gpu:4; may be given again",
         SLURM,
-        "--slurm-option",
         read=_several,
         action="append",
         metavar="OPTION",
@@ -282,7 +279,6 @@ class StartOptions:
         (),
         "any other of mpirun, such as --oversubscribe; may be given again",
         MPI,
-        "--mpi-option",
         read=_several,
         action="append",
         metavar="OPTION",
@@ -311,12 +307,11 @@ class StartOptions:
 
 
 def _flag(name: str, default: Any, metadata: Mapping[str, Any]) -> Flag:
-    long = "--" + name.removesuffix("_s").replace("_", "-")
     argparse = dict(metadata["argparse"])
     if "action" not in argparse and metadata["read"] is _as_it_is:
         argparse["default"] = default
     return Flag(
-        names=metadata["names"] or (long,),
+        names=metadata["names"] or (flag(name),),
         help=metadata["help"],
         group=metadata["group"],
         argparse=argparse,
@@ -328,8 +323,3 @@ FLAGS: Mapping[str, Flag] = {
     one.name: _flag(one.name, one.default, one.metadata) for one in fields(StartOptions)
 }
 """By the name of the option."""
-
-
-def option_name(name: str) -> str:
-    """The option of `%dist_init` for a parameter of `nbdist.start`, such as `--no-initialize`."""
-    return FLAGS[name].name if name in FLAGS else "--" + name.removesuffix("_s").replace("_", "-")

@@ -18,6 +18,7 @@ from nbdist.launch.model.placement import Placement
 from nbdist.launch.model.plan import Plan, Platform, plan_for
 from nbdist.launch.model.rendezvous import checked_coordinator
 from nbdist.launch.planning import detect
+from nbdist.spelling import option
 
 DEFAULT_PROCESSES = 2
 PLATFORMS: tuple[Platform, ...] = ("cpu", "gpu", "tpu")
@@ -63,8 +64,8 @@ def make_plan(
     if placement.job is not None:
         if evaluators:
             raise OptionError(
-                f"--evaluators {evaluators}: all tasks of a job are workers. Reach the hosts with --hosts, or "
-                "evaluate in a cell with --on."
+                f"{option('evaluators', evaluators)}: all tasks of a job are workers. Reach the hosts with "
+                f"{option('hosts')}, or evaluate in a cell with --on."
             )
         divided = placement.job.gpus_divided or local_device_ids is not None
         placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
@@ -73,7 +74,7 @@ def make_plan(
     # What other hosts have is not known before they are asked.
     accelerators = platforms.accelerators(found) if here else None
     if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
-        raise OptionError("--platform gpu: no GPU was found on this machine.")
+        raise OptionError(f"{option('platform', 'gpu')}: no GPU was found on this machine.")
     if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
         _refuse_two_counts(devices_per_process)
     if placement.hosts:
@@ -136,30 +137,32 @@ def _refuse_foreign(
 ) -> None:
     """Refuses options of one framework with another."""
     if evaluators < 0:
-        raise OptionError(f"--evaluators {evaluators}: must be 0 or more.")
+        raise OptionError(f"{option('evaluators', evaluators)}: must be 0 or more.")
     asked = {"evaluators": evaluators or None, "backend": backend, "job_addresses": job_addresses}
     for name, value in asked.items():
         if value is not None and name not in framework.options:
             others = [other for other in frameworks() if name in other.options]
             raise OptionError(_foreign_text(name, value, framework, others))
     if coordinator is not None and "coordinator" not in framework.options:
-        other = f"--framework {framework.name}"
-        raise OptionError(f"--coordinator {coordinator} with {other}: give one of them.")
+        other = option("framework", framework.name)
+        raise OptionError(f"{option('coordinator', coordinator)} with {other}: give one of them.")
     if coordinator is not None and job_addresses is not None:
-        raise OptionError(f"--coordinator {coordinator} with --job-addresses: give one of them.")
+        other = option("job_addresses")
+        raise OptionError(f"{option('coordinator', coordinator)} with {other}: give one of them.")
 
 
 def _foreign_text(
     name: str, value: object, framework: Framework, others: Sequence[Framework]
 ) -> str:
-    said = f"--{name.replace('_', '-')} {value} with --framework {framework.name}"
+    said = f"{option(name, value)} with {option('framework', framework.name)}"
     if name == "evaluators":
         titles = " and ".join(other.title for other in others)
         return (
-            f"{said}: only {titles} has evaluators. Use --framework {others[0].name}, or evaluate in a cell with "
-            "--on."
+            f"{said}: only {titles} has evaluators. Use {option('framework', others[0].name)}, or evaluate in a "
+            "cell with --on."
         )
-    return f"{said}: this is for --framework {' or '.join(other.name for other in others)}."
+    words = " or ".join(option("framework", other.name) for other in others)
+    return f"{said}: this is for {words}."
 
 
 def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple[str, int]]:
@@ -180,8 +183,9 @@ def host_counts(hosts: Sequence[AskedHost], processes: int | None) -> list[tuple
         left = processes - sum(known)
         if left < silent or (silent == 0 and left) or (silent and left % silent):
             raise OptionError(
-                f"-n {processes} with hosts {listed}: these numbers do not agree. Leave -n out, or give "
-                f"hosts without numbers that {processes} can be divided among."
+                f"{option('processes', processes)} with hosts {listed}: these numbers do not agree. Leave "
+                f"{option('processes')} out, or give hosts without numbers that {processes} can be divided "
+                "among."
             )
         each = left // silent if silent else 1
     return [(name, each if n is None else n) for name, n in zip(names, said, strict=True)]
@@ -196,8 +200,8 @@ def _count(processes: int | None, platform: Platform, accelerators: int) -> int:
 def _refuse_two_counts(devices_per_process: int | None) -> None:
     if devices_per_process is not None:
         raise OptionError(
-            "--devices-per-process and xla_force_host_platform_device_count in XLA_FLAGS both set the "
-            "number of cpu devices; give one of them."
+            f"{option('devices_per_process')} and xla_force_host_platform_device_count in XLA_FLAGS both set "
+            "the number of cpu devices; give one of them."
         )
 
 
@@ -207,9 +211,9 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
     if asked is None:
         return "fork" if can_fork else "spawn"
     if asked not in ("fork", "spawn"):
-        raise OptionError(f"--start-method {asked!r}: known are fork and spawn.")
+        raise OptionError(f"{option('start_method', asked)}: known are fork and spawn.")
     if asked == "fork" and not can_fork:
-        raise OptionError("--start-method fork: not safe on this system; use spawn.")
+        raise OptionError(f"{option('start_method', 'fork')}: not safe on this system; use spawn.")
     return cast(Literal["fork", "spawn"], asked)
 
 
@@ -232,7 +236,7 @@ def proxy_warning(environment: Mapping[str, str], host: str) -> str | None:
     if not found:
         return None
     names = ", ".join(found)
-    empty = " ".join(f"--env {name}=" for name in found)
+    empty = option("environment", dict.fromkeys(found, ""))
     return (
         f"{names} set on host {host}: jax.distributed.initialize may try to reach the coordinator through the "
         f"proxy, and time out. {empty} leaves it out."

@@ -17,23 +17,18 @@ from nbdist.launch.schedulers.mpi import check_hosts, mpi_job
 from nbdist.launch.schedulers.slurm.allocation import allocation
 from nbdist.launch.schedulers.slurm.ask import have_commands, node_addresses
 from nbdist.launch.schedulers.slurm.options import SlurmOptions, slurm_job
+from nbdist.spelling import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class JobOptions:
+class JobOptions(SlurmOptions):
     """What was asked for, under the names `nbdist.start` has for it.
 
-    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `time` is a limit as
-    Slurm reads it; `slurm_options` and `mpi_options` go to `srun` and `mpirun` as they are.
+    `slurm` and `mpi` say who starts the processes; the others each belong to one of them. `mpi_options` go to
+    `mpirun` as they are.
     """
 
     slurm: bool = False
-    nodes: int | None = None
-    ntasks_per_node: int | None = None
-    partition: str | None = None
-    account: str | None = None
-    time: str | None = None
-    slurm_options: Sequence[str] = ()
     mpi: bool = False
     mpirun: str | None = None
     mpi_options: Sequence[str] = ()
@@ -45,14 +40,15 @@ class JobOptions:
           OptionError: Names one of them.
         """
         if self.slurm and self.mpi:
-            raise OptionError("--slurm and --mpi both start the processes. Use one of them.")
+            raise OptionError(
+                f"{option('slurm', True)} and {option('mpi', True)} both start the processes. Use "
+                "one of them."
+            )
         for field in fields(self):
             value = getattr(self, field.name)
             owner = "mpi" if field.name.startswith("mpi") else "slurm"
             if value and field.name not in ("slurm", "mpi") and not getattr(self, owner):
-                option = f"--{field.name.removesuffix('s').replace('_', '-')}"
-                option = "--nodes" if field.name == "nodes" else option
-                raise OptionError(f"{option}: for --{owner} only.")
+                raise OptionError(f"{option(field.name)}: for {option(owner, True)} only.")
 
 
 def choose_job(
@@ -69,9 +65,11 @@ def choose_job(
       OptionError: Options that cannot be together.
       LaunchError: Slurm does not answer.
     """
-    title = "--slurm" if options.slurm else "--mpi"
+    title = option("slurm" if options.slurm else "mpi", True)
     if min_hosts is not None:
-        raise OptionError(f"--min-hosts {min_hosts}: with {title} all processes come up, or none.")
+        raise OptionError(
+            f"{option('min_hosts', min_hosts)}: with {title} all processes come up, or none."
+        )
     if options.slurm:
         return _slurm(options, processes, hosts, ssh)
     check_hosts(hosts)
@@ -93,21 +91,18 @@ def _slurm(
     if hosts:
         names = compress(host.name for host in hosts)
         raise OptionError(
-            f"--hosts with --slurm: Slurm chooses the hosts. To have these, use --slurm-option --nodelist={names}"
+            f"{option('hosts')} with {option('slurm', True)}: Slurm chooses the hosts. To have these, use "
+            f"{option('slurm_options', [f'--nodelist={names}'])}"
         )
     if ssh.config is not None:
-        raise OptionError(f"--ssh-config {ssh.config}: with --slurm nothing goes through ssh.")
+        raise OptionError(
+            f"{option('ssh_config', ssh.config)}: with {option('slurm', True)} nothing goes "
+            "through ssh."
+        )
     have_commands()
     inside = allocation(os.environ)
-    asked = SlurmOptions(
-        nodes=options.nodes,
-        ntasks_per_node=options.ntasks_per_node,
-        partition=options.partition,
-        account=options.account,
-        time=options.time,
-        extra=options.slurm_options,
-    )
-    job = slurm_job(asked, processes=processes, python=ssh.python or sys.executable, inside=inside)
+    python = ssh.python or sys.executable
+    job = slurm_job(options, processes=processes, python=python, inside=inside)
     # Also whether Slurm answers at all, before anything is started.
     near = node_addresses(
         nodes=inside.node_list if inside is not None else None, partition=options.partition
@@ -115,7 +110,7 @@ def _slurm(
     if inside is None and options.nodes is not None and options.nodes > len(near):
         where = f"partition {options.partition}" if options.partition else "this cluster"
         raise OptionError(
-            f"-N {options.nodes}: {where} has {len(near)} nodes; such a job would wait for ever. Ask for "
-            f"{len(near)} or fewer."
+            f"{option('nodes', options.nodes)}: {where} has {len(near)} nodes; such a job would wait for ever. "
+            f"Ask for {len(near)} or fewer."
         )
     return Placement(launcher="slurm", job=replace(job, near=near[:8]))

@@ -16,6 +16,7 @@ from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose_job import JobOptions, choose_job
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import Pod, pod_hosts
+from nbdist.spelling import option
 
 
 def choose_placement(
@@ -45,20 +46,25 @@ def choose_placement(
     jobs.refuse_alone()
     is_job = jobs.slurm or jobs.mpi
     if is_job and pod is not None:
-        raise OptionError("--tpu reaches its hosts with ssh; leave --slurm and --mpi out.")
+        raise OptionError(
+            f"{option('tpu')} reaches its hosts with ssh; leave {option('slurm', True)} and "
+            f"{option('mpi', True)} out."
+        )
     if not asked and not is_job:
-        for option, value in (
-            ("--ssh-config", ssh_config),
-            ("--remote-python", remote_python),
-            ("--min-hosts", min_hosts),
-            ("--cwd", cwd),
-            ("--controller-address", controller_address),
+        for name, value in (
+            ("ssh_config", ssh_config),
+            ("remote_python", remote_python),
+            ("min_hosts", min_hosts),
+            ("cwd", cwd),
+            ("controller_address", controller_address),
         ):
             if value is not None:
-                raise OptionError(f"{option} {value}: for hosts only; name them with --hosts.")
+                raise OptionError(
+                    f"{option(name, value)}: for hosts only; name them with {option('hosts')}."
+                )
         return Placement()
     if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
-        raise OptionError(f"--ssh-config {ssh_config}: there is no such file.")
+        raise OptionError(f"{option('ssh_config', ssh_config)}: there is no such file.")
     ssh = SshOptions(
         python=remote_python or sys.executable,
         config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
@@ -68,7 +74,7 @@ def choose_placement(
         return replace(placed, cwd=cwd, controller_address=controller_address)
     if min_hosts is not None and not 1 <= min_hosts <= len(asked):
         raise OptionError(
-            f"--min-hosts {min_hosts} with {len(asked)} hosts: expected 1 to {len(asked)}."
+            f"{option('min_hosts', min_hosts)} with {len(asked)} hosts: expected 1 to {len(asked)}."
         )
     return Placement(
         launcher="ssh" if pod is None else "tpu",
@@ -88,12 +94,17 @@ HERE = "here"
 
 def _pod(tpu: str | None, zone: str | None, project: str | None, hosts: object) -> Pod | None:
     if tpu is None:
-        for option, value in (("--zone", zone), ("--project", project)):
+        for name, value in (("zone", zone), ("project", project)):
             if value is not None:
-                raise OptionError(f"{option} {value}: for TPUs only; name one with --tpu.")
+                raise OptionError(
+                    f"{option(name, value)}: for TPUs only; name one with {option('tpu')}."
+                )
         return None
     if hosts is not None:
-        raise OptionError("--tpu finds the hosts by itself; leave --hosts and --hosts-file out.")
+        raise OptionError(
+            f"{option('tpu')} finds the hosts by itself; leave {option('hosts')} and "
+            f"{option('hosts_file')} out."
+        )
     return find_pod(None if tpu == HERE else tpu, zone, project, os.environ)
 
 
@@ -106,7 +117,9 @@ def asked_hosts(
       OptionError: A host that cannot be read, a file that cannot, or both ways at once.
     """
     if hosts is not None and hosts_file is not None:
-        raise OptionError("--hosts and --hosts-file both name the hosts. Use one of them.")
+        raise OptionError(
+            f"{option('hosts')} and {option('hosts_file')} both name the hosts. Use one of them."
+        )
     if hosts_file is not None:
         return read_hosts(Path(hosts_file))
     if hosts is None:

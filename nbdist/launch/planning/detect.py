@@ -14,10 +14,11 @@ from pathlib import Path
 
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model.jax_arguments import METHODS
-from nbdist.launch.model.platform import tpu_chips
+from nbdist.launch.model.platform import accelerators
 from nbdist.launch.tpu import kubernetes, metadata
 from nbdist.launch.tpu.worker import COORDINATOR_PORT, NoWorker, Worker
 from nbdist.machine.checkup import version
+from nbdist.spelling import option
 
 SLURM = ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID")
 OMPI = "OMPI_MCA_orte_hnp_uri"
@@ -54,14 +55,6 @@ class Detected:
         """The variables, such as `SLURM_JOB_ID=12, SLURM_PROCID=0`."""
         return ", ".join(f"{name}={value}" for name, value in self.variables.items())
 
-    def unused(self) -> str:
-        """The sentence for a start that leaves detection off."""
-        found = f" ({self.evidence})" if self.variables else ""
-        return (
-            f"{self.title} found{found}. nbdist passes every argument of jax.distributed.initialize itself, so "
-            "it is not used."
-        )
-
     def used(self) -> str:
         """The sentence for a start with `--cluster-detection-method`.
 
@@ -77,22 +70,22 @@ class Detected:
         else:
             taken = "JAX takes nothing from it"
         return (
-            f"--cluster-detection-method {self.method}: {self.title} found{found}. {taken}; nbdist passes the "
-            "other arguments itself."
+            f"{option('cluster_detection_method', self.method)}: {self.title} found{found}. {taken}; nbdist "
+            "passes the other arguments itself."
         )
 
 
-def detected(environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected | None:
-    """The cluster JAX would detect by itself; None where it would detect none.
+def look(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected | None:
+    """The cluster that JAX would find with one of `METHODS`; None where it would find none.
 
-    Asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
+    `gcetpu` asks the metadata server on a machine with TPU chips and libtpu, and nobody elsewhere.
 
     Args:
+      method: JAX's name for it.
       environment: The variables of a process that would call `jax.distributed.initialize`.
       root: The file system's root; tests give another.
     """
-    found = (look(environment, root) for name, look in _LOOKS.items() if name not in _ON_REQUEST)
-    return next((each for each in found if each is not None), None)
+    return _LOOKS[method](environment, root)
 
 
 def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")) -> Detected:
@@ -103,9 +96,9 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
     """
     if method not in METHODS:
         raise OptionError(
-            f"--cluster-detection-method {method!r}: known are deactivate, {', '.join(METHODS)}."
+            f"{option('cluster_detection_method', method)}: known are deactivate, {', '.join(METHODS)}."
         )
-    found = _LOOKS[method](environment, root)
+    found = look(method, environment, root=root)
     if found is None:
         why = f"JAX would not find it here: {_missing(method, environment, root)}"
     elif found.trouble is not None:
@@ -113,7 +106,8 @@ def asked(method: str, environment: Mapping[str, str], *, root: Path = Path("/")
     else:
         return found
     raise OptionError(
-        f"--cluster-detection-method {method}: {why}. Leave the option out: nbdist passes every argument itself."
+        f"{option('cluster_detection_method', method)}: {why}. Leave the option out: nbdist passes every "
+        "argument itself."
     )
 
 
@@ -218,7 +212,7 @@ def _mpi4py(environment: Mapping[str, str], root: Path) -> Detected | None:
 
 def _compute_engine(environment: Mapping[str, str], root: Path) -> Detected | None:
     # Without a chip JAX itself sets TPU_SKIP_MDS_QUERY.
-    if not _on_tpu_machine(environment, root) or not tpu_chips(root=root):
+    if not _on_tpu_machine(environment, root) or not accelerators("tpu", root=root):
         return None
     return _of_pod("gcetpu", "TPU pod on Compute Engine", metadata.read_worker, environment)
 
@@ -258,29 +252,13 @@ def _of_pod(
     )
 
 
-def _kubernetes(environment: Mapping[str, str], root: Path) -> Detected | None:
-    """A container of Kubernetes, where the package `kubernetes` is installed; its API knows the rest."""
-    sign = "KUBERNETES_SERVICE_HOST"
-    if sign not in environment or not _installed("kubernetes"):
-        return None
-    index = environment.get("JOB_COMPLETION_INDEX", "")
-    return Detected(
-        method="k8s",
-        title="Kubernetes",
-        variables={sign: environment[sign]},
-        process_id=int(index) if index.isdecimal() else None,
-    )
-
-
 _LOOKS: dict[str, Callable[[Mapping[str, str], Path], Detected | None]] = {
     "ompi": _open_mpi,
     "slurm": _slurm,
     "mpi4py": _mpi4py,
     "gcetpu": _compute_engine,
     "gketpu": _kubernetes_tpu,
-    "k8s": _kubernetes,
 }
-_ON_REQUEST = ("mpi4py",)
 
 
 def _on_tpu_machine(environment: Mapping[str, str], root: Path) -> bool:
@@ -289,7 +267,7 @@ def _on_tpu_machine(environment: Mapping[str, str], root: Path) -> bool:
         return True
     named = environment.get("TPU_LIBRARY_PATH")
     has_library = (named is not None and Path(named).is_file()) or _installed("libtpu")
-    return has_library and tpu_chips(root=root) > 0
+    return has_library and accelerators("tpu", root=root) > 0
 
 
 def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
@@ -307,7 +285,7 @@ def _missing(method: str, environment: Mapping[str, str], root: Path) -> str:
         return "mpi4py is not installed"
     if not _on_tpu_machine(environment, root):
         return "this machine has no TPU chip, or no libtpu"
-    if method == "gcetpu" and not tpu_chips(root=root):
+    if method == "gcetpu" and not accelerators("tpu", root=root):
         return "this machine has no TPU chip"
     read = metadata.read_worker if method == "gcetpu" else kubernetes.read_worker
     found = read(environment)

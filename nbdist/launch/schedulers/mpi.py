@@ -18,20 +18,21 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.placement import Job
 from nbdist.launch.model.ssh import SshOptions, ssh_options
+from nbdist.machine import checkup
 from nbdist.machine.log_tail import LOG_LINES
-from nbdist.machine.ports import own_address
+from nbdist.spelling import Placeholder, do_instead, option
 
 OURS = {
-    ("-n", "-np", "--np", "-c", "--n"): "use -n",
-    ("-H", "-host", "--host"): "use --hosts",
-    ("-wdir", "--wdir", "-wd"): "use --cwd",
+    ("-n", "-np", "--np", "-c", "--n"): "processes",
+    ("-H", "-host", "--host"): "hosts",
+    ("-wdir", "--wdir", "-wd"): "cwd",
     ("-stdin", "--stdin"): "the processes get their orders through it",
     ("-tag-output", "--tag-output", "-l"): "the processes answer through it",
     ("-timestamp-output", "--timestamp-output"): "the processes answer through it",
     ("-output-filename", "--output-filename"): "the processes answer through it",
     ("-xterm", "--xterm", "-xml", "--xml"): "the processes answer through it",
 }
-"""Options of mpirun that nbdist gives itself, and what to do instead or why not."""
+"""Options of mpirun that nbdist gives itself, and which of its own to use instead, or why not."""
 
 
 def mpi_job(
@@ -55,9 +56,10 @@ def mpi_job(
     command = shutil.which(mpirun or "mpirun")
     if command is None:
         raise OptionError(
-            f"--mpirun {mpirun}: there is no such command."
+            f"{option('mpirun', mpirun)}: there is no such command."
             if mpirun is not None
-            else "--mpi: mpirun is not on this kernel's PATH. Install Open MPI, or name it with --mpirun PATH."
+            else f"{option('mpi', True)}: mpirun is not on this kernel's PATH. Install Open MPI, or name it "
+            f"with {option('mpirun', Placeholder('PATH'))}."
         )
     options = extra_options(extra)
     words = [mpirun or "mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
@@ -81,8 +83,8 @@ def mpi_job(
 def _agent(ssh: SshOptions) -> str:
     if ssh.config is not None and not set(" :'\"\\").isdisjoint(ssh.config):
         raise OptionError(
-            f"--ssh-config {ssh.config}: mpirun cannot be told of a file with such a name. Name one without "
-            "spaces, colons and quotes."
+            f"{option('ssh_config', ssh.config)}: mpirun cannot be told of a file with such a name. Name one "
+            "without spaces, colons and quotes."
         )
     return " ".join(["ssh", *ssh_options(ssh)])
 
@@ -97,18 +99,23 @@ def check_hosts(hosts: Sequence[AskedHost]) -> None:
       OptionError: None is named, one is this machine, or a user or a port stands beside one.
     """
     if not hosts:
-        raise OptionError("--mpi: name the hosts, such as --mpi --hosts h1:2,h2:2.")
+        raise OptionError(
+            f"{option('mpi', True)}: name the hosts, such as {option('mpi', True)} "
+            f"{option('hosts', 'h1:2,h2:2')}."
+        )
     for host in hosts:
-        if host.local or own_address(host.name) == _address(host.name):
+        if host.local or checkup.is_own(_address(host.name)):
             raise OptionError(
-                f"--hosts: {host.name} is this machine, where mpirun does not hand on orders to its ranks. Leave "
-                "it out; or leave --mpi out: --hosts alone starts processes here and on other hosts."
+                f"{option('hosts')}: {host.name} is this machine, where mpirun does not hand on orders to its "
+                f"ranks. Leave it out; or leave {option('mpi', True)} out: {option('hosts')} alone starts "
+                "processes here and on other hosts."
             )
-        for option, value in (("user", host.user), ("port", host.port)):
+        for what, value in (("user", host.user), ("port", host.port)):
             if value is not None:
                 raise OptionError(
-                    f"--hosts: {host.name} has the {option} {value}, which mpirun cannot be told. Write it into "
-                    "the ssh configuration (~/.ssh/config, or --ssh-config FILE)."
+                    f"{option('hosts')}: {host.name} has the {what} {value}, which mpirun cannot be told. Write "
+                    "it into the ssh configuration (~/.ssh/config, or "
+                    f"{option('ssh_config', Placeholder('FILE'))})."
                 )
 
 
@@ -130,13 +137,16 @@ def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
         found = shlex.split(line)
         if not found or not found[0].startswith("-"):
             raise OptionError(
-                f"--mpi-option {line!r}: expected an option of mpirun, such as --oversubscribe."
+                f"{option('mpi_options', [line])}: expected an option of mpirun, such as --oversubscribe."
             )
         words += found
     for word in words:
         for names, instead in OURS.items():
             if word in names:
-                raise OptionError(f"--mpi-option {word!r}: nbdist gives it itself; {instead}.")
+                raise OptionError(
+                    f"{option('mpi_options', [word])}: nbdist gives it itself; "
+                    f"{do_instead(instead)}."
+                )
     return tuple(words)
 
 

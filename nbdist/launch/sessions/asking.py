@@ -10,6 +10,7 @@ import ipyparallel
 
 from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import NbdistError, SessionError, VersionError
+from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist
 from nbdist.launch.sessions.resolve import ForeignCluster
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.request import Request, ask
@@ -82,12 +83,11 @@ def _checked(client: Any, engine: int, request: Request) -> Mapping[str, Any]:
         if "does not know the call" in str(error):
             version = _on(client, engine, "__import__('nbdist').__version__")
             raise _other_version(engine, _on(client, engine, HOST), version) from error
-        if "No module named 'nbdist" in str(error):
+        if lacks_nbdist([str(error)]):
             host, python = _on(client, engine, HOST), _on(client, engine, PYTHON)
-            raise VersionError(
-                f"Engine {engine} (host {host}) has no nbdist. On {host} run: {python} -m pip install "
-                f"nbdist=={__version__}; then start the engines again."
-            ) from error
+            who = f"Engine {engine} (host {host})"
+            text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
+            raise VersionError(text) from error
         raise
     if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
         raise _other_version(engine, facts["host"], facts["nbdist"])

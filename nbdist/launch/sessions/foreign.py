@@ -13,7 +13,6 @@ from typing import Any
 
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
@@ -30,6 +29,7 @@ from nbdist.launch.start.request import ask
 from nbdist.machine import folder as folders
 from nbdist.quantities import count_text
 from nbdist.rules import Rules
+from nbdist.spelling import option
 
 
 def take_part(
@@ -137,8 +137,9 @@ def _refuse(plan: Plan, by_id: Told) -> None:
     if plan.initialize and alone and not framework_named(framework).known(by_id):
         process_id = min(alone)
         raise LaunchError(
-            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, and "
-            "cannot join others any more. Start the engines again, or use --no-initialize to leave each by itself."
+            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, "
+            f"and cannot join others any more. Start the engines again, or use {option('initialize', False)} to "
+            "leave each by itself."
         )
 
 
@@ -164,7 +165,7 @@ def _running(
     path = Path(folder) / "client.json"
     folders.write_private(path, dict(cluster.connection))
     engines = {process_id: engine for engine, process_id in ids.items()}
-    running = Cluster(
+    return Cluster(
         plan=plan,
         folder=folder,
         parents=ForeignEngines(client, engines, folder=folder),
@@ -176,13 +177,6 @@ def _running(
         pids={p: facts["pid"] for p, facts in by_id.items()},
         client_file=str(path),
     )
-
-    def hears(event: Happening) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    running.parents.hears = hears
-    return running
 
 
 def _prepare(running: Cluster, by_id: Told) -> list[str]:

@@ -7,18 +7,19 @@ import logging
 import signal
 import threading
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import NewProcess
 from nbdist.errors import SessionError
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
-from nbdist.launch.model.happenings import Happening, ProcessLost
+from nbdist.launch.model.happenings import ProcessLost
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.machine import folder as folders
 from nbdist.message_guard import MessageGuard
@@ -55,7 +56,7 @@ class ForeignEngines:
         self.silent: dict[str, float] = {}
         self.faults: list[str] = []
         self._guard = MessageGuard("A look after the engines", logger, self._fault)
-        self.hears: Callable[[Happening], None] | None = None
+        self.events = AgentEvents()
         self._client = client
         self._engines = dict(engines)
         self._ends: dict[int, ProcessExit] = {}
@@ -137,8 +138,7 @@ class ForeignEngines:
 
     def _fault(self, text: str) -> None:
         self.faults.append(text)
-        if self.hears is not None:
-            self.hears(Fault(text=text))
+        self.events.publish(Fault(text=text))
 
     def _look(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
@@ -162,5 +162,4 @@ class ForeignEngines:
             last_lines=(),
             because_of=because,
         )
-        if self.hears is not None:
-            self.hears(ProcessLost(process_id=process_id))
+        self.events.publish(ProcessLost(process_id=process_id))

@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import SessionError, VersionError
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.fifo_channel import FoundAgain
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.agents.process_handle import ProcessHandle
 from nbdist.launch.files.sync import files_again
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -146,12 +146,6 @@ def regain(record: Record) -> AttachedCluster:
         pids=dict(state.pids),
         client_file=record.connection,
     )
-
-    def hears(event: Happening) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    parents.hears = hears
     registry.come(record)
     return AttachedCluster(
         session=record.id,
@@ -215,12 +209,7 @@ def _parents(record: Record, state: State, client: Any) -> Agents:
     if not record.kept:
         home = record.parents[0]
         return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
-    heard: list[Any] = []
-
-    def hears(event: Happening) -> None:
-        for one in heard:
-            one(event)
-
+    events = AgentEvents()
     ways = {reach.name: reach for reach in reaches(state.plan)}
     found: dict[str, AgentHandle] = {}
     for mark in record.parents:
@@ -229,7 +218,7 @@ def _parents(record: Record, state: State, client: Any) -> Agents:
         try:
             kind = AgentHandle if reach.watch is None else JobAgent
             found[mark.name] = kind.again(
-                reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=hears
+                reach, FoundAgain(mark.spot), log=Path(mark.log), on_event=events.publish
             )
         except OSError as error:
             raise SessionError(
@@ -237,7 +226,6 @@ def _parents(record: Record, state: State, client: Any) -> Agents:
                 "of it."
             ) from error
     files = files_again(state.plan.placement.sync)
-    parents = AgentPool(found.pop(""), found, files=files)
+    parents = AgentPool(found.pop(""), found, events=events, files=files)
     parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
-    heard.append(parents.heard)
     return parents

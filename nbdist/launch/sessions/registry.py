@@ -23,6 +23,7 @@ from nbdist.launch.agents.fifo_channel import FoundAgain, Spot
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.machine.folder import write_private
+from nbdist.spelling import start_with
 
 STOP_SECONDS = 4.0
 """What a parent may take to stop all it has started, before it is killed."""
@@ -222,7 +223,7 @@ def find(word: str) -> Record:
 
 
 def _kept_by() -> str:
-    return " %dist_init --keep starts one that outlives its kernel."
+    return f" {start_with('keep', True)} starts one that outlives its kernel."
 
 
 def one_line(record: Record) -> str:

@@ -17,6 +17,7 @@ from nbdist.launch.model.ssh import SshOptions, ssh_command, ssh_target
 from nbdist.launch.schedulers.mpi import MpiWatch
 from nbdist.launch.schedulers.slurm.queue import SlurmWatch
 from nbdist.machine.ports import own_address
+from nbdist.spelling import option
 
 PARENT = ("-u", "-m", "nbdist.agent")
 
@@ -163,8 +164,8 @@ def controller_address(placement: Placement) -> str:
     if len(found) > 1:
         ways = "; ".join(f"{', '.join(names)} from {address}" for address, names in found.items())
         raise LaunchError(
-            f"This machine reaches the hosts from different addresses: {ways}. Name one that all of them "
-            "reach with --controller-address."
+            f"This machine reaches the hosts from different addresses: {ways}. Name one that all of them reach "
+            f"with {option('controller_address')}."
         )
     if found:
         return next(iter(found))
@@ -175,6 +176,6 @@ def controller_address(placement: Placement) -> str:
     if address is None or address.startswith("127."):
         raise LaunchError(
             "No address of this machine was found that other hosts could reach. Name one with "
-            "--controller-address."
+            f"{option('controller_address')}."
         )
     return address

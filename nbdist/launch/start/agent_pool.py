@@ -6,7 +6,7 @@ import logging
 import threading
 import time
 from collections import defaultdict
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -14,6 +14,7 @@ from nbdist.agent.heartbeat import PERIOD_SECONDS
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import CONTROLLER, Ask, Connect, NewProcess, StopListening
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
@@ -44,23 +45,30 @@ class AgentPool:
     Args:
       home: The one of this machine.
       others: Those on other machines, by host name; one job of a scheduler is one of them, whatever its hosts.
+      events: To which all of them publish what they report. This object adds `HostsSilent` whenever other
+        hosts than before are silent.
       files: The user's files that are kept the same everywhere, None where there are none.
 
-    `hears` is called, on a thread of a parent's or of this object's, with whatever happens, once it is set.
     `faults` are sentences about messages that could not be handled; each comes as an event `Fault` as well.
     """
 
     reaches_past_main_threads = True
 
     def __init__(
-        self, home: AgentHandle, others: Mapping[str, AgentHandle], *, files: Files | None = None
+        self,
+        home: AgentHandle,
+        others: Mapping[str, AgentHandle],
+        *,
+        events: AgentEvents,
+        files: Files | None = None,
     ) -> None:
         self.home = home
         self.files = files
         self.others = dict(others)
-        self.hears: Callable[[Happening], None] | None = None
+        self.events = events
         self.silent: dict[str, float] = {}
         self.faults: list[str] = []
+        events.subscribe(self._collect_fault)
         self._guard = MessageGuard("A look after the hosts", logger, self._fault)
         self._of: dict[int, AgentHandle] = {}
         self._stopped = threading.Event()
@@ -192,12 +200,9 @@ class AgentPool:
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)
 
-    def heard(self, happening: Happening) -> None:
-        """Called with whatever happens to a parent or its host."""
+    def _collect_fault(self, happening: Happening) -> None:
         if isinstance(happening, Fault):
             self.faults.append(happening.text)
-        if self.hears is not None:
-            self.hears(happening)
 
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
@@ -225,7 +230,7 @@ class AgentPool:
         }
         if silent != self.silent:
             self.silent = silent
-            self.heard(HostsSilent(since=silent))
+            self.events.publish(HostsSilent(since=silent))
 
     def _fault(self, text: str) -> None:
-        self.heard(Fault(text=text))
+        self.events.publish(Fault(text=text))

@@ -2,23 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.orders import NewProcess
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.host_info import HostInfo
 
 
 class Agents(Protocol):
     """Agents of ours (`AgentPool`), or the engines of a cluster that somebody else has started (`ForeignEngines`).
 
-    `hears` is called, on a thread of its own, with whatever happens, once it is set. `silent` says since when
-    (Unix seconds) hosts say nothing, by name. `faults` are sentences about messages that could not be handled.
+    `events` has whatever happens, for those who subscribe. `silent` says since when (Unix seconds) hosts say
+    nothing, by name. `faults` are sentences about messages that could not be handled.
     """
 
     reaches_past_main_threads: bool
@@ -28,7 +28,7 @@ class Agents(Protocol):
     """Those on other machines, by host name."""
 
     files: Files | None
-    hears: Callable[[Happening], None] | None
+    events: AgentEvents
     silent: dict[str, float]
     faults: list[str]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -14,7 +14,6 @@ from nbdist.errors import SessionError
 from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -47,7 +46,6 @@ class Cluster:
     connected: int = 0
     told: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
-    on_event: Callable[[Happening], None] | None = None
     client_file: str = ""
 
     @property

@@ -20,6 +20,7 @@ from nbdist.launch.start.preflight import unreached
 from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.wait_for_hosts import check_host
 from nbdist.quantities import processes_text
+from nbdist.spelling import option
 from nbdist.version import __version__
 
 GREET_SECONDS = 3.0
@@ -90,9 +91,8 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
         if not missing:
             who = f"All {len(process_ids)} processes connected, but not all answered the first message"
         raise LaunchError(
-            f"{who} within "
-            f"{plan.start_timeout_s:g} s (host {hosts}). Give them longer with --start-timeout."
-            f"{_unreached(running)}"
+            f"{who} within {plan.start_timeout_s:g} s (host {hosts}). Give them longer with "
+            f"{option('start_timeout_s')}.{_unreached(running)}"
         )
 
 
@@ -124,8 +124,8 @@ def _unreached(running: Cluster) -> str:
         return ""
     address = running.connection["interface"].rpartition("/")[2]
     return (
-        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, "
-        "or name another address with --controller-address."
+        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, or "
+        f"name another address with {option('controller_address')}."
     )
 
 
@@ -137,9 +137,9 @@ def _cannot_import(
     host = plan.hosts[ids[0]]
     there = f" of host {host}" if parent.reach.remote else " of this notebook's kernel"
     return (
-        f"{processes_text(ids)} (host {host}) cannot import {failure.module}: {failure.error}\n"
-        f"{install_text(failure.module, failure.error, where=there)}, or check --env PYTHONPATH.\n"
-        f"{failure.trace.rstrip()}"
+        f"{processes_text(ids)} (host {host}) cannot import {failure.module}: "
+        f"{failure.error}\n{install_text(failure.module, failure.error, where=there)}, or check "
+        f"PYTHONPATH in {option('environment')}.\n{failure.trace.rstrip()}"
     )
 
 

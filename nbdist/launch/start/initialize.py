@@ -19,6 +19,7 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
 from nbdist.launch.start.request import Request, ask
 from nbdist.quantities import processes_text
+from nbdist.spelling import option
 
 MARGIN_SECONDS = 15.0
 """How much longer than JAX's own timeout is waited for its error text."""
@@ -152,6 +153,6 @@ def _answer(
 def _missing(plan: Plan, ids: set[int]) -> str:
     hosts = ", ".join(sorted({plan.hosts[process_id] for process_id in ids}))
     return (
-        f"{processes_text(ids)} (host {hosts}) did not connect to the coordinator in time. "
-        "Give them longer with --initialization-timeout."
+        f"{processes_text(ids)} (host {hosts}) did not connect to the coordinator in time. Give them longer "
+        f"with {option('initialization_timeout_s')}."
     )

@@ -9,10 +9,11 @@ from collections.abc import Callable
 from nbdist.errors import HostError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.spawn import Spawned
 from nbdist.quantities import count_text
-from nbdist.version import __version__
+from nbdist.spelling import option
 
 POLL_SECONDS = 0.03
 TELL_SECONDS = 1.0
@@ -60,7 +61,7 @@ def _missing(parent: AgentHandle, total: int, limit_s: float) -> str:
     words = "\n".join(f"  {line}" for line in parent.last_words())
     return (
         f"{len(missing)} of {count_text(total, 'process')} ({listed}) did not begin within {limit_s:g} s after "
-        f"{parent.reach.name} had started them. Give them longer with --start-timeout.\n{words}"
+        f"{parent.reach.name} had started them. Give them longer with {option('start_timeout_s')}.\n{words}"
     ).rstrip()
 
 
@@ -70,19 +71,19 @@ def job_ended(parent: JobAgent) -> str:
     lines = watch.reasons(parent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
     python = watch.python
-    if any("No module named" in line and "nbdist" in line for line in lines):
-        return (
-            f"{watch.title}: {python} on the hosts has no nbdist. Run there: {python} -m pip install "
-            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"{watch.title}: {python} on the hosts", python, host=None, otherwise=other_python()
         )
+        return f"{text}\n{words}"
     if python in words and _NO_FILE.search(words):
         return (
             f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
-            f"--remote-python.\n{words}"
+            f"{option('remote_python')}.\n{words}"
         )
     code = parent.poll()
     ending = f" (exit code {code})" if code is not None else ""
-    hint = next((text for sign, text in HINTS if sign in words), "")
+    hint = next((text for sign, text in _hints() if sign in words), "")
     what = watch.ending(parent.job_words()) or watch.command
     return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
 
@@ -91,11 +92,16 @@ _NO_FILE = re.compile(
     r"execve.*(No such file|Permission denied)|could not access\s+or execute an executable"
 )
 
-HINTS = (
-    (
-        "Unable to confirm allocation",
-        " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
-    ),
-    ("ssh: ", " Try the same with ssh by hand, or name your configuration with --ssh-config."),
-)
-"""Words of srun and mpirun, and what to type."""
+
+def _hints() -> tuple[tuple[str, str], ...]:
+    """Words of srun and mpirun, and what to type."""
+    return (
+        (
+            "Unable to confirm allocation",
+            " The kernel's SLURM_JOB_ID is of an allocation that has ended: start the kernel outside of it.",
+        ),
+        (
+            "ssh: ",
+            f" Try the same with ssh by hand, or name your configuration with {option('ssh_config')}.",
+        ),
+    )

@@ -9,7 +9,6 @@ from pathlib import Path
 import ipyparallel
 
 from nbdist.errors import LaunchError
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start import coordination
 from nbdist.launch.start.client import Client
@@ -19,6 +18,7 @@ from nbdist.launch.start.launchers import Controller, Engines
 from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
 from nbdist.launch.start.wait_for_hosts import gather, told_by_host
 from nbdist.machine.folder import engine_connection, read_whole
+from nbdist.spelling import option
 
 ANSWER_SECONDS = 5
 """So long each request to the controller waits; between two it is seen whether the start can still succeed."""
@@ -74,12 +74,6 @@ def _engines(spawned: Spawned) -> Cluster:
         told=told_by_host(spawned),
         warnings=spawned.warnings,
     )
-
-    def hears(event: Happening) -> None:
-        if running.on_event is not None:
-            running.on_event(event)
-
-    parents.hears = hears
     cluster.start_controller_sync(parents=parents)
     processes = running.planned(plan.processes)
     if coordination.wanted(running):
@@ -116,5 +110,5 @@ def _connected(running: Cluster, connection_file: Path, deadline: float) -> Clie
             if time.monotonic() > deadline:
                 raise LaunchError(
                     f"The controller (host {running.plan.processes[0].host}) did not answer within "
-                    f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout."
+                    f"{running.plan.start_timeout_s:g} s. Give it longer with {option('start_timeout_s')}."
                 ) from error

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.orders import Assignment, NewProcess
+from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.job_agent import JobAgent
@@ -23,7 +24,6 @@ from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.happenings import Happening
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import LOOPBACK, Rendezvous, meet
 from nbdist.launch.model.to_the_end import to_the_end
@@ -90,16 +90,12 @@ def spawn(plan: Plan) -> Spawned:
     folder = folders.make()
     preflight = Preflight(plan, address)
     started: list[AgentHandle] = []
-    heard: list[Callable[[Happening], None]] = []
-
-    def hears(event: Happening) -> None:
-        for one in heard:
-            one(event)
+    events = AgentEvents()
 
     def start(reach: AgentSpec, assignment: Assignment, name: str) -> AgentHandle:
         log = Path(folder) / f"{name}.log"
         kind = AgentHandle if reach.watch is None else JobAgent
-        parent = kind.begin(reach, assignment, log=log, on_event=hears)
+        parent = kind.begin(reach, assignment, log=log, on_event=events.publish)
         started.append(parent)
         return parent
 
@@ -122,8 +118,7 @@ def spawn(plan: Plan) -> Spawned:
     except BaseException:
         to_the_end(lambda: _give_up(started, preflight, folder))
         raise
-    parents = AgentPool(home, others, files=files)
-    heard.append(parents.heard)
+    parents = AgentPool(home, others, events=events, files=files)
     return Spawned(
         plan=plan,
         folder=folder,

@@ -13,11 +13,13 @@ from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned
+from nbdist.spelling import option
 from nbdist.version import __version__
 
 ANSWER_SECONDS = 30.0
@@ -124,7 +126,9 @@ def check_host(name: str, parent: AgentHandle) -> None:
     not_copied = first_failure(parent)
     if not_copied is not None:
         host, why = not_copied
-        raise HostError(f"Host {host} could not take your files (--sync): {why}.", host=name)
+        raise HostError(
+            f"Host {host} could not take your files ({option('sync')}): {why}.", host=name
+        )
     if parent.ended_at is not None and parent.failure is None:
         raise HostError(_ended(name, parent), host=name)
     for task, end in parent.exits.items():
@@ -187,8 +191,8 @@ def _refused(name: str, parent: AgentHandle, failure: Refused) -> str:
         host = failure.host
     if "No such file" in error or "Permission" in error:
         return (
-            f"Host {host} cannot use the working folder {folder}: {error}. Name another with --cwd, or bring "
-            "your files there with --sync."
+            f"Host {host} cannot use the working folder {folder}: {error}. Name another with {option('cwd')}, "
+            f"or bring your files there with {option('sync')}."
         )
     return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
 
@@ -201,11 +205,11 @@ def _ended(name: str, parent: AgentHandle) -> str:
     if parent.facts:
         return f"Host {name} was lost while the processes started.\n{words}".rstrip()
     python = parent.reach.command[-1].split()[0]
-    if any("No module named" in line and "nbdist" in line for line in lines):
-        return (
-            f"Host {name}: {python} there has no nbdist. On {name} run: {python} -m pip install "
-            f"nbdist=={__version__}; or name another interpreter with --remote-python.\n{words}"
+    if lacks_nbdist(lines):
+        text = install_nbdist(
+            f"Host {name}: {python} there", python, host=name, otherwise=other_python()
         )
+        return f"{text}\n{words}"
     assert parent.reach.host is not None and parent.reach.options is not None
     finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
     return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

@@ -9,6 +9,7 @@ from nbdist.launch.tpu import kubernetes, metadata
 from nbdist.launch.tpu.gcloud import from_gcloud
 from nbdist.launch.tpu.pod import Pod, PodWorker
 from nbdist.launch.tpu.worker import NoWorker, Worker
+from nbdist.spelling import Placeholder, option
 
 SOURCES = {"gcetpu": "the metadata server", "gketpu": "Kubernetes (GKE)"}
 
@@ -32,34 +33,26 @@ def find_pod(
     if name is not None:
         if not zone:
             raise OptionError(
-                f"--tpu {name} without --zone: a TPU is found by name and zone. Write --tpu {name} "
-                "--zone ZONE, such as us-central2-b; gcloud compute tpus tpu-vm list --zone=- lists them all."
+                f"{option('tpu', name)} without {option('zone')}: a TPU is found by name and zone. Write "
+                f"{option('tpu', name)} {option('zone', Placeholder('ZONE'))}, such as us-central2-b; gcloud "
+                f"compute tpus tpu-vm list --zone=- lists them all."
             )
         return from_gcloud(name, zone, project, environment)
-    for option, value in (("--zone", zone), ("--project", project)):
+    for what, value in (("zone", zone), ("project", project)):
         if value is not None:
             raise OptionError(
-                f"{option} {value} without a name: write --tpu NAME --zone ZONE. --tpu alone takes the pod that "
-                "this machine is a worker of, and needs neither."
+                f"{option(what, value)} without a name: write {option('tpu', Placeholder('NAME'))} "
+                f"{option('zone', Placeholder('ZONE'))}. {option('tpu', 'here')} alone takes the pod that this "
+                "machine is a worker of, and needs neither."
             )
     found = read_worker(environment)
     if isinstance(found, NoWorker):
         raise OptionError(
-            f"--tpu without a name: this machine is no worker of a TPU pod: {found.reason}. From another machine, "
-            "name the TPU: --tpu NAME --zone ZONE."
+            f"{option('tpu')} without a name: this machine is no worker of a TPU pod: {found.reason}. From "
+            f"another machine, name the TPU: {option('tpu', Placeholder('NAME'))} "
+            f"{option('zone', Placeholder('ZONE'))}."
         )
     return pod_of(found)
-
-
-def from_metadata(environment: Mapping[str, str]) -> Pod | None:
-    """The pod that this machine is a worker of; None where it is no worker.
-
-    Raises:
-      OptionError: There are several slices; a worker is told of its own alone.
-      LaunchError: What the machine is told cannot be used.
-    """
-    found = read_worker(environment)
-    return None if isinstance(found, NoWorker) else pod_of(found)
 
 
 def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
@@ -124,10 +117,11 @@ def _several_slices(worker: Worker) -> str:
     if worker.form == "gcetpu":
         called = f"; this one is {worker.name}" if worker.name else ""
         return (
-            f"--tpu: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: --tpu SLICE0,SLICE1 "
-            f"--zone {worker.zone or 'ZONE'}{called}."
+            f"{option('tpu')}: {own}Name all slices, in the order of their MEGASCALE_SLICE_ID: "
+            f"{option('tpu', Placeholder('SLICE0,SLICE1'))} "
+            f"{option('zone', worker.zone or Placeholder('ZONE'))}{called}."
         )
     return (
-        f"--tpu: {own}Name all workers, slice by slice and each slice in the order of its TPU_WORKER_ID: "
-        "--hosts HOST0:1,HOST1:1,… ."
+        f"{option('tpu')}: {own}Name all workers, slice by slice and each slice in the order of its "
+        f"TPU_WORKER_ID: {option('hosts', Placeholder('HOST0:1,HOST1:1,…'))}."
     )

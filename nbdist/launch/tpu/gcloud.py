@@ -17,8 +17,10 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.errors import LaunchError, OptionError
-from nbdist.launch.tpu.pod import Pod, PodWorker, is_this_machine
+from nbdist.launch.tpu.pod import Pod, PodWorker
 from nbdist.launch.tpu.reach import reached, ssh_options
+from nbdist.machine import checkup
+from nbdist.spelling import Placeholder, option
 
 GCLOUD_SECONDS = 60.0
 """How long `gcloud` may take to describe a TPU; it took 2.5 s where it was tried, most of it its own start."""
@@ -68,9 +70,9 @@ def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[
     program = shutil.which("gcloud", path=environment.get("PATH"))
     if program is None:
         raise OptionError(
-            f"--tpu {name}: gcloud is not on this machine's PATH, and it is what finds the workers. Install "
-            "it (https://cloud.google.com/sdk/docs/install), name the workers with --hosts, or run the notebook "
-            "on a worker of the TPU and write --tpu alone."
+            f"{option('tpu', name)}: gcloud is not on this machine's PATH, and it is what finds the workers. "
+            f"Install it (https://cloud.google.com/sdk/docs/install), name the workers with {option('hosts')}, "
+            f"or run the notebook on a worker of the TPU and write {option('tpu', 'here')} alone."
         )
     nodes = _describe(program, places, environment)
     _refuse_strangers(name, nodes)
@@ -96,16 +98,18 @@ def from_gcloud(name: str, zone: str, project: str | None, environment: Mapping[
 
 
 def _refuse_impossible(names: Sequence[str], zone: str, project: str | None) -> None:
-    given = [("--tpu", name) for name in names] + [("--zone", zone)]
-    for option, value in [*given, *([("--project", project)] if project is not None else [])]:
+    given = [("tpu", name) for name in names] + [("zone", zone)]
+    for what, value in [*given, *([("project", project)] if project is not None else [])]:
         if not _PLAIN.fullmatch(value):
             raise OptionError(
-                f"{option} {value!r}: no such name can exist. Expected letters, digits and hyphens, such as "
-                "--tpu my-tpu --zone us-central2-b."
+                f"{option(what, value)}: no such name can exist. Expected letters, digits and hyphens, such as "
+                f"{option('tpu', 'my-tpu')} {option('zone', 'us-central2-b')}."
             )
     doubled = sorted({name for name in names if names.count(name) > 1})
     if doubled:
-        raise OptionError(f"--tpu {','.join(names)}: {doubled[0]} is named more than once.")
+        raise OptionError(
+            f"{option('tpu', ','.join(names))}: {doubled[0]} is named more than once."
+        )
 
 
 def _describe(
@@ -135,7 +139,9 @@ def _gcloud(
             errors="replace",
         )
     except OSError as error:
-        raise LaunchError(f"--tpu {place.name}: gcloud cannot be run ({error}).") from error
+        raise LaunchError(
+            f"{option('tpu', place.name)}: gcloud cannot be run ({error})."
+        ) from error
     with process:
         try:
             yield process
@@ -151,12 +157,14 @@ def _answer(place: Place, process: subprocess.Popen[str]) -> dict[str, Any]:
         printed, errors = process.communicate(timeout=GCLOUD_SECONDS)
     except subprocess.TimeoutExpired:
         raise LaunchError(
-            f"--tpu {place.name}: gcloud did not answer within {GCLOUD_SECONDS:.0f} s. Try in a terminal: {shown}"
+            f"{option('tpu', place.name)}: gcloud did not answer within {GCLOUD_SECONDS:.0f} s. Try in a "
+            f"terminal: {shown}"
         ) from None
     if process.returncode != 0:
         said = own_words(errors) or f"nothing, with exit code {process.returncode}"
         raise LaunchError(
-            f"--tpu {place.name}: gcloud cannot describe it. gcloud says: {said}\nTry in a terminal: {shown}"
+            f"{option('tpu', place.name)}: gcloud cannot describe it. gcloud says: {said}\nTry in a terminal: "
+            f"{shown}"
         )
     try:
         node = json.loads(printed)
@@ -164,7 +172,7 @@ def _answer(place: Place, process: subprocess.Popen[str]) -> dict[str, Any]:
         node = None
     if not isinstance(node, dict):
         raise LaunchError(
-            f"--tpu {place.name}: gcloud's answer is no description of a TPU: "
+            f"{option('tpu', place.name)}: gcloud's answer is no description of a TPU: "
             f"{printed.strip()[:200] or 'it is empty'}. Try in a terminal: {shown}"
         )
     _refuse_unready(place, node)
@@ -188,12 +196,12 @@ def _refuse_unready(place: Place, node: Mapping[str, Any]) -> None:
             "TERMINATED": " It has ended and cannot be started again: create it anew.",
         }.get(state, f" Wait until it is READY: {place.command('describe')}")
         raise LaunchError(
-            f"--tpu {place.name}: the TPU is in state {state}, and must be READY."
-            f"{f' Google says: {described}' if described else ''}{what}"
+            f"{option('tpu', place.name)}: the TPU is in state {state}, and must be "
+            f"READY.{f' Google says: {described}' if described else ''}{what}"
         )
     if not _endpoints(node):
         raise LaunchError(
-            f"--tpu {place.name}: gcloud describes it without workers (networkEndpoints is empty). "
+            f"{option('tpu', place.name)}: gcloud describes it without workers (networkEndpoints is empty). "
             f"Look at it: {place.command('describe')}"
         )
 
@@ -211,13 +219,13 @@ def _refuse_strangers(name: str, nodes: Sequence[Mapping[str, Any]]) -> None:
     sizes = {len(_endpoints(node)) for node in nodes}
     if len(requests) > 1:
         raise OptionError(
-            f"--tpu {name}: these are not slices of one pod; they were made by different requests "
+            f"{option('tpu', name)}: these are not slices of one pod; they were made by different requests "
             f"({', '.join(sorted(requests))}). Name one TPU, or all slices of one queued resource."
         )
     if len(sizes) > 1:
         raise OptionError(
-            f"--tpu {name}: these slices have {' and '.join(map(str, sorted(sizes)))} workers; all slices of a "
-            "pod have the same number."
+            f"{option('tpu', name)}: these slices have {' and '.join(map(str, sorted(sizes)))} workers; all "
+            "slices of a pod have the same number."
         )
 
 
@@ -229,7 +237,7 @@ def _workers(place: Place, node: Mapping[str, Any], slice_index: int) -> list[Po
             address=str(endpoint["ipAddress"]),
             host=f"{place.name}-w-{index}",
             ssh_address=str(endpoint["ipAddress"]),
-            local=is_this_machine(str(endpoint["ipAddress"])),
+            local=checkup.is_own(str(endpoint["ipAddress"])),
         )
         for index, endpoint in enumerate(_endpoints(node))
     ]
@@ -253,6 +261,6 @@ def _notes(places: Sequence[Place], nodes: Sequence[Mapping[str, Any]]) -> list[
         notes.append(
             f"TPU {places[0].name} is one slice of several (queued resource "
             f"{nodes[0].get('queuedResource', 'unknown')}). libtpu waits for all of them: name them in order, "
-            "--tpu SLICE0,SLICE1."
+            f"{option('tpu', Placeholder('SLICE0,SLICE1'))}."
         )
     return notes

@@ -13,6 +13,7 @@ from collections.abc import Mapping
 
 from nbdist.errors import LaunchError
 from nbdist.launch.tpu.worker import NoWorker, Worker, check_index, slices, whole_number
+from nbdist.spelling import option
 
 HOST = "metadata.google.internal"
 TIMEOUT_SECONDS = 2.0
@@ -92,7 +93,7 @@ def endpoints(text: str) -> tuple[tuple[str, str], ...]:
         if len(parts) not in (1, 3) or not parts[-1]:
             raise LaunchError(
                 f"The metadata server names a worker as {entry!r}. Known are NAME:ID:ADDRESS and ADDRESS: this "
-                "pod cannot be read. Name its workers with --hosts, in their order."
+                f"pod cannot be read. Name its workers with {option('hosts')}, in their order."
             )
         name = parts[0] if parts[0] not in ("unknown", parts[-1]) else ""
         found.append((name, parts[-1]))
@@ -121,7 +122,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     if not listed:
         raise LaunchError(
             f"The metadata server says that this is worker {number}, but names no workers "
-            "(worker-network-endpoints is missing). Name them with --hosts, in their order."
+            f"(worker-network-endpoints is missing). Name them with {option('hosts')}, in their order."
         )
     index = whole_number(number, "agent-worker-number")
     found = endpoints(listed)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ipaddress
-import socket
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -80,20 +79,5 @@ def _is_number(address: str) -> bool:
     try:
         ipaddress.ip_address(address)
     except ValueError:
-        return False
-    return True
-
-
-def is_this_machine(address: str) -> bool:
-    """Whether an IP address is one of this machine's own.
-
-    Asked by binding a socket to it, which needs no list of the interfaces and sends nothing.
-    """
-    try:
-        found = socket.getaddrinfo(address, 0, type=socket.SOCK_DGRAM, flags=socket.AI_NUMERICHOST)
-        family, kind, protocol, _, target = found[0]
-        with socket.socket(family, kind, protocol) as bound:
-            bound.bind(target)
-    except OSError:
         return False
     return True

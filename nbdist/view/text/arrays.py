@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from nbdist.contract.snapshot import Array, Device, Mesh, Snapshot
 from nbdist.notation import mesh_axes_text, spec_text
-from nbdist.pieces import Part, piece_bytes, pieces, sentence, split
+from nbdist.pieces import Part, meshes_of, piece_bytes, pieces, sentence, split
 from nbdist.quantities import array_type_text, bytes_text, count_text, processes_text
 from nbdist.shorten import SMALLEST_WIDTH, shorten
 from nbdist.view.grid import device_text, part_text
@@ -27,7 +27,7 @@ def arrays_text(snapshot: Snapshot, *, find: str = "", width: int = WIDTH) -> st
     Raises:
       SpecError: A sharding does not fit its mesh.
     """
-    meshes = {mesh.id: mesh for mesh in snapshot.meshes}
+    meshes = meshes_of(snapshot)
     found = [array for array in snapshot.arrays if find.lower() in array.path.lower()]
     if not found:
         return f"no array with {find!r} in its path" if find else "no arrays yet"

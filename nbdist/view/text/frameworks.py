@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from nbdist.contract.limits import MOST_NAMED_DEVICES
 from nbdist.contract.snapshot import Distribution, Mesh, Metric, Model, Process, Snapshot
 from nbdist.notation import axes_text, mesh_axes_text
+from nbdist.pieces import meshes_of
 from nbdist.quantities import bytes_text, count_text, processes_text
 
 RULES = 8
@@ -28,7 +29,7 @@ def framework_lines(snapshot: Snapshot, *, width: int) -> list[str]:
 
 def distribution_lines(snapshot: Snapshot, one: Distribution, *, width: int) -> list[str]:
     """The text of a distribution in lines of `width` characters at most."""
-    return _wrapped(distribution_text(one, {mesh.id: mesh for mesh in snapshot.meshes}), width)
+    return _wrapped(distribution_text(one, meshes_of(snapshot)), width)
 
 
 def distribution_text(one: Distribution, meshes: Mapping[str, Mesh]) -> str:

@@ -1,23 +1,8 @@
 /** Frames from the kernel, merged to the newest snapshot. */
 
 import { VERSION } from './contract';
+import type { Frame } from './messages';
 import type { Snapshot } from './snapshot';
-
-/**
- * What the kernel sends: the changed top-level sections of a snapshot.
- *
- * `base` is the sequence number they are a change to, or null when all sections are there.
- * `stream` tells one sender from the next, since a restarted kernel counts from the start.
- */
-export interface Frame {
-  readonly type: 'frame';
-  readonly stream: string;
-  readonly sequence: number;
-  readonly base: number | null;
-  /** How long ago, in seconds, the kernel heard what it says. */
-  readonly age: number;
-  readonly snapshot: Partial<Snapshot>;
-}
 
 /** What is known after the last usable frame. */
 export interface Known {
@@ -33,21 +18,6 @@ export interface Known {
 export interface Taken {
   readonly known: Known | null;
   readonly result: 'new' | 'same' | 'missed' | 'unreadable';
-}
-
-/** True for a message of ours; every other message on the channel is somebody else's. */
-export function isFrame(message: unknown): message is Frame {
-  if (typeof message !== 'object' || message === null) return false;
-  const { type, stream, sequence, base, age, snapshot } = message as Record<string, unknown>;
-  return (
-    type === 'frame' &&
-    typeof stream === 'string' &&
-    typeof sequence === 'number' &&
-    typeof age === 'number' &&
-    (base === null || typeof base === 'number') &&
-    typeof snapshot === 'object' &&
-    snapshot !== null
-  );
 }
 
 /** Merges one frame into what is known. Sections that did not change keep their identity. */

@@ -32,8 +32,10 @@ export interface Holding {
 /** How an array is divided, in numbers only: cheap enough for every row of a long list. */
 export interface Division {
   readonly pieces: number;
+  /** Of the piece that has most. */
   readonly copies: number;
   readonly addends: number;
+  /** Of the device that has most. */
   readonly bytesPerDevice: number;
 }
 
@@ -46,17 +48,33 @@ function axisSizes(mesh: Mesh): Map<string, number> {
 
 const product = (factors: readonly number[]): number => factors.reduce((a, b) => a * b, 1);
 
-/** Into how many parts each dimension is cut. A dimension of no elements has one empty part. */
-function partsOf(array: NamedArray, sharding: NamedSharding, sizes: Map<string, number>): number[] {
+/** How a dimension of `size` elements is cut: as `nbdist/bounds.py` does it, and XLA. */
+interface Cut {
+  readonly size: number;
+  /** As many as the axes ask for. */
+  readonly parts: number;
+  /** Elements of the longest part. */
+  readonly length: number;
+  /** Parts that differ: where there are too few elements, the last ones are the same empty one. */
+  readonly distinct: number;
+}
+
+function cutOf(size: number, parts: number): Cut {
+  const length = Math.ceil(size / parts);
+  const distinct = length ? Math.min(parts, Math.ceil(size / length) + 1) : 1;
+  return { size, parts, length, distinct };
+}
+
+/** How each dimension is cut. */
+function cutsOf(array: NamedArray, sharding: NamedSharding, sizes: Map<string, number>): Cut[] {
   return array.shape.map((size, d) =>
-    size === 0 ? 1 : product((sharding.spec[d] ?? []).map(name => sizes.get(name) ?? 1)),
+    cutOf(size, product((sharding.spec[d] ?? []).map(name => sizes.get(name) ?? 1))),
   );
 }
 
-/** Part `index` of `parts` of a dimension of `size` elements. */
-function part(size: number, parts: number, index: number): readonly [number, number] {
-  const length = Math.ceil(size / parts);
-  return [Math.min(size, index * length), Math.min(size, (index + 1) * length)];
+/** Part `number` of a dimension. */
+function part({ size, length }: Cut, number: number): readonly [number, number] {
+  return [Math.min(size, number * length), Math.min(size, (number + 1) * length)];
 }
 
 /** A row-major number of the position that `coordinates` has along `names`. */
@@ -89,33 +107,33 @@ function eachDevice(
 }
 
 /** The slices of the piece whose parts, one a dimension, are numbered `number` row-major. */
-function slicesAt(shape: readonly number[], parts: readonly number[], number: number): Slices {
+function slicesAt(cuts: readonly Cut[], number: number): Slices {
   const slices: (readonly [number, number])[] = [];
   let rest = number;
-  for (let d = shape.length - 1; d >= 0; d--) {
-    const count = parts[d] ?? 1;
-    slices.unshift(part(shape[d] ?? 0, count, rest % count));
-    rest = Math.floor(rest / count);
+  for (const cut of [...cuts].reverse()) {
+    slices.unshift(part(cut, rest % cut.distinct));
+    rest = Math.floor(rest / cut.distinct);
   }
   return slices;
 }
 
 function named(array: NamedArray, sharding: NamedSharding, mesh: Mesh): Holding {
   const sizes = axisSizes(mesh);
-  const parts = partsOf(array, sharding, sizes);
+  const cuts = cutsOf(array, sharding, sizes);
   const unreduced = mesh.axes.map(axis => axis.name).filter(n => sharding.unreduced.includes(n));
   const addends = product(unreduced.map(name => sizes.get(name) ?? 1));
-  const devices: string[][] = Array.from({ length: product(parts) * addends }, () => []);
+  const count = product(cuts.map(cut => cut.distinct));
+  const devices: string[][] = Array.from({ length: count * addends }, () => []);
   eachDevice(mesh, (key, coordinates) => {
     let number = 0;
-    parts.forEach((count, d) => {
-      const index = count === 1 ? 0 : along(sharding.spec[d] ?? [], coordinates, sizes);
-      number = number * count + index;
+    cuts.forEach(({ distinct }, d) => {
+      const index = along(sharding.spec[d] ?? [], coordinates, sizes);
+      number = number * distinct + Math.min(index, distinct - 1);
     });
     devices[number * addends + along(unreduced, coordinates, sizes)]?.push(key);
   });
   const pieces = devices.map((holders, number) => ({
-    slices: slicesAt(array.shape, parts, Math.floor(number / addends)),
+    slices: slicesAt(cuts, Math.floor(number / addends)),
     addend: unreduced.length ? number % addends : null,
     devices: holders,
   }));
@@ -171,11 +189,13 @@ export function divisionOf(array: NamedArray, meshes: ReadonlyMap<string, Mesh>)
     const mesh = meshes.get(sharding.mesh);
     if (!mesh) return null;
     const sizes = axisSizes(mesh);
-    const parts = product(partsOf(array, sharding, sizes));
+    const cuts = cutsOf(array, sharding, sizes);
     const addends = product(sharding.unreduced.map(name => sizes.get(name) ?? 1));
-    const pieces = parts * addends;
-    const copies = mesh.devices.length / pieces;
-    return { pieces, copies, addends, bytesPerDevice: nbytes / parts };
+    const pieces = product(cuts.map(cut => cut.distinct)) * addends;
+    const alike = product(cuts.map(cut => cut.parts - cut.distinct + 1));
+    const copies = (mesh.devices.length / product(cuts.map(cut => cut.parts)) / addends) * alike;
+    const share = product(cuts.map(cut => cut.length / Math.max(1, cut.size)));
+    return { pieces, copies, addends, bytesPerDevice: Math.round(nbytes * share) };
   }
   if (sharding.kind === 'indexed') {
     const pieces = sharding.pieces.length;

@@ -1,9 +1,9 @@
 /** What the view knows and what the person chose, and how both change. */
 
 import { within } from './branches';
+import type { Values } from './messages';
 import { divisionOf } from './pieces';
 import type { Array as NamedArray, Snapshot } from './snapshot';
-import type { Values } from './values';
 
 /** Which array is shown. Arrays of one path differ in the processes that have them. */
 export type Pick =

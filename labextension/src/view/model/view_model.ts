@@ -1,20 +1,17 @@
 /** What the view needs from whoever holds it. */
 
+import type { Request, ViewTraits } from './messages';
+
 /**
  * The part of anywidget's model that the view uses; the side panel offers the same over the
  * kernel's connection.
  *
- * `msg:custom` brings frames (`frame.ts`). The view sends `{type: "hello"}` when it is ready and
- * when it has missed a frame, and expects a full frame in return.
+ * `msg:custom` brings frames and values. The view sends a `Hello` when it is ready and when it has
+ * missed a frame, and expects a full frame in return.
  */
 export interface ViewModel {
-  /** `view_id`, the array to `focus`, and the only `session` to show; empty for none. */
-  get(key: 'view_id' | 'focus' | 'session'): unknown;
+  get(key: keyof ViewTraits): unknown;
   on(event: 'msg:custom', callback: (message: unknown) => void): void;
   off(event: 'msg:custom', callback: (message: unknown) => void): void;
   send(content: Request): void;
 }
-
-/** What a view asks for: a full frame, or what is in an array (answered by `values.ts`). */
-export type Request =
-  { readonly type: 'hello' } | { readonly type: 'values'; readonly path: string };

@@ -5,8 +5,9 @@ import { PatternBook } from './pattern';
 
 export interface Look {
   readonly theme: Theme;
-  /** Text colour, as `rgb(…)`. */
+  /** Text colour, as `rgb(…)`, and the colour of trouble. */
   readonly ink: string;
+  readonly bad: string;
   readonly patterns: PatternBook;
   /** CSS font family of code, and the width of one of its characters at 11 px. */
   readonly mono: string;
@@ -23,8 +24,8 @@ function channels(color: string): readonly [number, number, number] | null {
 }
 
 /** Whether the paper under the view is dark; the system's preference where it has no colour. */
-function themeOf(background: string): Theme {
-  const paper = channels(background);
+export function themeOf(root: HTMLElement): Theme {
+  const paper = channels(getComputedStyle(root).backgroundColor);
   if (!paper) return matchMedia('(prefers-color-scheme: dark)').matches ? 'dark' : 'light';
   const [r, g, b] = paper;
   return 0.299 * r + 0.587 * g + 0.114 * b < 128 ? 'dark' : 'light';
@@ -37,15 +38,15 @@ function characterWidth(mono: string): number {
   return g.measureText('0000000000').width / 10;
 }
 
-/** Reads the look from the computed style of the view's root, which the style sheet sets. */
-export function readLook(root: HTMLElement): Look {
+/** Reads the look from the style of the view's root, which names its theme to the style sheets. */
+export function readLook(root: HTMLElement, theme: Theme): Look {
   const style = getComputedStyle(root);
-  const theme = themeOf(style.backgroundColor);
   const mono = style.getPropertyValue('--nbdist-mono').trim() || 'monospace';
   const patternInk = theme === 'dark' ? 'rgba(255,255,255,0.42)' : 'rgba(0,0,0,0.40)';
   return {
     theme,
     ink: style.color,
+    bad: style.getPropertyValue('--nbdist-bad').trim(),
     patterns: new PatternBook(patternInk),
     mono,
     character: characterWidth(mono),

@@ -3,6 +3,7 @@
 import type { TileLayout } from '../layout/tile_layout';
 import { heldBy } from '../model/device_text';
 import { isLost, type Scene } from '../model/scene';
+import { prepare } from './canvas';
 import { pieceStyle, type Pattern } from './piece_style';
 import type { Look } from './theme';
 
@@ -106,25 +107,6 @@ function fillAll(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
     );
   }
   g.fill();
-}
-
-/** Fits the canvas to the layout at the screen's resolution; answers its context, cleared. */
-export function prepare(
-  canvas: HTMLCanvasElement,
-  layout: TileLayout,
-): CanvasRenderingContext2D | null {
-  const scale = devicePixelRatio || 1;
-  const [width, height] = [Math.ceil(layout.width * scale), Math.ceil(layout.height * scale)];
-  if (canvas.width !== width || canvas.height !== height) {
-    [canvas.width, canvas.height] = [width, height];
-    // Exactly as large as its pixels, else the browser blurs them.
-    canvas.style.width = `${width / scale}px`;
-    canvas.style.height = `${height / scale}px`;
-  }
-  const g = canvas.getContext('2d');
-  g?.setTransform(scale, 0, 0, scale, 0, 0);
-  g?.clearRect(0, 0, layout.width, layout.height);
-  return g;
 }
 
 function paintLayers(g: CanvasRenderingContext2D, layers: Layers, look: Look): void {

@@ -6,6 +6,7 @@ import shutil
 import subprocess
 
 from nbdist.errors import LaunchError, OptionError
+from nbdist.spelling import option
 
 ANSWER_SECONDS = 10.0
 """A controller that does not listen is told by Slurm's commands themselves, mostly sooner."""
@@ -22,12 +23,13 @@ def have_commands() -> None:
     ]
     if missing:
         raise OptionError(
-            f"--slurm: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on this kernel's PATH. "
-            "Start the notebook on a machine that submits jobs to Slurm."
+            f"{option('slurm', True)}: {', '.join(missing)} {'is' if len(missing) == 1 else 'are'} not on this "
+            "kernel's PATH. Start the notebook on a machine that submits jobs to Slurm."
         )
 
 
-ELSEWHERE = "Run the notebook on a login node of the cluster, or name hosts with --hosts."
+def _elsewhere() -> str:
+    return f"Run the notebook on a login node of the cluster, or name hosts with {option('hosts')}."
 
 
 def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
@@ -47,13 +49,13 @@ def ask(*command: str, timeout_s: float = ANSWER_SECONDS) -> str:
         )
     except subprocess.TimeoutExpired:
         raise LaunchError(
-            f"Slurm does not answer: {command[0]} took more than {timeout_s:g} s. {ELSEWHERE}"
+            f"Slurm does not answer: {command[0]} took more than {timeout_s:g} s. {_elsewhere()}"
         ) from None
     except OSError as error:
-        raise LaunchError(f"Slurm cannot be asked: {error}. {ELSEWHERE}") from None
+        raise LaunchError(f"Slurm cannot be asked: {error}. {_elsewhere()}") from None
     if done.returncode != 0:
         said = done.stderr.strip() or f"{command[0]} failed"
-        raise LaunchError(f"Slurm cannot be asked: {said}\n{ELSEWHERE}")
+        raise LaunchError(f"Slurm cannot be asked: {said}\n{_elsewhere()}")
     return done.stdout
 
 

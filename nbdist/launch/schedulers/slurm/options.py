@@ -11,18 +11,19 @@ from dataclasses import dataclass
 from nbdist.errors import OptionError
 from nbdist.launch.model.placement import Job
 from nbdist.launch.schedulers.slurm.allocation import Allocation
+from nbdist.spelling import do_instead, option
 
 DEFAULT_PROCESSES = 2
 
 OURS = {
-    ("-n", "--ntasks"): "use -n",
-    ("-N", "--nodes"): "use --nodes",
-    ("--ntasks-per-node",): "use --ntasks-per-node",
-    ("-p", "--partition"): "use --partition",
-    ("-A", "--account"): "use --account",
-    ("-t", "--time"): "use --time",
-    ("-D", "--chdir"): "use --cwd",
-    ("--export",): "use --env",
+    ("-n", "--ntasks"): "processes",
+    ("-N", "--nodes"): "nodes",
+    ("--ntasks-per-node",): "ntasks_per_node",
+    ("-p", "--partition"): "partition",
+    ("-A", "--account"): "account",
+    ("-t", "--time"): "time",
+    ("-D", "--chdir"): "cwd",
+    ("--export",): "environment",
     ("-J", "--job-name"): "jobs are found again by it",
     ("-i", "--input"): "the processes get their orders through it",
     ("-o", "--output"): "the processes answer through it",
@@ -33,19 +34,22 @@ OURS = {
     ("-b", "--begin-only", "--test-only"): "nothing would be started",
     ("--multi-prog",): "all processes run one program",
 }
-"""Options of srun that nbdist gives itself, and what to do instead or why not."""
+"""Options of srun that nbdist gives itself, and which of its own to use instead, or why not."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SlurmOptions:
-    """What was asked for; `time` as Slurm reads it (minutes, `1:30:00`, `2-12`), `extra` further options."""
+    """What was asked for, under the names `nbdist.start` has for it.
+
+    `time` is a limit as Slurm reads it (minutes, `1:30:00`, `2-12`); `slurm_options` go to `srun` as they are.
+    """
 
     nodes: int | None = None
     ntasks_per_node: int | None = None
     partition: str | None = None
     account: str | None = None
     time: str | None = None
-    extra: Sequence[str] = ()
+    slurm_options: Sequence[str] = ()
 
 
 def slurm_job(
@@ -62,7 +66,7 @@ def slurm_job(
     Raises:
       OptionError: Numbers that do not agree, or options that cannot be.
     """
-    extra = extra_options(asked.extra)
+    extra = extra_options(asked.slurm_options)
     count = agree(asked, processes, inside)
     name = f"nbdist-{secrets.token_hex(4)}"
     command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]
@@ -73,7 +77,7 @@ def slurm_job(
         _refuse_inside(asked, inside)
         # The step in which this kernel may run itself holds the processors of its node.
         command += [f"--jobid={inside.job}", "--overlap"]
-    for option, value in (
+    for srun_option, value in (
         ("--nodes", asked.nodes),
         ("--ntasks-per-node", asked.ntasks_per_node),
         ("--partition", asked.partition),
@@ -81,7 +85,7 @@ def slurm_job(
         ("--time", asked.time),
     ):
         if value is not None:
-            command.append(f"{option}={value}")
+            command.append(f"{srun_option}={value}")
     return Job(
         command=(*command, *extra),
         task_variable="SLURM_PROCID",
@@ -105,26 +109,27 @@ def agree(asked: SlurmOptions, processes: int | None, inside: Allocation | None)
       OptionError: The numbers do not agree, or are more than the allocation has.
     """
     nodes, each = asked.nodes, asked.ntasks_per_node
-    for option, number in (("--nodes", nodes), ("--ntasks-per-node", each), ("-n", processes)):
+    for name, number in (("nodes", nodes), ("ntasks_per_node", each), ("processes", processes)):
         if number is not None and number < 1:
-            raise OptionError(f"{option} {number}: must be 1 or more.")
+            raise OptionError(f"{option(name, number)}: must be 1 or more.")
     if inside is not None and nodes is not None and nodes > inside.nodes:
         raise OptionError(
-            f"--nodes {nodes}: this kernel runs in Slurm's allocation {inside.job}, which has {inside.nodes} "
-            f"({inside.node_list}). Ask for {inside.nodes} or fewer, or leave --nodes out."
+            f"{option('nodes', nodes)}: this kernel runs in Slurm's allocation {inside.job}, which has "
+            f"{inside.nodes} ({inside.node_list}). Ask for {inside.nodes} or fewer, or leave {option('nodes')} "
+            "out."
         )
     if nodes is not None and each is not None:
         if processes is not None and processes != nodes * each:
             raise OptionError(
-                f"-n {processes} with --nodes {nodes} --ntasks-per-node {each}: {nodes} × {each} = "
-                f"{nodes * each}. Leave one of them out."
+                f"{option('processes', processes)} with {option('nodes', nodes)} "
+                f"{option('ntasks_per_node', each)}: {nodes} × {each} = {nodes * each}. Leave one of them out."
             )
         return nodes * each
     if processes is not None:
         if nodes is not None and processes < nodes:
             raise OptionError(
-                f"-n {processes} with --nodes {nodes}: a node without a process is not used. Ask for "
-                f"{processes} nodes or fewer."
+                f"{option('processes', processes)} with {option('nodes', nodes)}: a node without a process is "
+                f"not used. Ask for {processes} nodes or fewer."
             )
         return processes
     if inside is not None:
@@ -141,10 +146,10 @@ def _of_allocation(nodes: int | None, each: int | None, inside: Allocation) -> i
 
 
 def _refuse_inside(asked: SlurmOptions, inside: Allocation) -> None:
-    for option, value in (("--partition", asked.partition), ("--account", asked.account)):
+    for name, value in (("partition", asked.partition), ("account", asked.account)):
         if value is not None:
             raise OptionError(
-                f"{option} {value}: this kernel runs in Slurm's allocation {inside.job}, which has its own. "
+                f"{option(name, value)}: this kernel runs in Slurm's allocation {inside.job}, which has its own. "
                 "Leave the option out; for a job of its own, start the notebook outside of the allocation."
             )
 
@@ -160,13 +165,16 @@ def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
         found = shlex.split(line)
         if not found or not found[0].startswith("-"):
             raise OptionError(
-                f"--slurm-option {line!r}: expected an option of srun, such as --gres=gpu:4."
+                f"{option('slurm_options', [line])}: expected an option of srun, such as --gres=gpu:4."
             )
         words += found
     for word in words:
         for names, instead in OURS.items():
             if _is(word, names):
-                raise OptionError(f"--slurm-option {word!r}: nbdist gives it itself; {instead}.")
+                raise OptionError(
+                    f"{option('slurm_options', [word])}: nbdist gives it itself; "
+                    f"{do_instead(instead)}."
+                )
     return tuple(words)
 
 

@@ -1,0 +1,49 @@
+/** What the signs of the mesh mean, as far as they are on show. */
+
+import type { Scene } from '../../model/scene';
+import { LOOKS } from '../../paint/piece_style';
+import { element, setShown } from '../parts/element';
+import { changeOf, type Section } from '../parts/section';
+
+interface Entry {
+  readonly sign: string;
+  readonly text: string;
+}
+
+function entriesOf(scene: Scene): Entry[] {
+  const { holding, fullness, grid, snapshot } = scene;
+  const entries: Entry[] = [];
+  if (holding) {
+    const many = holding.pieces.length > LOOKS;
+    const same = many ? 'same colour, pattern and number' : 'same colour and pattern';
+    entries.push({ sign: 'piece', text: `${same}: the same piece` });
+  }
+  if (holding && grid.devices.some(key => !holding.of.has(key))) {
+    entries.push({ sign: 'empty', text: 'not here' });
+  }
+  if (snapshot.processes.some(process => process.state === 'lost')) {
+    entries.push({ sign: 'lost', text: 'lost' });
+  }
+  const bars = {
+    limit: 'memory in use, of the limit',
+    fullest: 'live arrays, of the fullest device',
+    nothing: '',
+  }[fullness.meaning];
+  if (bars) entries.push({ sign: 'bar', text: bars });
+  return entries;
+}
+
+export class Legend implements Section {
+  readonly node = element('ul', 'nbdist-legend', { 'aria-label': 'Legend' });
+  private readonly changed = changeOf();
+
+  draw(scene: Scene): void {
+    const entries = entriesOf(scene);
+    if (!this.changed(JSON.stringify(entries))) return;
+    const items = entries.map(({ sign, text }) =>
+      element('li', '', {}, element('i', '', { 'data-sign': sign, 'aria-hidden': 'true' }), text),
+    );
+    this.node.replaceChildren(...items);
+    setShown(this.node, items.length > 0);
+  }
+}

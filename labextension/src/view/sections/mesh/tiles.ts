@@ -1,0 +1,107 @@
+/** A large mesh: cells on a canvas, with the rings of cursor and copies on another above it. */
+
+import type { TileLayout } from '../../layout/tile_layout';
+import type { Scene } from '../../model/scene';
+import { prepare } from '../../paint/canvas';
+import type { Look } from '../../paint/theme';
+import { boxOf, paintTiles, type Unit } from '../../paint/tile_painter';
+import { element } from '../parts/element';
+import { changeOf, type Dispatch } from '../parts/section';
+
+export class Tiles {
+  private readonly base = element('canvas', 'nbdist-tiles', { 'aria-hidden': 'true' });
+  private readonly rings = element('canvas', 'nbdist-rings', { 'aria-hidden': 'true' });
+  readonly node = element(
+    'div',
+    'nbdist-tile-area',
+    { role: 'presentation' },
+    this.base,
+    this.rings,
+  );
+  private readonly baseChanged = changeOf();
+  private readonly ringsChanged = changeOf();
+  private readonly unitOf = new Map<string, number>();
+
+  constructor(
+    readonly layout: TileLayout,
+    readonly units: readonly Unit[],
+    private readonly dispatch: Dispatch,
+  ) {
+    units.forEach((unit, i) => {
+      for (const key of unit.devices) this.unitOf.set(key, i);
+    });
+    this.rings.addEventListener('pointermove', event => {
+      this.dispatch({ type: 'hover', device: this.deviceAt(event) });
+    });
+    this.rings.addEventListener('pointerleave', () => {
+      this.dispatch({ type: 'hover', device: null });
+    });
+    this.rings.addEventListener('click', event => {
+      const device = this.deviceAt(event);
+      if (device !== null) this.dispatch({ type: 'pin', device });
+    });
+  }
+
+  draw(scene: Scene, look: Look): void {
+    const { layout, units } = this;
+    const { directory, holding, fullness, state } = scene;
+    if (this.baseChanged(directory, holding, fullness, look)) {
+      paintTiles(this.base, layout, units, this.hosts(scene), scene, look);
+    }
+    if (this.ringsChanged(state.cursor, state.hover, state.pinned, holding, look)) {
+      this.paintRings(scene, look);
+    }
+  }
+
+  /** The unit a device belongs to. */
+  unitAt(key: string): Unit | null {
+    return this.units[this.unitOf.get(key) ?? -1] ?? null;
+  }
+
+  private hosts(scene: Scene): number[] {
+    // A cell that is a host needs no line to the next host.
+    if (this.units.some(unit => unit.devices.length > 1)) return [];
+    const { devices, hostOf } = scene.directory;
+    return this.units.map(({ devices: [key = ''] }) => {
+      const process = devices.get(key)?.process_id;
+      return process === undefined ? -1 : (hostOf.get(process) ?? -1);
+    });
+  }
+
+  private paintRings(scene: Scene, look: Look): void {
+    const g = prepare(this.rings, this.layout);
+    if (!g) return;
+    const { cursor, hover } = scene.state;
+    const shown = hover ?? cursor;
+    const number = shown === null ? undefined : scene.holding?.of.get(shown);
+    g.strokeStyle = look.ink;
+    if (number !== undefined) {
+      g.lineWidth = 1;
+      for (const key of scene.holding?.pieces[number]?.devices ?? []) this.ring(g, key, 0);
+    }
+    g.lineWidth = 2;
+    if (hover !== null && hover !== cursor) this.ring(g, hover, 0.5);
+    if (cursor !== null) this.ring(g, cursor, 1);
+  }
+
+  private ring(g: CanvasRenderingContext2D, key: string, outside: number): void {
+    const unit = this.unitOf.get(key);
+    if (unit === undefined) return;
+    const { x, y, size } = boxOf(this.layout, unit);
+    g.strokeRect(x - outside, y - outside, size + 2 * outside, size + 2 * outside);
+  }
+
+  /** The first device of the cell under the pointer. */
+  private deviceAt(event: PointerEvent | MouseEvent): string | null {
+    const area = this.rings.getBoundingClientRect();
+    const [px, py] = [event.clientX - area.left, event.clientY - area.top];
+    const { x, y, side } = this.layout;
+    for (let i = 0; i < x.length; i++) {
+      const [left = 0, top = 0] = [x[i], y[i]];
+      if (px >= left && px < left + side && py >= top && py < top + side) {
+        return this.units[i]?.devices[0] ?? null;
+      }
+    }
+    return null;
+  }
+}

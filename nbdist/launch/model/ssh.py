@@ -31,7 +31,7 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
       options: How it is reached.
       remote: The command's words; they are quoted here for the host's shell.
     """
-    command = ["ssh", "-T", *ssh_options(options), "-oClearAllForwardings=yes"]
+    command = ["ssh", *ssh_options(options), "-oClearAllForwardings=yes"]
     command += [*options.extra, *host.ssh]
     if host.port is not None:
         command += ["-p", str(host.port)]
@@ -41,10 +41,15 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
 
 
 def ssh_options(options: SshOptions) -> list[str]:
-    """Options of ssh for any host: nothing is asked, and the connection is this session's alone."""
+    """Options of ssh for any host: nothing is asked, nothing of this machine is lent to the host.
+
+    A connection that the person shares (`ControlPath`) is used where it is open: nobody is there to log in with a
+    second factor. It is never opened or closed here (`ControlMaster=no`), and one that is gone is done without.
+    """
     config = ["-F", options.config] if options.config is not None else []
-    # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
-    own = ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    own = ["-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    # What the person has for logging in by hand would be refused beside a command (ssh_config(5), OpenSSH 7.6).
+    own += ["-oRemoteCommand=none", "-oRequestTTY=no"]
     return ["-oBatchMode=yes", *config, *own]
 
 

@@ -4,7 +4,8 @@ It imports the framework and ipyparallel once and forks the controller and every
 that N processes cost one import. Where forking is no option it starts each as a fresh interpreter.
 
 Protocol, JSON lines. On standard input: first an `Assignment`, then orders (`{"start": […]}`,
-`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
+`{"signal": 2, "process_ids": […]}`, `{"connection": {…}}`, or `{"collect": {…}}` where it may not travel so (see
+`nbdist.agent.handover`), `{"reach": […]}`, `{"listen": 0}`, `{"sync": {…}}`,
 `{"ask": "c", "process_ids": […]}` with a letter of `nbdist.contract.asides`,
 `{"coordinate": {…}}`, `{"end_coordination": -2}`, `{"alive": 1}`, `{"keep": 1}`, `{"stop": 1}`); end of input
 means the kernel is gone, and everything is stopped. A kept parent meets no end of input, and waits for the next
@@ -39,6 +40,7 @@ from nbdist.agent import coordinator
 from nbdist.agent import stale_folders as sweep
 from nbdist.agent.children import Children
 from nbdist.agent.controller import run_controller
+from nbdist.agent.handover import Collecting
 from nbdist.agent.heartbeat import PERIOD_SECONDS, Pulse
 from nbdist.agent.preload import preload
 from nbdist.agent.reexec import begin_anew, too_late, unread
@@ -82,6 +84,8 @@ class Agent:
     stopped: bool = False
     kept: bool = False
     copies: Copies | None = None
+    collect: dict[str, str] | None = None
+    collecting: Collecting | None = None
     sweeper: int | None = None
     unread: bytes = b""
 
@@ -110,11 +114,13 @@ class Agent:
                 return
             if self.assignment and self.services:
                 self._start_services(self.assignment)
+            if self.assignment and (self.collect or self.collecting):
+                self._collect()
             if self.assignment and self.wanted and self._controller_is_ready(self.assignment):
                 self._start_engines(self.assignment)
 
     def _patience(self) -> float | None:
-        if self.wanted or (self.assignment and not self.preloaded):
+        if self.wanted or self.collecting or (self.assignment and not self.preloaded):
             return 0.005
         if self.assignment and self.assignment.kept and not self.kept:
             return PERIOD_SECONDS
@@ -162,6 +168,8 @@ class Agent:
             self.children.signal(order["signal"], order["process_ids"])
         elif "connection" in order:
             self._connection(order["connection"])
+        elif "collect" in order:
+            self.collect = order["collect"]
         elif "reach" in order:
             self.events.send("reached", answers=checkup.connect(order["reach"]))
         elif "listen" in order:
@@ -248,6 +256,18 @@ class Agent:
             ports=free_ports(assignment.ports),
             checks=checks,
         )
+
+    def _collect(self) -> None:
+        """Asks for the connection file, and takes it when it is here."""
+        if self.collect is not None:
+            self.collecting, self.collect = Collecting(**self.collect), None
+            self.events.send("collects", public_key=self.collecting.public_key)
+        elif self.collecting is not None:
+            connection = self.collecting.poll()
+            if connection is not None:
+                self.collecting.close()
+                self.collecting = None
+                self._connection(connection)
 
     def _connection(self, connection: dict[str, Any]) -> None:
         assert self.assignment is not None

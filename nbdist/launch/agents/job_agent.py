@@ -19,7 +19,11 @@ JOB_LINES = 1000
 
 
 class JobAgent(AgentHandle):
-    """The parents of all tasks of a job, through one stream."""
+    """The parents of all tasks of a job, through one stream.
+
+    Attributes:
+      public_keys: Those that tasks have sent, to which the connection file may go; see `nbdist.agent.handover`.
+    """
 
     stop_seconds = 6.0
     """The command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
@@ -36,6 +40,7 @@ class JobAgent(AgentHandle):
         self._heard_of: dict[int, float] = {}
         self._terminated: set[int] = set()
         self._lost_one = False
+        self.public_keys: set[str] = set()
         self._cancelled = False
 
     @property
@@ -113,6 +118,8 @@ class JobAgent(AgentHandle):
 
     def _take(self, event: dict[str, Any]) -> None:
         task = event.get("task")
+        if event["event"] == "collects":
+            self.public_keys.add(event["public_key"])
         if event["event"] == "terminated":
             self._terminated.add(event["task"])
         elif event["event"] != "exited" or task not in self._terminated:

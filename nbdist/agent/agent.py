@@ -238,7 +238,7 @@ class Agent:
         """Tells what the kernel must know before it can give more orders."""
         assignment = self.assignment
         assert assignment is not None
-        address = assignment.controller_address and own_address(assignment.controller_address)
+        address = _address(assignment.controller_address)
         checks = None
         if assignment.checks is not None:
             checks = checkup.checkup(assignment.checks)
@@ -388,6 +388,17 @@ class Agent:
         if self.own_folder and self.folder:
             remove(self.folder)
         sweep.end(self.sweeper)
+
+
+def _address(controller: str | None) -> str | None:
+    """Where others reach this host: on the way to the controller, or where ssh came in if it leads there."""
+    if controller is None:
+        return None
+    if not controller.startswith("127."):
+        return own_address(controller)
+    # `CLIENT PORT SERVER PORT`, of ssh(1); where that is no IPv4, on the way to anywhere outside.
+    came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -21,7 +21,8 @@ class Assignment:
 
     `folder` is private to the session and holds connection files and logs; None where the host is another
     machine, which makes one of its own. `preload` names the modules every engine will need;
-    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where.
+    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where,
+    a loopback address where ssh forwards it.
     `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
     `checks` are the arguments of `nbdist.machine.checkup.checkup`, None for no checks; with them it also listens

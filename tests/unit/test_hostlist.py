@@ -161,6 +161,16 @@ def test_ssh_asks_nothing_lends_nothing_and_gets_what_was_said_of_the_host() -> 
         assert f" {words} " in text
 
 
+def test_ports_are_forwarded_from_loopback_to_loopback_through_a_connection_of_its_own() -> None:
+    (host,) = parse_hosts("h1")
+    alone = ssh_command(host, SshOptions(python="python"), ["true"])
+    assert "-oClearAllForwardings=yes" in alone and not any(w.startswith("-R") for w in alone)
+    command = ssh_command(host, SshOptions(python="python", forwarded=(7, 8)), ["true"])
+    forwarded = [word for word in command if word.startswith("-R")]
+    assert forwarded == ["-R127.0.0.1:7:127.0.0.1:7", "-R127.0.0.1:8:127.0.0.1:8"]
+    assert "-oControlPath=none" in command and "-oClearAllForwardings=yes" not in command
+
+
 def test_ssh_uses_the_persons_shared_connection_and_runs_no_command_of_their_configuration(
     tmp_path: Path,
 ) -> None:

@@ -95,15 +95,30 @@ def _unheard(case: Case, answer: Facts) -> Finding:
     address, seen = answer.get("address"), _seen(case.facts, "client")
     what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer['error']}"
     where = f"{case.examined.host} → {THIS_MACHINE}, any TCP port"
+    if address and address.startswith("127."):
+        return case.error(
+            f"ssh does not forward ports to this machine (--tunnel): {answer['error']}",
+            where=f"sshd of {case.examined.host}, or a port that is taken there",
+            do=f"{case.there('sudo sshd -T')}, and set AllowTcpForwarding yes in sshd_config where it says no; or "
+            "start again, with other ports",
+        )
     if seen and address and seen != address:
         return case.error(
             f"{what}; it sees {seen} in its place, so ssh goes through another host, or addresses are changed "
             "on the way",
             where=where,
             do="run the notebook on a machine in the hosts' own network, such as the first host; or name an "
-            "address that they reach with --controller-address",
+            f"address that they reach with --controller-address{_tunnel(case)}",
         )
-    return case.error(what, where=where, do=_let_in("", case.kernel, _seen(case.facts, "server")))
+    opened = _let_in("", case.kernel, _seen(case.facts, "server"))
+    return case.error(what, where=where, do=f"{opened}{_tunnel(case)}")
+
+
+def _tunnel(case: Case) -> str:
+    """What goes past a barred way, where ssh leads to all hosts and no process is on this machine."""
+    if case.needs.launcher not in ("ssh", "tpu") or any(one.local for one in case.everyone):
+        return ""
+    return "; or go through ssh: %dist_init with the same hosts and --tunnel"
 
 
 def _open(case: Case, other: str) -> str:

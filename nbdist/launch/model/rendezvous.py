@@ -10,9 +10,8 @@ from typing import Protocol
 
 from nbdist.errors import OptionError
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine.ports import free_ports
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -27,6 +27,7 @@ def choose_placement(
     min_hosts: int | None = None,
     cwd: str | None = None,
     controller_address: str | None = None,
+    tunnel: bool = False,
     tpu: str | None = None,
     zone: str | None = None,
     project: str | None = None,
@@ -56,6 +57,8 @@ def choose_placement(
         ):
             if value is not None:
                 raise OptionError(f"{option} {value}: for hosts only; name them with --hosts.")
+        if tunnel:
+            raise OptionError("--tunnel: for hosts only; name them with --hosts.")
         return Placement()
     if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
         raise OptionError(f"--ssh-config {ssh_config}: there is no such file.")
@@ -63,6 +66,8 @@ def choose_placement(
         python=remote_python or sys.executable,
         config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
     )
+    if tunnel:
+        _refuse_beside_tunnel(asked, controller_address, is_job=is_job)
     if is_job:
         placed = choose_job(jobs, processes=processes, hosts=asked, ssh=ssh, min_hosts=min_hosts)
         return replace(placed, cwd=cwd, controller_address=controller_address)
@@ -77,9 +82,30 @@ def choose_placement(
         min_hosts=min_hosts,
         cwd=cwd,
         controller_address=controller_address,
+        tunnel=tunnel,
         remarks=() if pod is None else pod.notes,
         ssh_advice=None if pod is None else pod.ssh_advice,
     )
+
+
+def _refuse_beside_tunnel(
+    hosts: Sequence[AskedHost], controller_address: str | None, *, is_job: bool
+) -> None:
+    if is_job:
+        raise OptionError(
+            "--tunnel goes through ssh to each host; leave --slurm and --mpi out, and name the hosts with --hosts."
+        )
+    if controller_address is not None:
+        raise OptionError(
+            f"--tunnel: the hosts reach this machine at no address of its own; leave --controller-address "
+            f"{controller_address} out."
+        )
+    for host in hosts:
+        if host.local:
+            raise OptionError(
+                f"--tunnel: processes on this machine ({host.name}) cannot be reached by those on the hosts, and "
+                "all compute together. Leave it out of --hosts."
+            )
 
 
 HERE = "here"

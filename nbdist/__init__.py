@@ -72,6 +72,7 @@ def start(
     sync: str | Sequence[str] = (),
     cwd: str | None = None,
     controller_address: str | None = None,
+    tunnel: bool = False,
     progress: StartProgress | None = None,
 ) -> Session:
     """Starts processes on this machine, or where the options say, and joins them to one cluster.
@@ -124,6 +125,7 @@ def start(
       sync: Folders, packages or Python files of yours that all hosts are to have, see `Session.sync_files`.
       cwd: The working folder on the hosts; default: the kernel's.
       controller_address: The address of this machine, as the hosts reach it.
+      tunnel: Hosts reach this machine through the ssh connections to them, where they cannot connect to it.
       progress: Called with a stage's words, how many processes (or hosts) have reached it, and how many there are.
 
     Returns:

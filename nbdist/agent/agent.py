@@ -35,12 +35,14 @@ from nbdist.agent import coordinator
 from nbdist.agent import stale_folders as sweep
 from nbdist.agent.children import Children
 from nbdist.agent.controller import run_controller
+from nbdist.agent.handover import Collecting
 from nbdist.agent.heartbeat import PERIOD_SECONDS, Pulse
 from nbdist.agent.preload import preload
 from nbdist.agent.reexec import begin_anew, too_late, unread
 from nbdist.agent.sync import FOLDER, Copies, put_on_path
 from nbdist.contract.asides import QUESTION, Aside
 from nbdist.contract.events import (
+    Collects,
     Coordinating,
     Fault,
     Host,
@@ -59,6 +61,7 @@ from nbdist.contract.orders import (
     Ask,
     AskForFiles,
     Assignment,
+    Collect,
     CommitFiles,
     Connect,
     Coordinate,
@@ -113,6 +116,8 @@ class Agent:
     stopped: bool = False
     kept: bool = False
     copies: Copies | None = None
+    collect: Collect | None = None
+    collecting: Collecting | None = None
     sweeper: int | None = None
     unread: bytes = b""
 
@@ -141,11 +146,13 @@ class Agent:
                 return
             if self.assignment and self.services:
                 self._start_services(self.assignment)
+            if self.assignment and (self.collect or self.collecting):
+                self._collect()
             if self.assignment and self.wanted and self._controller_is_ready(self.assignment):
                 self._start_engines(self.assignment)
 
     def _patience(self) -> float | None:
-        if self.wanted or (self.assignment and not self.preloaded):
+        if self.wanted or self.collecting or (self.assignment and not self.preloaded):
             return 0.005
         if self.assignment and self.assignment.kept and not self.kept:
             return PERIOD_SECONDS
@@ -204,6 +211,8 @@ class Agent:
                 self.children.signal(number, process_ids)
             case Connect(connection=connection):
                 self._connection(connection)
+            case Collect():
+                self.collect = order
             case Reach(targets=targets):
                 self.events.send(Reached(answers=tuple(checkup.connect(targets))))
             case StopListening():
@@ -274,7 +283,7 @@ class Agent:
         """Tells what the kernel must know before it can give more orders."""
         assignment = self.assignment
         assert assignment is not None
-        address = assignment.controller_address and own_address(assignment.controller_address)
+        address = _address(assignment.controller_address)
         checks = None
         if assignment.checks is not None:
             checks = checkup.checkup(dict(assignment.checks))
@@ -293,6 +302,19 @@ class Agent:
                 checks=checks,
             )
         )
+
+    def _collect(self) -> None:
+        """Asks for the connection file, and takes it when it is here."""
+        if self.collect is not None:
+            asked, self.collect = self.collect, None
+            self.collecting = Collecting(asked.address, asked.server_key)
+            self.events.send(Collects(public_key=self.collecting.public_key))
+        elif self.collecting is not None:
+            connection = self.collecting.poll()
+            if connection is not None:
+                self.collecting.close()
+                self.collecting = None
+                self._connection(connection)
 
     def _connection(self, connection: Mapping[str, Any]) -> None:
         assert self.assignment is not None
@@ -414,6 +436,17 @@ class Agent:
         if self.own_folder and self.folder:
             remove(self.folder)
         sweep.end(self.sweeper)
+
+
+def _address(controller: str | None) -> str | None:
+    """Where others reach this host: on the way to the controller, or where ssh came in if it leads there."""
+    if controller is None:
+        return None
+    if not controller.startswith("127."):
+        return own_address(controller)
+    # `CLIENT PORT SERVER PORT`, of ssh(1); where that is no IPv4, on the way to anywhere outside.
+    came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
 
 
 def _nothing(number: int, frame: FrameType | None) -> None:

@@ -90,6 +90,14 @@ class Exited:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Collects:
+    """A task asks for the connection file with this public key, in Z85; see `nbdist.agent.handover`."""
+
+    public_key: str
+    event: Literal["collects"] = "collects"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
     """How the attempts to connect ended, in the order of `Reach.targets`: each `{"ms": …}` or `{"error": …}`."""
 
@@ -175,6 +183,7 @@ Event = (
     | Preloaded
     | Started
     | Exited
+    | Collects
     | Reached
     | Coordinating
     | FileEvent

@@ -26,7 +26,8 @@ class Assignment:
     `nbdist` is the version of the kernel's nbdist; an agent of another refuses it before it reads the rest.
     `folder` is private to the session and has connection files and logs; None where the host is another
     machine, which makes one of its own. `preload` names the modules every engine will need;
-    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where.
+    `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where,
+    a loopback address where ssh forwards it.
     `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
     are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
     `checks` are the arguments of `nbdist.machine.checkup.checkup`, None for no checks; with them it also listens
@@ -87,6 +88,19 @@ class Connect:
 
     connection: Mapping[str, Any]
     order: Literal["connect"] = "connect"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Collect:
+    """Says where a task gets the connection file from, past a stream that others may read.
+
+    `address` is such as `tcp://10.0.0.1:40123`, `server_key` the public key (CURVE) there, in Z85; see
+    `nbdist.agent.handover`.
+    """
+
+    address: str
+    server_key: str
+    order: Literal["collect"] = "collect"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -220,6 +234,7 @@ Order = (
     | Start
     | Signal
     | Connect
+    | Collect
     | Reach
     | StopListening
     | Ask

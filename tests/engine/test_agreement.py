@@ -331,9 +331,9 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
     described = Agreement(Shell(w=3), frameworks())
     stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
-    (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))()
+    (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))().buffers
     assert set(json.loads(text)["ok"]["digests"]) == set(facts("w"))
-    (text,) = Call("agreement", json.dumps({"code": "w", "topics": ["names"]}))()
+    (text,) = Call("agreement", json.dumps({"code": "w", "topics": ["names"]}))().buffers
     assert json.loads(text)["ok"]["facts"]["names"]["names"]["w"]["type"] == "int"
 
 

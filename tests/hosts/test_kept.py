@@ -55,11 +55,13 @@ def left_by_a_killed_kernel(**options: object) -> Record:
     return record
 
 
+@pytest.mark.parametrize("tunnel", [False, True])
 def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when_it_is_stopped(
-    hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, tunnel: bool
 ) -> None:
     monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
-    record = left_by_a_killed_kernel(hosts="h1:1,h2:1", ssh_config=str(hosts.ssh_config))
+    config = str(hosts.ssh_config)
+    record = left_by_a_killed_kernel(hosts="h1:1,h2:1", ssh_config=config, tunnel=tunnel)
     assert (record.hosts, record.attached) == (("h1", "h2"), ())
     connections = [psutil.Process(mark.pid) for mark in record.parents[1:]]
     assert all("ssh" in process.name() for process in connections)

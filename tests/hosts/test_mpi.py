@@ -16,6 +16,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import HostError, ProcessError
 from tests.hosts.left import Left
+from tests.hosts.overheard import Overheard, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 
@@ -130,3 +131,16 @@ def test_nothing_outlives_a_kernel_that_is_killed(
         names = {p.name() for p in psutil.Process(kernel.pid).children(recursive=True)}
         assert stage == "launched" or "mpirun" in names
         kernel.send_signal(signal.SIGKILL)
+
+
+def test_the_sessions_key_does_not_go_through_what_mpirun_leaves_unencrypted(
+    mpi_hosts: TestBed, gone: None
+) -> None:
+    with (
+        Overheard() as heard,
+        nbdist.start(mpi=True, hosts="h1,h2", ssh_config=str(mpi_hosts.ssh_config)) as session,
+    ):
+        session.run("x = 1")
+        key = key_of_engines(mpi_hosts, 1)
+    assert heard.has('"server_key":'), "the orders are readable"
+    assert not heard.has(key)

@@ -15,6 +15,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import HostError, OptionError, ProcessError
 from tests.hosts.left import Left
+from tests.hosts.overheard import Overheard, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
@@ -225,3 +226,14 @@ def test_nothing_outlives_a_kernel_that_is_killed(
         assert kernel.stdout.readline() == b"there\n"
         assert len(slurm.jobs()) == 1
         kernel.send_signal(signal.SIGKILL)
+
+
+def test_the_sessions_key_does_not_go_through_what_slurm_leaves_unencrypted(
+    hosts: TestBed, gone: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir("/")
+    with Overheard() as heard, nbdist.start(slurm=True, nodes=2) as session:
+        session.run("x = 1")
+        key = key_of_engines(hosts, 1)
+    assert heard.has('"server_key":'), "the orders are readable"
+    assert not heard.has(key)

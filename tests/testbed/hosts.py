@@ -142,6 +142,10 @@ class TestBed:
         """Drops all to and from host i but ssh, as a firewall does; `delay(i, 0)` takes that off again."""
         self._living(i).relay("--only-port", "22")
 
+    def only_ssh_with_this_machine(self, i: int) -> None:
+        """Drops all between host i and this machine but ssh; `delay(i, 0)` takes that off again."""
+        self._living(i).relay("--only-port", "22", "--of", self.head_address)
+
     def slow(self, i: int, factor: float) -> None:
         """Makes what runs on host i through ssh `factor` times as slow; 1 takes that off again."""
         self._living(i).throttle(factor)

@@ -1,6 +1,7 @@
 """Relays a host's network cable to the bridge, late or in part.
 
-`python relay.py CABLE TAP BRIDGE NETWORK_SPACE [--delay-ms MS] [--only-port PORT]`, until the end of input.
+`python relay.py CABLE TAP BRIDGE NETWORK_SPACE [--delay-ms MS] [--only-port PORT [--of ADDRESS]]`, until
+the end of input.
 Many kernels lack netem, so each frame is read here from the cable (AF_PACKET), held, and written to a
 TAP device in the bridge, and the other way round. A line on the output says that it works.
 """
@@ -70,9 +71,14 @@ def open_cable(name: str) -> socket.socket:
     return cable
 
 
-def passes(frame: bytes, only_port: int | None) -> bool:
-    """Whether a frame goes on: with `only_port`, no IPv4 does but TCP from or to that port."""
+def passes(frame: bytes, only_port: int | None, of: bytes | None = None) -> bool:
+    """Whether a frame goes on: with `only_port`, no IPv4 does but TCP from or to that port.
+
+    With `of`, an address, what is neither from nor to it goes on as well.
+    """
     if only_port is None or int.from_bytes(frame[12:14], "big") != IPV4:
+        return True
+    if of is not None and of not in (frame[26:30], frame[30:34]):
         return True
     ports = 14 + (frame[14] & 15) * 4
     return frame[23] == TCP and only_port in struct.unpack_from("!HH", frame, ports)
@@ -82,10 +88,16 @@ class Relay:
     """Holds the frames of both directions, each for the same time."""
 
     def __init__(
-        self, cable: socket.socket, tap: int, *, hold_s: float, only_port: int | None
+        self,
+        cable: socket.socket,
+        tap: int,
+        *,
+        hold_s: float,
+        only_port: int | None,
+        of: bytes | None,
     ) -> None:
         self.cable, self.tap = cable, tap
-        self.hold_s, self.only_port = hold_s, only_port
+        self.hold_s, self.only_port, self.of = hold_s, only_port, of
         self.to_cable: deque[tuple[float, bytes]] = deque()
         self.to_tap: deque[tuple[float, bytes]] = deque()
 
@@ -93,13 +105,13 @@ class Relay:
         for _ in range(BURST):
             frame, address = self.cable.recvfrom(65535)
             # What is written here is seen here again.
-            if address[2] != OUTGOING and passes(frame, self.only_port):
+            if address[2] != OUTGOING and passes(frame, self.only_port, self.of):
                 self.to_tap.append((time.monotonic() + self.hold_s, frame))
 
     def read_tap(self) -> None:
         for _ in range(BURST):
             frame = os.read(self.tap, 65535)
-            if passes(frame, self.only_port):
+            if passes(frame, self.only_port, self.of):
                 self.to_cable.append((time.monotonic() + self.hold_s, frame))
 
     def write_due(self) -> float:
@@ -140,11 +152,13 @@ def main() -> None:
         parser.add_argument(name)
     parser.add_argument("--delay-ms", type=float, default=0.0)
     parser.add_argument("--only-port", type=int)
+    parser.add_argument("--of", type=socket.inet_aton)
     options = parser.parse_args()
     send_whole_frames(options.space)
     tap = open_tap(options.tap, options.bridge)
     cable = open_cable(options.cable)
-    relay = Relay(cable, tap, hold_s=options.delay_ms / 1e3, only_port=options.only_port)
+    hold_s = options.delay_ms / 1e3
+    relay = Relay(cable, tap, hold_s=hold_s, only_port=options.only_port, of=options.of)
     print("ready", flush=True)
     relay.run()
 

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import ipyparallel
 import pytest
+from ipyparallel.serialize import deserialize_object, serialize_object
 from jupyter_client.session import DELIM, Session
 
 from nbdist.launch.start import client as ours
-from nbdist.launch.start.client import Client, request_of
+from nbdist.launch.start.client import Client, kind_of, request_of
 
 KEY = b"secret"
 
@@ -23,6 +26,7 @@ class Bare(Client):
         self.taken: list[Any] = []
         self._listeners = ours.OrderedDict()
         self._late = ours.MessageGuard("Late output", ours.logger)
+        self._published = ours.MessageGuard("Published data", ours.logger)
         self._reader = Session(key=KEY)
         self.known: dict[str, Any] = {}
         self.collected: dict[str, Any] = {"r": "all that was printed"}
@@ -104,6 +108,7 @@ def test_without_the_private_name_nothing_counts_as_late(
 
 def test_the_private_names_are_what_ipyparallel_has() -> None:
     assert callable(ipyparallel.Client._dispatch_iopub)
+    assert callable(ipyparallel.Client._handle_apply_reply)
     assert "_futures" in ipyparallel.Client.class_trait_names()
 
 
@@ -123,3 +128,78 @@ def test_only_the_newest_requests_are_listened_for(
 @pytest.mark.parametrize("parent", [[], "r", {"msg_id": 3}, {}, None])
 def test_a_parent_of_a_wrong_shape_is_no_request(parent: Any) -> None:
     assert request_of([DELIM, b"", b"{}", json.dumps(parent).encode(), b"{}", b"{}"]) is None
+
+
+class Planted:
+    """Makes a file where it is unpickled."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __reduce__(self) -> Any:
+        return Path.touch, (self.path,)
+
+
+def answered(client: Bare, buffers: list[Any]) -> tuple[str, Any]:
+    """What becomes of an answer: its status, and what ipyparallel has read, or the text of the error."""
+    message = {"content": {"status": "ok"}, "buffers": [memoryview(buffer) for buffer in buffers]}
+    client._handle_apply_reply(message)
+    (given,) = client.taken
+    client.taken.clear()
+    content = given["content"]
+    if content["status"] == "ok":
+        return "ok", deserialize_object(given["buffers"])[0]
+    return content["ename"], content["evalue"]
+
+
+@pytest.fixture
+def answers(client: Bare, monkeypatch: pytest.MonkeyPatch) -> Bare:
+    monkeypatch.setattr(
+        ipyparallel.Client, "_handle_apply_reply", lambda self, message: self.taken.append(message)
+    )
+    return client
+
+
+def test_answers_are_text_and_buffers_large_and_small(answers: Bare) -> None:
+    for size in (0, 1, 1 << 20):
+        status, (text, buffer) = answered(answers, [b'{"ok": {}}', bytes(size)])
+        assert (status, text, bytes(buffer)) == ("ok", '{"ok": {}}', bytes(size))
+
+
+def test_an_engine_without_nbdist_answers_plain_data(answers: Bare) -> None:
+    assert answered(answers, serialize_object("h1")) == ("ok", "h1")
+    assert answered(answers, serialize_object(['{"ok": 1}'])) == ("ok", ['{"ok": 1}'])
+
+
+@pytest.mark.parametrize("wrap", [lambda it: it, lambda it: [it], lambda it: {"a": it}])
+def test_an_answer_that_would_run_something_is_refused_and_runs_nothing(
+    answers: Bare, tmp_path: Path, wrap: Callable[[Any], Any]
+) -> None:
+    path = tmp_path / "planted"
+    buffers = serialize_object(wrap(Planted(path)))
+    status, text = answered(answers, buffers)
+    assert status == "WireError" and "in this notebook's kernel; it was refused" in text
+    assert not path.exists()
+    deserialize_object(buffers)
+    assert path.exists(), "where ipyparallel reads it, it runs"
+
+
+@pytest.mark.parametrize("buffers", [[], [b""], [b"\x80\x05"], [b"{\xff"], [b"junk"]])
+def test_an_answer_of_a_wrong_shape_fails_its_request(answers: Bare, buffers: list[bytes]) -> None:
+    assert answered(answers, buffers)[0] == "WireError"
+
+
+def test_published_data_is_left_out(client: Bare, tmp_path: Path) -> None:
+    path = tmp_path / "planted"
+    wire = Session(key=KEY)
+    message = wire.msg("data_message", {}, parent={"msg_id": "r", "session": "s"})
+    published = [
+        b"engine.0.data",
+        *wire.serialize(message),
+        *serialize_object({"a": Planted(path)}),
+    ]
+    client._dispatch_iopub(published)
+    assert client.taken == [] and not path.exists()
+    assert kind_of(frames("one")) == "stream"
+    client._dispatch_iopub(frames("one"))
+    assert len(client.taken) == 1

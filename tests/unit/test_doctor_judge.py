@@ -160,7 +160,20 @@ def test_a_host_that_cannot_call_the_notebook_is_let_in_on_this_machine() -> Non
     here = kernel(firewalls=["firewall-cmd"])
     finding = only(found(examined(reached=reached), here=here))
     assert finding.what == "cannot connect to the notebook's machine: No route to host"
-    assert finding.do == "sudo firewall-cmd --zone=trusted --add-source=10.0.0.11"
+    opened = "sudo firewall-cmd --zone=trusted --add-source=10.0.0.11"
+    assert finding.do == f"{opened}; or go through ssh: %dist_init --tunnel, and the same hosts"
+    computes = Examined(host="localhost", facts=here)
+    finding = only(found(examined(reached=reached), computes, here=here))
+    assert finding.do == opened, "hosts cannot reach processes here through ssh"
+
+
+def test_a_tunnel_that_ssh_does_not_make_is_told_with_what_allows_it() -> None:
+    reached = {"this machine": {"error": "Connection refused", "address": "127.0.0.1"}}
+    finding = only(found(examined(reached=reached)))
+    assert (
+        finding.what == "ssh does not forward ports to this machine (--tunnel): Connection refused"
+    )
+    assert finding.do.startswith("ssh h1 sudo sshd -T") and "AllowTcpForwarding yes" in finding.do
 
 
 def test_a_host_this_machine_cannot_call_is_an_error_only_where_this_machine_computes() -> None:
@@ -181,7 +194,7 @@ def test_a_host_that_sees_another_machine_in_place_of_this_is_told_of_it() -> No
     assert finding.what.startswith(
         "cannot connect to the notebook's machine at 192.168.0.5: timed out; it sees 10.0.0.77 in its place"
     )
-    assert "--controller-address" in finding.do
+    assert "--controller-address" in finding.do and "--tunnel" in finding.do
     reached = {"this machine": {"ms": 1.0, "address": "192.168.0.5"}}
     assert found(examined(told=told, reached=reached)) == []
 

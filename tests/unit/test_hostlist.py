@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -151,13 +152,42 @@ def test_only_this_machine_by_its_own_names_needs_no_ssh() -> None:
     assert not parse_hosts("localhost:2222:1")[0].local
 
 
-def test_ssh_asks_nothing_shares_nothing_and_gets_what_was_said_of_the_host() -> None:
+def test_ssh_asks_nothing_lends_nothing_and_gets_what_was_said_of_the_host() -> None:
     (host,) = parse_hosts("me@h1:2222:1")
     command = ssh_command(host, SshOptions(python="python", config="/c"), ["echo", "a b", "$HOME"])
     assert command[-3:] == ["--", "h1", "echo 'a b' '$HOME'"]
     text = shlex.join(command)
-    for words in ("-oBatchMode=yes", "-F /c", "-p 2222", "-l me", "-oControlPath=none", "-T"):
+    for words in ("-oBatchMode=yes", "-F /c", "-p 2222", "-l me", "-oForwardAgent=no"):
         assert f" {words} " in text
+
+
+def test_ports_are_forwarded_from_loopback_to_loopback_through_a_connection_of_its_own() -> None:
+    (host,) = parse_hosts("h1")
+    alone = ssh_command(host, SshOptions(python="python"), ["true"])
+    assert "-oClearAllForwardings=yes" in alone and not any(w.startswith("-R") for w in alone)
+    command = ssh_command(host, SshOptions(python="python", forwarded=(7, 8)), ["true"])
+    forwarded = [word for word in command if word.startswith("-R")]
+    assert forwarded == ["-R127.0.0.1:7:127.0.0.1:7", "-R127.0.0.1:8:127.0.0.1:8"]
+    assert "-oControlPath=none" in command and "-oClearAllForwardings=yes" not in command
+
+
+def test_ssh_uses_the_persons_shared_connection_and_runs_no_command_of_their_configuration(
+    tmp_path: Path,
+) -> None:
+    config = tmp_path / "config"
+    config.write_text(
+        "Host h1\n  RemoteCommand tmux\n  RequestTTY force\n  ControlMaster auto\n  ControlPath /c/%r@%h\n"
+    )
+    command = ssh_command(
+        AskedHost(name="h1", user="me"), SshOptions(python="p", config=str(config)), ["true"]
+    )
+    said = subprocess.run(
+        [command[0], "-G", *command[1:]], capture_output=True, text=True, check=True
+    ).stdout.splitlines()
+    values = dict(line.split(" ", 1) for line in said if " " in line)
+    assert values["controlpath"] == "/c/me@h1" and values["controlmaster"] == "false"
+    assert values["requesttty"] == "false"
+    assert "remotecommand" not in values, "ssh refuses one beside a command"
 
 
 def test_where_a_name_leads_is_what_the_ssh_configuration_says(tmp_path: Path) -> None:

@@ -46,6 +46,10 @@ def test_options_for_hosts_are_refused_where_none_are_named(option: dict[str, An
         ({"hosts": "h1", "hosts_file": "f"}, "--hosts and --hosts-file both name the hosts"),
         ({"hosts": "h1", "ssh_config": "/nowhere"}, "--ssh-config /nowhere: there is no such file"),
         ({"hosts": "h1,h2", "min_hosts": 3}, "--min-hosts 3 with 2 hosts: expected 1 to 2"),
+        ({"tunnel": True}, "--tunnel: for hosts only; name them with --hosts"),
+        ({"hosts": "h1", "tunnel": True, "controller_address": "10.0.0.1"}, "--tunnel: .* leave"),
+        ({"hosts": "h1,localhost", "tunnel": True}, r"--tunnel: .*this machine \(localhost\)"),
+        ({"slurm": True, "nodes": 1, "tunnel": True}, "--tunnel goes through ssh to each host"),
         ({"hosts": "h1,h2", "min_hosts": 0}, "--min-hosts 0 with 2 hosts: expected 1 to 2"),
     ],
 )

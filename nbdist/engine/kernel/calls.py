@@ -55,13 +55,22 @@ class Call:
         self.arguments = arguments
         self.__name__ = self.label = f"{PREFIX}{name}"
 
-    def __call__(self, *buffers: bytes) -> list[Any]:
+    def __call__(self, *buffers: bytes) -> Any:
         """Runs on the engine.
 
         Returns:
-          `[json, *buffers]`; the JSON is `{"ok": …}` or `{"error": {"type", "text"}}`.
+          What ipyparallel sends as it is, without a pickle: `buffers` of `[json, *buffers]`, where the JSON is
+          `{"ok": …}` or `{"error": {"type", "text"}}`. `nbdist.launch.start.reply` reads it.
         """
-        # Imported here: the kernel, which makes these, has no use for what lives on an engine.
+        # Imported here: the kernel, which makes these, has no use for it; nor for what lives on an engine.
+        from ipyparallel.serialize import PrePickled
+
+        reply = PrePickled(None)
+        text, out = self._answer(buffers)
+        reply.buffers = [text.encode(), *out]
+        return reply
+
+    def _answer(self, buffers: Buffers) -> tuple[str, list[Any]]:
         from nbdist.engine.kernel.resident import Resident
 
         try:
@@ -73,12 +82,12 @@ class Call:
             answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
             after = _sent(resident) if self.name in LOOKS else None
             computed = {"computed": True} if after != before else {}
-            return [json.dumps({"ok": answer, **computed}), *out]
+            return json.dumps({"ok": answer, **computed}), out
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
             text = str(showable(error))
-            return [json.dumps({"error": {"type": type(error).__name__, "text": text}})]
+            return json.dumps({"error": {"type": type(error).__name__, "text": text}}), []
 
 
 def interruptible(label: str | None) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from pathlib import Path
 
-from nbdist.contract.events import Exited, Received, Terminated
+from nbdist.contract.events import Collects, Exited, Received, Terminated
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.channel import Channel
@@ -19,7 +19,11 @@ JOB_LINES = 1000
 
 
 class JobAgent(AgentHandle):
-    """The parents of all tasks of a job, through one stream."""
+    """The parents of all tasks of a job, through one stream.
+
+    Attributes:
+      public_keys: Those that tasks have sent, to which the connection file may go; see `nbdist.agent.handover`.
+    """
 
     stop_seconds = 6.0
     """The command is ended after 2 s where its tasks do not end by themselves, and tidies up."""
@@ -36,6 +40,7 @@ class JobAgent(AgentHandle):
         self._heard_of: dict[int, float] = {}
         self._terminated: set[int] = set()
         self._lost_one = False
+        self.public_keys: set[str] = set()
         self._cancelled = False
 
     @property
@@ -113,6 +118,8 @@ class JobAgent(AgentHandle):
 
     def _take(self, received: Received) -> None:
         task = received.task
+        if isinstance(received.event, Collects):
+            self.public_keys.add(received.event.public_key)
         if isinstance(received.event, Terminated):
             if task is not None:
                 self._terminated.add(task)

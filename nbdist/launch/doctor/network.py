@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Facts, Finding
 from nbdist.quantities import seconds_text
-from nbdist.spelling import option
+from nbdist.spelling import option, start_with
 
 CLOCK_SECONDS = 1.0
 """Clocks further apart make times of different hosts tell nothing about what came first."""
@@ -96,17 +96,30 @@ def _unheard(case: Case, answer: Facts) -> Finding:
     address, seen = answer.get("address"), _seen(case.facts, "client")
     what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer['error']}"
     where = f"{case.examined.host} → {THIS_MACHINE}, any TCP port"
+    if address and address.startswith("127."):
+        return case.error(
+            f"ssh does not forward ports to this machine ({option('tunnel', True)}): {answer['error']}",
+            where=f"sshd of {case.examined.host}, or a port that is taken there",
+            do=f"{case.there('sudo sshd -T')}, and set AllowTcpForwarding yes in sshd_config where it says no; or "
+            "start again, with other ports",
+        )
     if seen and address and seen != address:
         return case.error(
             f"{what}; it sees {seen} in its place, so ssh goes through another host, or addresses are changed "
             "on the way",
             where=where,
-            do=(
-                "run the notebook on a machine in the hosts' own network, such as the first host; or name an "
-                f"address that they reach with {option('controller_address')}"
-            ),
+            do="run the notebook on a machine in the hosts' own network, such as the first host; or name an "
+            f"address that they reach with {option('controller_address')}{_tunnel(case)}",
         )
-    return case.error(what, where=where, do=_let_in("", case.kernel, _seen(case.facts, "server")))
+    opened = _let_in("", case.kernel, _seen(case.facts, "server"))
+    return case.error(what, where=where, do=f"{opened}{_tunnel(case)}")
+
+
+def _tunnel(case: Case) -> str:
+    """What goes past a barred way, where ssh leads to all hosts and no process is on this machine."""
+    if case.needs.launcher not in ("ssh", "tpu") or any(one.local for one in case.everyone):
+        return ""
+    return f"; or go through ssh: {start_with('tunnel', True)}, and the same hosts"
 
 
 def _open(case: Case, other: str) -> str:

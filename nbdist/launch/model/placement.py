@@ -40,8 +40,9 @@ class Placement:
     `hosts` are those asked for by name, empty for this machine alone and where a scheduler chooses; `ssh` says
     how they are reached. `min_hosts` is how many must come up, None: all. `cwd` is the working folder there,
     None: the kernel's own. `sync` are the paths of the user's files that all hosts are to have.
-    `controller_address` is an address of this machine that all hosts reach, None: one is found. `remarks` are
-    what a person should read of how the hosts were found.
+    `controller_address` is an address of this machine that all hosts reach, None: one is found; `tunnel` says that
+    they reach none, and come through the ssh connections that lead to them. `remarks` are what a person should
+    read of how the hosts were found.
     """
 
     launcher: Launcher = "local"
@@ -52,8 +53,14 @@ class Placement:
     cwd: str | None = None
     sync: tuple[str, ...] = ()
     controller_address: str | None = None
+    tunnel: bool = False
     remarks: tuple[str, ...] = ()
     ssh_advice: str | None = None
+
+    @property
+    def forwarded(self) -> tuple[int, ...]:
+        """The ports of this machine that ssh forwards; the last is for checks."""
+        return self.ssh.forwarded if self.ssh is not None else ()
 
     @property
     def on_this_machine(self) -> bool:

@@ -11,10 +11,9 @@ from typing import Protocol
 from nbdist.errors import OptionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine.ports import free_ports
 from nbdist.spelling import option
-
-LOOPBACK = "127.0.0.1"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -9,18 +9,22 @@ from dataclasses import dataclass
 
 from nbdist.launch.model.host_list import AskedHost
 
+LOOPBACK = "127.0.0.1"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class SshOptions:
     """How hosts are reached.
 
     `config` is a configuration file in place of the person's own; `python` the interpreter on the hosts;
-    `extra` goes to ssh as it is.
+    `extra` goes to ssh as it is. `forwarded` are ports of this machine's loopback address that a host is to reach
+    at the same ports of its own.
     """
 
     python: str
     config: str | None = None
     extra: tuple[str, ...] = ()
+    forwarded: tuple[int, ...] = ()
 
 
 def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> list[str]:
@@ -31,7 +35,7 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
       options: How it is reached.
       remote: The command's words; they are quoted here for the host's shell.
     """
-    command = ["ssh", "-T", *ssh_options(options), "-oClearAllForwardings=yes"]
+    command = ["ssh", *_forwardings(options.forwarded), *ssh_options(options)]
     command += [*options.extra, *host.ssh]
     if host.port is not None:
         command += ["-p", str(host.port)]
@@ -40,11 +44,23 @@ def ssh_command(host: AskedHost, options: SshOptions, remote: Sequence[str]) -> 
     return [*command, "--", host.name, shlex.join(remote)]
 
 
+def _forwardings(ports: Sequence[int]) -> list[str]:
+    if not ports:
+        return ["-oClearAllForwardings=yes"]
+    # A connection that is shared would go on forwarding when this session has ended.
+    return ["-oControlPath=none", *(f"-R{LOOPBACK}:{port}:{LOOPBACK}:{port}" for port in ports)]
+
+
 def ssh_options(options: SshOptions) -> list[str]:
-    """Options of ssh for any host: nothing is asked, and the connection is this session's alone."""
+    """Options of ssh for any host: nothing is asked, nothing of this machine is lent to the host.
+
+    A connection that the person shares (`ControlPath`) is used where it is open: nobody is there to log in with a
+    second factor. It is never opened or closed here (`ControlMaster=no`), and one that is gone is done without.
+    """
     config = ["-F", options.config] if options.config is not None else []
-    # A connection shared with others ends when they say so, and a forwarded agent is not needed there.
-    own = ["-oControlPath=none", "-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    own = ["-oControlMaster=no", "-oForwardAgent=no", "-oForwardX11=no"]
+    # What the person has for logging in by hand would be refused beside a command (ssh_config(5), OpenSSH 7.6).
+    own += ["-oRemoteCommand=none", "-oRequestTTY=no"]
     return ["-oBatchMode=yes", *config, *own]
 
 

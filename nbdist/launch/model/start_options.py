@@ -300,6 +300,12 @@ class StartOptions:
     controller_address: str | None = _option(
         None, "of this machine, as the hosts reach it", MANY_HOSTS, metavar="ADDRESS"
     )
+    tunnel: bool = _option(
+        False,
+        "hosts reach this machine through the ssh connections to them",
+        MANY_HOSTS,
+        action="store_true",
+    )
 
     def chosen(self, names: Sequence[str]) -> dict[str, Any]:
         """Some of them, as keyword arguments."""

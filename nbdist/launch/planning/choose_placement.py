@@ -28,6 +28,7 @@ def choose_placement(
     min_hosts: int | None = None,
     cwd: str | None = None,
     controller_address: str | None = None,
+    tunnel: bool = False,
     tpu: str | None = None,
     zone: str | None = None,
     project: str | None = None,
@@ -62,6 +63,10 @@ def choose_placement(
                 raise OptionError(
                     f"{option(name, value)}: for hosts only; name them with {option('hosts')}."
                 )
+        if tunnel:
+            raise OptionError(
+                f"{option('tunnel', True)}: for hosts only; name them with {option('hosts')}."
+            )
         return Placement()
     if ssh_config is not None and not Path(ssh_config).expanduser().is_file():
         raise OptionError(f"{option('ssh_config', ssh_config)}: there is no such file.")
@@ -69,6 +74,8 @@ def choose_placement(
         python=remote_python or sys.executable,
         config=None if ssh_config is None else str(Path(ssh_config).expanduser()),
     )
+    if tunnel:
+        _refuse_beside_tunnel(asked, controller_address, is_job=is_job)
     if is_job:
         placed = choose_job(jobs, processes=processes, hosts=asked, ssh=ssh, min_hosts=min_hosts)
         return replace(placed, cwd=cwd, controller_address=controller_address)
@@ -83,9 +90,31 @@ def choose_placement(
         min_hosts=min_hosts,
         cwd=cwd,
         controller_address=controller_address,
+        tunnel=tunnel,
         remarks=() if pod is None else pod.notes,
         ssh_advice=None if pod is None else pod.ssh_advice,
     )
+
+
+def _refuse_beside_tunnel(
+    hosts: Sequence[AskedHost], controller_address: str | None, *, is_job: bool
+) -> None:
+    if is_job:
+        raise OptionError(
+            f"{option('tunnel', True)} goes through ssh to each host; leave {option('slurm', True)} and "
+            f"{option('mpi', True)} out, and name the hosts with {option('hosts')}."
+        )
+    if controller_address is not None:
+        raise OptionError(
+            f"{option('tunnel', True)}: the hosts reach this machine at no address of its own; leave "
+            f"{option('controller_address', controller_address)} out."
+        )
+    for host in hosts:
+        if host.local:
+            raise OptionError(
+                f"{option('tunnel', True)}: processes on this machine ({host.name}) cannot be reached by those on "
+                f"the hosts, and all compute together. Leave it out of {option('hosts')}."
+            )
 
 
 HERE = "here"

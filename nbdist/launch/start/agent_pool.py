@@ -16,6 +16,7 @@ from nbdist.contract.events import Fault
 from nbdist.contract.orders import CONTROLLER, Ask, Connect, NewProcess, StopListening
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.happenings import Happening, HostsSilent
@@ -111,9 +112,13 @@ class AgentPool:
             parent.start(its)
 
     def connect(self, connection: Mapping[str, Any]) -> None:
-        """Tells the parents on other machines where the controller is, and the session's key."""
+        """Sends the parents on other machines where the controller is, and the session's key.
+
+        What leads to the tasks of a job is not encrypted: they have it from a `Handover`.
+        """
         for parent in self.others.values():
-            parent.order(Connect(connection=dict(connection)))
+            if not isinstance(parent, JobAgent):
+                parent.order(Connect(connection=dict(connection)))
 
     def stop_listening(self) -> None:
         """Has the parents close what the others were to reach them at."""

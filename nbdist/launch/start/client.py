@@ -1,4 +1,4 @@
-"""ipyparallel's client, which also hands on what comes of a request that it has forgotten."""
+"""ipyparallel's client, which unpickles nothing, and hands on what comes of a request that it has forgotten."""
 
 from __future__ import annotations
 
@@ -9,9 +9,12 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import ipyparallel
+from ipyparallel.serialize import serialize_object
 from jupyter_client.session import DELIM
 from jupyter_client.session import Session as Wire
 
+from nbdist.errors import WireError
+from nbdist.launch.start.reply import read_reply
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -23,19 +26,25 @@ Message = dict[str, Any]
 
 
 class Client(ipyparallel.Client):
-    """A client that listens for longer.
+    """A client that trusts engines with nothing but data, and listens for longer.
+
+    ipyparallel unpickles what engines answer and publish, and a pickle can run anything. Answers are read by
+    `read_reply`; one that is refused fails its request as `WireError`. Data that is published (`data_message`),
+    for which nbdist has no use, is left out.
 
     ipyparallel forgets a request once its reply and the end of its output are here. What threads and callbacks of
     that request show later it would only collect in memory.
 
     Private API: `ipyparallel.Client._dispatch_iopub` takes the frames of each message of the engines, on the
-    client's own thread, and `_futures` holds the requests that are not forgotten (ipyparallel 9.2). Without
-    either, late messages are handed on to nobody, and all else is as before.
+    client's own thread, `_handle_apply_reply` the message of each answer, and `_futures` holds the requests that
+    are not forgotten (ipyparallel 9.2). Without the last, late messages are handed on to nobody; a test says when
+    one of the others is gone.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
         self._listeners: OrderedDict[str, Callable[[Message], None]] = OrderedDict()
         self._late = MessageGuard("Late output of a process", logger)
+        self._published = MessageGuard("Data that a process has published", logger)
         super().__init__(*args, **options)
         # Of its own: a session takes each signature once.
         self._reader = Wire(key=self.session.key, signature_scheme=self.session.signature_scheme)
@@ -51,7 +60,22 @@ class Client(ipyparallel.Client):
         while len(self._listeners) > MOST_REQUESTS:
             self._listeners.popitem(last=False)
 
+    def _handle_apply_reply(self, message: Message) -> None:
+        content = message["content"]
+        if content["status"] == "ok":
+            try:
+                # What ipyparallel unpickles next was pickled here.
+                message = {**message, "buffers": serialize_object(read_reply(message["buffers"]))}
+            except WireError as error:
+                failed = {"status": "error", "ename": "WireError", "evalue": str(error)}
+                message = {**message, "content": {**failed, "traceback": []}}
+        super()._handle_apply_reply(message)
+
     def _dispatch_iopub(self, frames: Sequence[Any]) -> None:
+        if kind_of(frames) == "data_message":
+            with self._published:
+                raise WireError("it may be a pickle, and nothing here has a use for it")
+            return
         request = request_of(frames)
         take = self._listeners.get(request) if request is not None else None
         forgotten = request not in getattr(self, "_futures", (request,))
@@ -64,16 +88,26 @@ class Client(ipyparallel.Client):
 
 
 def request_of(frames: Sequence[Any]) -> str | None:
-    """The number of the request that a message answers; None for one that answers none.
+    """The number of the request that a message answers; None for one that answers none."""
+    return _field(frames, 3, "msg_id")
+
+
+def kind_of(frames: Sequence[Any]) -> str | None:
+    """The type of a message, such as `stream`; None for one that says none."""
+    return _field(frames, 2, "msg_type")
+
+
+def _field(frames: Sequence[Any], part: int, name: str) -> str | None:
+    """A text of one part of a message, counted from its delimiter.
 
     Source: the Jupyter wire protocol: delimiter, signature, header, parent header.
     """
     parts = [bytes(frame) for frame in frames[:8]]
-    if DELIM not in parts or len(parts) < parts.index(DELIM) + 4:
+    if DELIM not in parts or len(parts) <= parts.index(DELIM) + part:
         return None
     try:
-        parent = json.loads(parts[parts.index(DELIM) + 3])
+        read = json.loads(parts[parts.index(DELIM) + part])
     except ValueError:
         return None
-    request = parent.get("msg_id") if isinstance(parent, dict) else None
-    return request if isinstance(request, str) else None
+    value = read.get(name) if isinstance(read, dict) else None
+    return value if isinstance(value, str) else None

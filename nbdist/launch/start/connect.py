@@ -120,12 +120,13 @@ def _check_ways(running: Cluster, name: str, parent: AgentHandle) -> None:
 
 def _unreached(running: Cluster) -> str:
     """What else may be the matter where the controller is on another machine."""
-    if not running.parents.others:
+    if not running.parents.others or running.plan.placement.tunnel:
         return ""
     address = running.connection["interface"].rpartition("/")[2]
     return (
-        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, or "
-        f"name another address with {option('controller_address')}."
+        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, "
+        f"name another address with {option('controller_address')}, or go through ssh with "
+        f"{option('tunnel', True)}."
     )
 
 

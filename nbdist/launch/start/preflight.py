@@ -17,7 +17,7 @@ from nbdist.launch.doctor.report import findings_text
 from nbdist.launch.doctor.visit import clock
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import LOOPBACK
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine import checkup
 
 MOST_TARGETS = 8
@@ -37,11 +37,12 @@ class Preflight:
         self._here = address == LOOPBACK
         self._address = address
         self._listener: socket.socket | None = None
-        if not self._here:
+        forwarded = plan.placement.forwarded
+        if forwarded or not self._here:
             with contextlib.suppress(
                 OSError
             ):  # an address behind a translation is none of this machine's
-                self._listener = checkup.listen(address)
+                self._listener = checkup.listen(address, *forwarded[-1:])
         pool = ThreadPoolExecutor(1)
         self._kernel: Future[Mapping[str, Any]] = pool.submit(kernel_facts, {})
         pool.shutdown(wait=False)

@@ -42,11 +42,14 @@ class Request:
         Raises:
           NbdistError: What the engine's side raised, as the same class where it is one of ours.
           GoneError: The process has ended.
+          WireError: It has answered what is no data; see `nbdist.launch.start.reply`.
           TimeoutError: Not there after `timeout_s` seconds.
         """
         try:
             text, *buffers = self._result.get(timeout_s)
         except RemoteError as error:
+            if error.ename == "WireError":
+                raise errors.WireError(f"{self._where}: {error.evalue}") from None
             kind = errors.GoneError if error.ename == "EngineError" else errors.SessionError
             raise kind(f"{self._where}: {error.ename}: {error.evalue}") from None
         answer = json.loads(text)

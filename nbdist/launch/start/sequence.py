@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 import time
 from pathlib import Path
@@ -9,11 +10,13 @@ from pathlib import Path
 import ipyparallel
 
 from nbdist.errors import LaunchError
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start import coordination
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check, connect
+from nbdist.launch.start.handover import Handover
 from nbdist.launch.start.launchers import Controller, Engines
 from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
 from nbdist.launch.start.wait_for_hosts import gather, told_by_host
@@ -41,8 +44,9 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
     try:
         gather(spawned, progress=progress)
         running = _engines(spawned)
-        _open_client(running, progress)
-        connect(running, spawned.plan.hosts, progress=progress)
+        with contextlib.ExitStack() as handovers:
+            _open_client(running, progress, handovers)
+            connect(running, spawned.plan.hosts, progress=progress)
     except BaseException:
         spawned.stop()
         raise
@@ -82,8 +86,13 @@ def _engines(spawned: Spawned) -> Cluster:
     return running
 
 
-def _open_client(running: Cluster, progress: StartProgress) -> None:
-    """Waits for the controller, connects to it, and tells the other hosts where it is."""
+def _open_client(
+    running: Cluster, progress: StartProgress, handovers: contextlib.ExitStack
+) -> None:
+    """Waits for the controller, connects to it, and sends the other hosts where it is.
+
+    `handovers` gets what is to be open until all processes are connected.
+    """
     deadline = time.monotonic() + running.plan.start_timeout_s
     progress("starting", 0, len(running.plan.processes))
     running.client_file = running.cluster.controller.connection_files["client"]
@@ -93,6 +102,10 @@ def _open_client(running: Cluster, progress: StartProgress) -> None:
         check(running, running.plan.hosts, deadline)
         time.sleep(POLL_SECONDS)
     running.own_agents.connect(connection)
+    for agent in running.parents.others.values():
+        if isinstance(agent, JobAgent):
+            handover = handovers.enter_context(Handover(connection, agent.public_keys))
+            agent.order(handover.order)
     running.client = _connected(running, client, deadline)
 
 

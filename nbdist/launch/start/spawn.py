@@ -11,7 +11,7 @@ import secrets
 import socket
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,8 @@ from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import LOOPBACK, Rendezvous, meet
+from nbdist.launch.model.rendezvous import Rendezvous, meet
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.start.agent_commands import (
     controller_address,
@@ -37,6 +38,7 @@ from nbdist.launch.start.agent_commands import (
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, AgentPool
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
+from nbdist.machine.ports import free_ports
 from nbdist.version import __version__
 
 CLUSTER_ID = "nbdist"
@@ -83,10 +85,12 @@ class Spawned:
 def spawn(plan: Plan) -> Spawned:
     """Starts the parents of the plan's processes; does not wait for anything."""
     began = time.monotonic()
+    plan = _tunnelled(plan) if plan.placement.tunnel else plan
     here = plan.placement.on_this_machine
     rendezvous = meet(plan) if here else None  # may refuse, and then nothing has been started
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
-    address = LOOPBACK if here else controller_address(plan.placement)
+    near = here or plan.placement.tunnel
+    address = LOOPBACK if near else controller_address(plan.placement)
     folder = folders.make()
     preflight = Preflight(plan, address)
     started: list[AgentHandle] = []
@@ -129,6 +133,18 @@ def spawn(plan: Plan) -> Spawned:
     )
 
 
+TUNNELLED = 8
+"""Ports of ipyparallel's controller for engines, without broadcast trees (9.2, `IPController.init_hub`)."""
+
+
+def _tunnelled(plan: Plan) -> Plan:
+    """The plan with the ports that ssh forwards: the controller's, and one for the checks before."""
+    ssh = plan.placement.ssh
+    assert ssh is not None
+    forwarded = replace(ssh, forwarded=tuple(free_ports(TUNNELLED + 1)))
+    return replace(plan, placement=replace(plan.placement, ssh=forwarded))
+
+
 def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) -> None:
     for parent in started:
         parent.stop()
@@ -163,10 +179,16 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
         preload=tuple(framework_named(plan.framework).preload(plan) if mine else ()),
         fork=plan.start_method == "fork",
         controller_arguments=tuple(
-            controller_arguments(folder, CLUSTER_ID, processes=len(plan.processes), address=address)
+            controller_arguments(
+                folder,
+                CLUSTER_ID,
+                processes=len(plan.processes),
+                address=address,
+                ports=plan.placement.forwarded[:TUNNELLED],
+            )
         ),
         ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
-        controller_address=None if plan.placement.on_this_machine else address,
+        controller_address=None if address == LOOPBACK else address,
         kept=plan.keep,
         kernel=os.getpid(),
         paths=tuple(files.here) if files is not None else (),
@@ -222,13 +244,18 @@ PAUSED_SECONDS = 3600
 
 
 def controller_arguments(
-    folder: str, cluster_id: str, *, processes: int, address: str = LOOPBACK
+    folder: str,
+    cluster_id: str,
+    *,
+    processes: int,
+    address: str = LOOPBACK,
+    ports: Sequence[int] = (),
 ) -> list[str]:
     """The command line of the controller of a session.
 
     Registration waits for a heartbeat: at ipyparallel's 3 s engines come up after 7 s or 10 s. At a tenth of a
     second the controller of ten processes uses 0.6 % of a processor (measured); many have fewer. What leaves
-    this machine is encrypted.
+    this machine is encrypted, by ssh where it goes through a tunnel. `ports` are those for engines, empty for any.
     """
     period = max(100, 4 * processes)
     return [
@@ -236,6 +263,7 @@ def controller_arguments(
         f"--cluster-id={cluster_id}",
         f"--ip={address}",
         *([] if address == LOOPBACK else _encrypted(address)),
+        *([f"--IPController.engine_ports={','.join(map(str, ports))}"] if ports else []),
         f"--HeartMonitor.period={period}",
         f"--HeartMonitor.max_heartmonitor_misses={PAUSED_SECONDS * 1000 // period}",
         *CONTROLLER_ARGUMENTS,

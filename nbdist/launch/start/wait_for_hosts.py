@@ -15,7 +15,8 @@ from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
-from nbdist.launch.model.rendezvous import LOOPBACK, Place, ThisMachine, meet
+from nbdist.launch.model.rendezvous import Place, ThisMachine, meet
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned

@@ -1,0 +1,55 @@
+"""A connection file goes to those whose keys are known, and nobody else reads it."""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+
+from nbdist.agent.handover import Collecting
+from nbdist.launch.start.handover import Handover
+
+SECONDS = 30.0
+CONNECTION = {"interface": "tcp://127.0.0.1", "key": "5e55" * 16}
+
+
+def collected(task: Collecting) -> dict[str, Any] | None:
+    until = time.monotonic() + SECONDS
+    while (found := task.poll()) is None and time.monotonic() < until:
+        time.sleep(0.005)
+    return found
+
+
+@pytest.fixture
+def keys() -> set[str]:
+    return set()
+
+
+def test_tasks_get_it_whether_their_key_or_their_question_comes_first(keys: set[str]) -> None:
+    with Handover(CONNECTION, keys) as handover:
+        early, late = (
+            Collecting(handover.order.address, handover.order.server_key),
+            Collecting(handover.order.address, handover.order.server_key),
+        )
+        keys.add(early.public_key)
+        assert collected(early) == CONNECTION
+        assert late.poll() is None
+        keys.add(late.public_key)
+        assert collected(late) == CONNECTION
+        early.close()
+        late.close()
+
+
+def test_a_key_that_no_task_has_sent_gets_nothing_and_keeps_nobody_from_it(keys: set[str]) -> None:
+    with Handover(CONNECTION, keys) as handover:
+        stranger, task = (
+            Collecting(handover.order.address, handover.order.server_key),
+            Collecting(handover.order.address, handover.order.server_key),
+        )
+        keys.add(task.public_key)
+        assert collected(task) == CONNECTION
+        # Asked before it, on a connection that was there before it.
+        assert stranger.poll() is None
+        stranger.close()
+        task.close()

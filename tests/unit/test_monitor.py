@@ -9,13 +9,13 @@ from typing import Any
 
 import pytest
 import zmq
-from sample_reports import report
 
 from nbdist.contract.snapshot import VERSION, Notice, Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.start.iopub import wire
 from nbdist.merge import Known, Planned
 from nbdist.monitor import MOST_FAULTS, Monitor
+from tests.builders.reports import report
 
 WAIT_SECONDS = 10.0
 

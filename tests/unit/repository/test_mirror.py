@@ -1,0 +1,30 @@
+"""The folders of tests of modules are those of the modules."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[3]
+# Rooms of tests, and the packages they mirror.
+MIRRORS = {"tests/unit": "nbdist", "tests/engine": "nbdist/engine"}
+# Beside them: tests of the documents, of the architecture and of the tools.
+OF_NO_PACKAGE = {"tests/unit/repository"}
+
+
+def folders_of_tests(room: str) -> set[str]:
+    return {path.parent.relative_to(ROOT).as_posix() for path in (ROOT / room).rglob("test_*.py")}
+
+
+@pytest.mark.parametrize("room", MIRRORS)
+def test_each_folder_of_tests_has_the_name_of_a_package(room: str) -> None:
+    folders = folders_of_tests(room) - OF_NO_PACKAGE
+    assert len(folders) > 5
+    mirrored = {folder: folder.replace(room, MIRRORS[room], 1) for folder in folders}
+    assert [folder for folder, package in mirrored.items() if not (ROOT / package).is_dir()] == []
+
+
+@pytest.mark.parametrize("room", MIRRORS)
+def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat(room: str) -> None:
+    assert [f for f in folders_of_tests(room) if not (ROOT / f / "__init__.py").is_file()] == []

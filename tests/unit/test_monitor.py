@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from typing import Any
@@ -16,8 +15,7 @@ from nbdist.launch.start.iopub import wire
 from nbdist.merge import Known, Planned
 from nbdist.monitor import MOST_FAULTS, Monitor
 from tests.builders.reports import report
-
-WAIT_SECONDS = 10.0
+from tests.waiting import wait_for
 
 
 class Engines:
@@ -66,13 +64,6 @@ class Engines:
     def faults(self) -> list[Notice]:
         title = "nbdist could not handle something."
         return [one for one in self.monitor.snapshot().notices if one.title == title]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
 
 
 @pytest.fixture

@@ -14,8 +14,7 @@ from nbdist.cells import late
 from nbdist.cells.execution import Cell, Execution
 from nbdist.cells.late import LateOutput, late_name
 from nbdist.output import CellOutput, NotebookRenderer, TerminalRenderer
-
-WAIT_SECONDS = 10.0
+from tests.waiting import WAIT_SECONDS, wait_for
 
 
 def stream(text: str, name: str = "stdout") -> dict[str, Any]:
@@ -78,10 +77,7 @@ class Shown:
         return self.file.getvalue()
 
     def wait(self, text: str) -> None:
-        until = time.monotonic() + WAIT_SECONDS
-        while self.text != text and time.monotonic() < until:
-            time.sleep(0.01)
-        assert self.text == text
+        wait_for(lambda: self.text == text)
 
 
 @pytest.fixture(params=[False, True], ids=["terminal", "notebook"])
@@ -161,7 +157,5 @@ def test_messages_of_a_wrong_shape_are_named_and_the_next_is_shown(tmp_path: Pat
     assert shown.text.endswith("process 0   in the cell\n")
     shown.execution.hear(0, {"msg_type": "stream", "content": None})
     shown.execution.hear(0, stream("saved\n"))
-    until = time.monotonic() + WAIT_SECONDS
-    while "saved" not in shown.text and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_for(lambda: "saved" in shown.text)
     assert shown.text.endswith("cell 7, process 0 (later)   saved\n")

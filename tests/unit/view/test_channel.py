@@ -15,6 +15,7 @@ from nbdist.contract.snapshot import Snapshot
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+from tests.waiting import wait_for
 
 IDLE = Snapshot(session="s", sequence=1, time=1.0, state="idle")
 
@@ -47,12 +48,7 @@ def feed() -> Iterator[Feed]:
 
 
 def _wait_for(kernel: Kernel, count: int) -> None:
-    import time
-
-    deadline = time.monotonic() + 5
-    while len(kernel.sent) < count and time.monotonic() < deadline:
-        time.sleep(0.01)
-    assert len(kernel.sent) >= count
+    wait_for(lambda: len(kernel.sent) >= count)
 
 
 def test_frames_are_comm_messages_of_the_fixed_id_without_a_parent(

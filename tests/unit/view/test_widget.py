@@ -19,6 +19,7 @@ from nbdist.view import widget
 from nbdist.view.feed import Feed
 from nbdist.view.picture import Picture
 from nbdist.view.widget import View
+from tests.waiting import wait_for
 
 ROOT = Path(__file__).parents[3]
 IDLE = Snapshot(session="s", sequence=1, time=1.0, state="idle")
@@ -58,9 +59,7 @@ def _sent_by(view: View, monkeypatch: pytest.MonkeyPatch) -> list[dict[str, Any]
 
 
 def _wait_for(sent: list[dict[str, Any]], count: int) -> None:
-    deadline = time.monotonic() + 5
-    while len(sent) < count and time.monotonic() < deadline:
-        time.sleep(0.01)
+    wait_for(lambda: len(sent) >= count)
     assert len(sent) == count
 
 

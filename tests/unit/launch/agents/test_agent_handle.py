@@ -26,8 +26,8 @@ from nbdist.launch.start import agent_pool as all_parents
 from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.machine import pauses
 from nbdist.machine.pauses import Pauses
+from tests.waiting import WAIT_SECONDS, wait_for
 
-WAIT_SECONDS = 10.0
 FACTS = {
     "event": "host",
     "host": "h",
@@ -106,13 +106,6 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
     yield parents_of
     for parents in made:
         parents.stop()
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
 
 
 def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_reach(

@@ -9,7 +9,6 @@ import importlib
 import os
 import sys
 import threading
-import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -26,6 +25,7 @@ from nbdist.launch.files import listing
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sending import HostCopy
 from nbdist.launch.files.sync import FIRST, Copied, Files, files_again
+from tests.waiting import wait_for
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 
@@ -104,9 +104,7 @@ def remote(tmp_path: Path) -> Remote:
 def begin(files: Files, *remotes: Remote) -> Copied:
     """The copying of a start."""
     files.begin({remote.reach.name: remote for remote in remotes})  # type: ignore[misc]
-    until = time.monotonic() + 10
-    while any(sending.running for sending in files._sendings) and time.monotonic() < until:
-        time.sleep(0.01)
+    wait_for(lambda: not any(sending.running for sending in files._sendings))
     return files.first()
 
 

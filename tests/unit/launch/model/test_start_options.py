@@ -10,7 +10,8 @@ import pytest
 
 import nbdist
 from nbdist import options
-from nbdist.launch.model.start_options import FLAGS, StartOptions
+from nbdist.errors import OptionError
+from nbdist.launch.model.start_options import FLAGS, StartOptions, environment_of
 from nbdist.options.start import ATTACH_ARGUMENTS
 from nbdist.starting import PLACEMENT, PLANNED, RULES
 
@@ -55,3 +56,15 @@ def test_each_option_has_a_flag_and_goes_one_way(name: str) -> None:
 def test_what_is_no_option_is_refused_with_its_name() -> None:
     with pytest.raises(TypeError, match="devices"):
         nbdist.start(2, devices=4)  # type: ignore[call-arg]
+
+
+def test_a_name_alone_forwards_the_value_it_has_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_TOKEN", "a=b")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    assert environment_of(["HUB_TOKEN", "A=", "B=1=2"]) == {
+        "HUB_TOKEN": "a=b",
+        "A": "",
+        "B": "1=2",
+    }
+    with pytest.raises(OptionError, match="--env NOT_SET: this kernel has no such variable"):
+        environment_of(["NOT_SET"])

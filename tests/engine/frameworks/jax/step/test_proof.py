@@ -9,6 +9,7 @@ import pytest
 from nbdist.engine.frameworks.jax.step.dispatched import Count
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
 from nbdist.engine.frameworks.jax.step.step import SWITCH, Step
+from tests.waiting import wait_for
 
 WAIT = 60
 
@@ -227,14 +228,6 @@ def test_a_proof_that_waits_is_reported_and_ends_when_it_is_abandoned(step, said
     assert step.unsettled
     assert (said[1]["proving"], said[1]["passed"]) == (False, None)
     assert step.state()["programs"] == 1
-
-
-def wait_for(condition):
-    for _ in range(int(WAIT / 0.01)):
-        if condition():
-            return
-        threading.Event().wait(0.01)
-    raise AssertionError("it did not come")
 
 
 def test_an_interrupt_ends_the_wait_for_a_proof(step, said):

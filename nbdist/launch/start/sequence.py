@@ -96,7 +96,9 @@ def _open_client(running: Cluster, progress: StartProgress) -> None:
     client = Path(running.client_file)
     engine = engine_connection(running.folder, CLUSTER_ID)
     while (connection := read_whole(engine)) is None or read_whole(client) is None:
-        check(running, running.plan.hosts, deadline)
+        check(running, running.plan.hosts, deadline=math.inf)
+        if time.monotonic() > deadline:
+            raise LaunchError(_no_controller(running, "was not ready"))
         time.sleep(POLL_SECONDS)
     running.parents.connect(connection)
     running.client = _connected(running, client, deadline)
@@ -114,7 +116,13 @@ def _connected(running: Cluster, connection_file: Path, deadline: float) -> Clie
             return Client(str(connection_file), cluster=running.cluster, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
             if time.monotonic() > deadline:
-                raise LaunchError(
-                    f"The controller (host {running.plan.processes[0].host}) did not answer within "
-                    f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout."
-                ) from error
+                raise LaunchError(_no_controller(running, "did not answer")) from error
+
+
+def _no_controller(running: Cluster, what: str) -> str:
+    """What is said of a controller that is there and of no use; it runs on this machine."""
+    words = "\n".join(f"  {line}" for line in running.parents.home.controller_words())
+    return (
+        f"The controller (host {running.parents.home.reach.name}) {what} within "
+        f"{running.plan.start_timeout_s:g} s. Give it longer with --start-timeout.\n{words}"
+    ).rstrip()

@@ -18,7 +18,12 @@ from nbdist.launch.start import sequence as start
 
 def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
     """A start of one process on this machine, whose engine has not registered."""
-    home = SimpleNamespace(exits=ended or {}, poll=lambda: None)
+    home = SimpleNamespace(
+        exits=ended or {},
+        poll=lambda: None,
+        reach=SimpleNamespace(name="here"),
+        controller_words=lambda: ("no socket",),
+    )
     parents = SimpleNamespace(all=[], exits={}, home=home, others={})
     processes = [SimpleNamespace(host="here")]
     plan = SimpleNamespace(hosts={0: "here"}, processes=processes, start_timeout_s=60)
@@ -46,7 +51,7 @@ def test_a_controller_that_does_not_answer_yet_is_asked_again(asked: list[str]) 
 
 
 def test_one_that_does_not_answer_in_time_is_an_error_with_what_to_type(asked: list[str]) -> None:
-    text = r"The controller \(host here\) did not answer within 60 s\. .* --start-timeout"
+    text = r"The controller \(host here\) did not answer within 60 s\. .* --start-timeout\.\n  no socket$"
     with pytest.raises(LaunchError, match=text):
         start._connected(running(), Path("client.json"), time.monotonic() - 1)
     assert asked == ["client.json"]

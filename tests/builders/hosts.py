@@ -6,7 +6,6 @@ import json
 import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -295,8 +294,3 @@ class FakeHosts:
             "ident": f"engine-{process_id}",
             "pid": 100 + process_id,
         }
-
-
-def with_jax(plan: Plan, **arguments: Any) -> Plan:
-    """The same plan with arguments of `jax.distributed.initialize`."""
-    return replace(plan, jax={**plan.jax, **arguments})

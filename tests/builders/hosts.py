@@ -37,6 +37,12 @@ from tests.builders.examined import kernel
 
 # Of documentation (RFC 5737): no machine has it.
 KERNEL_ADDRESS = "192.0.2.1"
+CONNECTION = {
+    "interface": f"tcp://{KERNEL_ADDRESS}",
+    "iopub": 9,
+    "key": "secret",
+    "signature_scheme": "hmac-sha256",
+}
 LIMIT_SECONDS = 60.0
 THIS_MACHINE = socket.gethostname()
 
@@ -261,9 +267,8 @@ class FakeHosts:
     def open_controller(folder: str) -> None:
         """The controller writes where it is."""
         engine = engine_connection(folder, "nbdist")
-        content = {"interface": f"tcp://{KERNEL_ADDRESS}", "key": "secret"}
-        write_private(engine, content)
-        write_private(engine.with_name("ipcontroller-nbdist-client.json"), content)
+        write_private(engine, CONNECTION)
+        write_private(engine.with_name("ipcontroller-nbdist-client.json"), CONNECTION)
 
     def _start(self, agent: FakeChannel, processes: list[dict[str, Any]]) -> None:
         for process in processes:

@@ -1,4 +1,4 @@
-"""Time for modules that wait: it passes while they wait in vain, and never while something comes."""
+"""Time for modules that wait, in the place of the module `time`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,23 @@ from typing import Any
 
 
 class Clock:
-    """Stands for the module `time` in modules that look again and again.
+    """Time passes only while somebody sleeps."""
+
+    def __init__(self) -> None:
+        self.now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(time, name)
+
+
+class PatientClock(Clock):
+    """Time passes while somebody waits in vain, and never while something comes from another thread.
 
     Args:
       quiet: Whether all that was said has been taken; until then no time passes, however slow the machine is.
@@ -23,19 +39,13 @@ class Clock:
         *,
         look_s: float = 1.0,
     ) -> None:
-        self.now = 1000.0
+        super().__init__()
         self._quiet = quiet
         self._tick = tick
         self._look_s = look_s
-
-    def monotonic(self) -> float:
-        return self.now
 
     def sleep(self, seconds: float) -> None:
         time.sleep(0.0005)
         if self._quiet():
             self._tick()
             self.now += self._look_s
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(time, name)

@@ -32,7 +32,7 @@ from nbdist.machine import pauses
 from nbdist.machine.folder import engine_connection, write_private
 from nbdist.version import __version__
 from tests.builders.agents import FakeChannel, Order
-from tests.builders.clock import Clock
+from tests.builders.clock import PatientClock
 from tests.builders.examined import kernel
 
 # Of documentation (RFC 5737): no machine has it.
@@ -129,7 +129,7 @@ class FakeHosts:
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock(self.quiet, self._tick)
+        self.clock = PatientClock(self.quiet, self._tick)
         self.agents: dict[str, FakeChannel] = {}
         self.does: dict[tuple[str, str], Does] = {}
         self.client = FakeClient(self)

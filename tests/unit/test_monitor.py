@@ -17,7 +17,7 @@ from nbdist.contract.wire import encode
 from nbdist.launch.start.iopub import wire
 from nbdist.merge import Known, Planned
 from nbdist.monitor import IDLE_PERIOD_SECONDS, MOST_FAULTS, PERIOD_SECONDS, Monitor
-from tests.builders.clock import Clock
+from tests.builders.clock import PatientClock
 from tests.builders.reports import IDLE, RUNNING, report
 from tests.builders.sockets import FakeSocket
 from tests.waiting import wait_for
@@ -166,7 +166,7 @@ class Heard:
     """A monitor whose socket and clock are of a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock(look_s=0.001)
+        self.clock = PatientClock(look_s=0.001)
         self.socket = FakeSocket(self.pass_by)
         monkeypatch.setattr(module, "time", self.clock)
         monkeypatch.setattr(module, "subscriber", lambda *_: self.socket)

@@ -15,18 +15,11 @@ from nbdist.cells import person, prompts
 from nbdist.cells.person import ask_person
 from nbdist.cells.prompt import Prompt, say_prompts
 from nbdist.cells.prompts import Prompts
+from tests.builders.clock import Clock
 
 
 def prompt(number: int = 1, *, line: int = 4, source: str = "breakpoint()") -> Prompt:
     return Prompt(number=number, text="ipdb> ", what="at a breakpoint", line=line, source=source)
-
-
-class Clock:
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
 
 
 @pytest.fixture

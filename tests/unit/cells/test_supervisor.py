@@ -16,19 +16,7 @@ from nbdist.cells.remedies import Remedies
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import CellTimeout
-
-
-class Clock:
-    """Time passes only while somebody waits."""
-
-    def __init__(self) -> None:
-        self.now = 1000.0
-
-    def monotonic(self) -> float:
-        return self.now
-
-    def sleep(self, seconds: float) -> None:
-        self.now += seconds
+from tests.builders.clock import Clock
 
 
 class FakeExecution:

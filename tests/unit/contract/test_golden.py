@@ -4,16 +4,14 @@ import importlib.util
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import jsonschema
 import pytest
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import decode, encode
+from tests.places import GOLDEN, ROOT
 
-ROOT = Path(__file__).parents[3]
-GOLDEN = ROOT / "tests/golden"
 FILES = sorted(GOLDEN.glob("*.json"))
 SCHEMA = json.loads((ROOT / "labextension/src/view/model/snapshot.schema.json").read_text())
 

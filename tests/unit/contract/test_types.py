@@ -8,8 +8,8 @@ import sys
 from pathlib import Path
 
 from tests.frontend_check import environment, is_installed
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 FRONT = ROOT / "labextension"
 SCHEMA = FRONT / "src" / "view" / "model" / "snapshot.schema.json"
 TYPES = FRONT / "src" / "view" / "model" / "snapshot.ts"

@@ -5,7 +5,6 @@ import subprocess
 import sys
 import time
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import jsonschema
 import pytest
@@ -27,8 +26,8 @@ from nbdist.contract.snapshot import (
 )
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 ARRAY = Array(
     path="params['dense'].kernel",
     shape=(512, 256),

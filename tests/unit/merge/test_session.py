@@ -3,7 +3,6 @@ from __future__ import annotations
 import importlib.util
 import time
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -20,6 +19,7 @@ from tests.builders.reports import (
     report,
     single,
 )
+from tests.places import GOLDEN
 
 
 def test_processes_not_heard_from_come_from_the_plan():
@@ -160,7 +160,7 @@ def test_removed_arrays_disappear():
 
 
 def test_a_pod_of_2240_processes_is_merged_in_bounded_time():
-    path = Path(__file__).parents[2] / "golden/large.py"
+    path = GOLDEN / "large.py"
     spec = importlib.util.spec_from_file_location("golden_large", path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)

@@ -6,7 +6,7 @@ import io
 
 import pytest
 
-from nbdist.output import CellOutput, TextBlock
+from nbdist.output import TextBlock
 from nbdist.output.agree import HOLD_S
 from nbdist.output.bars import parse_bar
 
@@ -23,16 +23,6 @@ def keras(n, *, eta=0, ms=4, loss=0.5, accuracy=0.8):
         n=n, done="━" * full, rest="━" * (20 - full), eta=eta, ms=ms, loss=loss, accuracy=accuracy
     )
     return "\b" * 70 + "\r" + bar + ("\n" if n == 60 else "")
-
-
-@pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    return CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
 
 
 def shown(cell):

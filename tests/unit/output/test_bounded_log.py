@@ -9,46 +9,14 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.output import CellOutput, RichBlock, TextBlock
+from nbdist.output import CellOutput, RichBlock
 from nbdist.output.bounded_log import Kept
 from nbdist.output.entries import Display
 from nbdist.output.limits import Limits
-from nbdist.output.spool import Spool
 from nbdist.quantities import bytes_text
+from tests.builders.outputs import LINES, cut_lines, flood, texts
 
-LINES = 2000
 MB = 1 << 20
-
-
-@pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    cell = CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
-    yield cell
-    cell.close()
-
-
-@pytest.fixture
-def spool(tmp_path):
-    spool = Spool(tmp_path / "private" / "all.txt")
-    yield spool
-    spool.close()
-
-
-def flood(start, *, said_by=""):
-    return "".join(f"line {start + n} of a flood{said_by}\n" for n in range(LINES))
-
-
-def texts(cell):
-    return [block for block in cell.blocks() if isinstance(block, TextBlock)]
-
-
-def cut_lines(cell):
-    return [line for block in texts(cell) for line in block.lines if line.startswith("…")]
 
 
 @pytest.mark.parametrize("seed", range(8))

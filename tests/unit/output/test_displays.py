@@ -4,34 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.output import CellOutput, NoteBlock, RichBlock, TextBlock
+from nbdist.output import RichBlock
 from nbdist.output.agree import FRESH_S
-
-PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
-
-
-@pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    return CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
-
-
-def shown(cell):
-    return [
-        block.text
-        if isinstance(block, NoteBlock)
-        else (block.processes, block.lines if isinstance(block, TextBlock) else set(block.data))
-        for block in cell.blocks()
-    ]
-
-
-def say(cell, text, processes=range(4), name="stdout"):
-    for process_id in processes:
-        cell.stream(process_id, name, text)
+from tests.builders.outputs import PNG, say, shown
 
 
 def test_equal_figures_fold_and_keep_their_place(cell):

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from nbdist.output import CellOutput, NotebookRenderer, TerminalRenderer, renderer_for
+from nbdist.output import NotebookRenderer, TerminalRenderer, renderer_for
+from tests.builders.outputs import PNG, say
 
 GRAY = "\x1b[38;2;118;118;118m"
 OFF = "\x1b[0m"
-PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 
 
 class Notebook:
@@ -49,18 +49,6 @@ class Notebook:
 
 
 @pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    cell = CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
-    yield cell
-    cell.close()
-
-
-@pytest.fixture
 def notebook():
     return Notebook()
 
@@ -68,11 +56,6 @@ def notebook():
 @pytest.fixture
 def in_notebook(notebook, clock):
     return NotebookRenderer(publish=notebook.publish, clock=lambda: clock[0])
-
-
-def say(cell, text, processes=range(4), name="stdout"):
-    for process_id in processes:
-        cell.stream(process_id, name, text)
 
 
 def test_notebook_shows_a_single_line_behind_its_label(cell, notebook, in_notebook):

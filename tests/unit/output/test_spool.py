@@ -9,41 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from nbdist.output import CellOutput, TextBlock
 from nbdist.output.spool import Spool
-
-LINES = 2000
-
-
-@pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    cell = CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
-    yield cell
-    cell.close()
-
-
-@pytest.fixture
-def spool(tmp_path):
-    spool = Spool(tmp_path / "private" / "all.txt")
-    yield spool
-    spool.close()
-
-
-def flood(start, *, said_by=""):
-    return "".join(f"line {start + n} of a flood{said_by}\n" for n in range(LINES))
-
-
-def texts(cell):
-    return [block for block in cell.blocks() if isinstance(block, TextBlock)]
-
-
-def cut_lines(cell):
-    return [line for block in texts(cell) for line in block.lines if line.startswith("…")]
+from tests.builders.outputs import cut_lines, flood, texts
 
 
 def test_file_and_folder_are_private(cell, tmp_path):

@@ -9,26 +9,14 @@ import pytest
 
 from nbdist.output import CellOutput, TerminalRenderer
 from nbdist.output.agree import HOLD_S
+from tests.builders.outputs import PNG, say
 
 OFF = "\x1b[0m"
-PNG = {"image/png": "iVBORw0KGgo=", "text/plain": "<Figure size 640x480 with 1 Axes>"}
 
 
 class Terminal(io.StringIO):
     def isatty(self):
         return True
-
-
-@pytest.fixture
-def clock():
-    return [0.0]
-
-
-@pytest.fixture
-def cell(tmp_path, clock):
-    cell = CellOutput(processes=range(4), folder=tmp_path / "cell", clock=lambda: clock[0])
-    yield cell
-    cell.close()
 
 
 @pytest.fixture
@@ -39,11 +27,6 @@ def file():
 @pytest.fixture
 def in_terminal(file, clock):
     return TerminalRenderer(file=file, clock=lambda: clock[0])
-
-
-def say(cell, text, processes=range(4), name="stdout"):
-    for process_id in processes:
-        cell.stream(process_id, name, text)
 
 
 def test_terminal_prints_at_once_what_all_have(cell, file, in_terminal):

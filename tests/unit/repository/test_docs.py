@@ -14,8 +14,8 @@ from nbdist import cli, listing, options
 from nbdist.magics import DistMagics
 from nbdist.notebook.mode import CELL_MAGIC, LOCAL
 from nbdist.version import __version__
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[3]
 README = ROOT / "README.md"
 FRAMEWORKS = ROOT / "docs" / "frameworks.md"
 MANY_HOSTS = ROOT / "docs" / "many-hosts.md"

@@ -7,7 +7,9 @@ from pathlib import Path
 
 import pytest
 
-FIND = Path(__file__).parents[3] / "tools" / "find-python"
+from tests.places import ROOT
+
+FIND = ROOT / "tools" / "find-python"
 
 
 def found(which: str, **environment: str) -> subprocess.CompletedProcess[str]:

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
+
 # Rooms of tests, and the packages they mirror.
 MIRRORS = {"tests/unit": "nbdist", "tests/engine": "nbdist/engine"}
 # Beside them: tests of the documents, of the architecture and of the tools.

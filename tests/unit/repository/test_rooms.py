@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import configparser
 import re
-from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
+
 SECTIONS = {
     "floors": "nbdist",
     "launch": "nbdist/launch",

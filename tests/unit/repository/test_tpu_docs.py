@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
-ROOT = Path(__file__).parents[3]
+from tests.places import ROOT
+
 TEXT = (ROOT / "docs/tpu.md").read_text(encoding="utf-8")
 
 

@@ -7,11 +7,12 @@ the same object. Keras' variables answer by computing on the devices.
 from __future__ import annotations
 
 import ast
-from pathlib import Path
 
 import pytest
 
-PACKAGE = Path(__file__).parents[3] / "nbdist"
+from tests.places import ROOT
+
+PACKAGE = ROOT / "nbdist"
 PATHS = sorted(
     path for room in ("agent", "engine", "machine") for path in (PACKAGE / room).rglob("*.py")
 )

@@ -1,20 +1,18 @@
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 
 from nbdist.contract.palette import FILLS, STILL_FILLS, STILL_OPACITY
-from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess, Snapshot
-from nbdist.contract.wire import decode
+from nbdist.contract.snapshot import Axis, Device, Mesh, Notice, PerProcess
 from nbdist.errors import ArrayError
 from nbdist.view.still import CELLS, still_html
+from tests.builders.golden import golden, snapshot
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[2] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
 
 # What JupyterLab's sanitizer keeps in a notebook that is not trusted, of what the picture uses.
@@ -65,14 +63,6 @@ class Page(HTMLParser):
     def handle_data(self, data):
         if "td" in self.open:
             self.cells[-1][1] += data
-
-
-def golden(name):
-    return json.loads((GOLDEN / f"{name}.json").read_text())
-
-
-def snapshot(name):
-    return decode(Snapshot, golden(name)["snapshot"])
 
 
 def pages(name):

@@ -19,9 +19,9 @@ from nbdist.view import widget
 from nbdist.view.feed import Feed
 from nbdist.view.picture import Picture
 from nbdist.view.widget import View
+from tests.places import ROOT
 from tests.waiting import wait_for
 
-ROOT = Path(__file__).parents[3]
 IDLE = Snapshot(session="s", sequence=1, time=1.0, state="idle")
 
 

@@ -11,6 +11,7 @@ import pytest
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.frameworks.jax import context as context_module
 from nbdist.engine.frameworks.jax.context import ContextMesh, hook_changes, mesh_in_context
+from tests.engine.threads import elsewhere
 
 WARNS = jax.__version_info__ >= (0, 10, 1)
 """Whether `with mesh:` is deprecated."""
@@ -27,15 +28,6 @@ def context():
 @pytest.fixture
 def other():
     return jax.make_mesh((8,), ("x",))
-
-
-def elsewhere(call):
-    """What `call` gives on another thread."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(call()))
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_a_change_in_the_middle_of_a_cell_is_seen_at_once_on_entering_and_leaving(

@@ -6,15 +6,11 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 from nbdist.engine.frameworks.jax import nan
 from nbdist.engine.frameworks.jax.nan import count
 from nbdist.view.text import nan_text
-
-
-def spread(values, mesh, *spec):
-    return jax.device_put(jnp.asarray(values), NamedSharding(mesh, PartitionSpec(*spec)))
+from tests.engine.arrays import spread
 
 
 def test_each_piece_by_itself_and_copies_once_in_the_sum(mesh):

@@ -5,17 +5,12 @@ from __future__ import annotations
 import json
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 import pytest
-from jax.sharding import NamedSharding, PartitionSpec
 
 from nbdist import summary
 from nbdist.engine.frameworks.jax import summary as engine
-
-
-def spread(values, mesh, *spec):
-    return jax.device_put(jnp.asarray(values), NamedSharding(mesh, PartitionSpec(*spec)))
+from tests.engine.arrays import spread
 
 
 def parts(array):

@@ -26,6 +26,7 @@ from nbdist.engine.frameworks.keras.distribution import (
 )
 from tests.engine.keras_models import model_parallel
 from tests.engine.recording import recorded
+from tests.engine.threads import elsewhere
 
 
 @pytest.fixture
@@ -39,15 +40,6 @@ def noted():
 @pytest.fixture
 def data():
     return keras.distribution.DataParallel(auto_shard_dataset=False)
-
-
-def elsewhere(call):
-    """What `call` gives on another thread."""
-    found = []
-    thread = threading.Thread(target=lambda: found.append(call()))
-    thread.start()
-    thread.join()
-    return found[0]
 
 
 def test_a_change_in_the_middle_of_a_cell_is_seen_from_another_thread_at_once(noted, data):

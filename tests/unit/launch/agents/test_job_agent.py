@@ -16,7 +16,7 @@ from nbdist.launch.agents.agent_spec import AgentSpec
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.machine import pauses
 from tests.builders.agents import FakeChannel
-from tests.builders.clock import Clock
+from tests.builders.clock import PatientClock
 from tests.waiting import wait_for
 
 
@@ -92,7 +92,7 @@ class Tasks:
     """A job of tasks that say who they are when a test has them, on a clock of its own."""
 
     def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.clock = Clock(look_s=0.1)
+        self.clock = PatientClock(look_s=0.1)
         monkeypatch.setattr(agent_handle, "time", self.clock)
         monkeypatch.setattr(pauses, "time", self.clock)
         log = folder / "job.log"

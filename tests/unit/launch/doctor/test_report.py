@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import re
-from pathlib import Path
 
 import pytest
 
@@ -14,8 +13,9 @@ from nbdist.errors import OptionError
 from nbdist.launch.doctor import Examined, Finding, Needs, Report, judge
 from nbdist.launch.doctor.judge import CHECKS
 from tests.builders.examined import examined, facts, kernel
+from tests.places import ROOT
 
-DOCUMENT = (Path(__file__).parents[4] / "docs" / "doctor.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
 
 NO_SSH = Finding(
     severity="error", host="h22", what="ssh does not work", where="ssh to h22", do="ssh h22"

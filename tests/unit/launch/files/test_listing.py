@@ -13,16 +13,6 @@ from nbdist.launch.files.listing import Hashes, left_out_text, sources, walk
 from nbdist.launch.files.sync import Files
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "pkg").mkdir(parents=True)
-    (folder / "model.py").write_text("width = 1\n")
-    (folder / "pkg" / "__init__.py").write_text("")
-    (folder / "data.txt").write_text("1 2 3\n")
-    return folder
-
-
 def names(*paths: Path) -> list[str]:
     return sorted(walk(sources([str(path) for path in paths])).files)
 

@@ -87,16 +87,6 @@ class Remote:
 
 
 @pytest.fixture
-def project(tmp_path: Path) -> Path:
-    folder = tmp_path / "project"
-    (folder / "pkg").mkdir(parents=True)
-    (folder / "model.py").write_text("width = 1\n")
-    (folder / "pkg" / "__init__.py").write_text("")
-    (folder / "data.txt").write_text("1 2 3\n")
-    return folder
-
-
-@pytest.fixture
 def remote(tmp_path: Path) -> Remote:
     return Remote("h1", tmp_path / "h1")
 

@@ -14,9 +14,9 @@ import pytest
 
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.schedulers import job_guard as hold
+from tests.places import ROOT
 from tests.waiting import WAIT_SECONDS
 
-ROOT = Path(__file__).parents[4]
 DEAF = "import time\nprint('there', flush=True)\ntime.sleep(100)"
 """Reads nothing, as srun while its job waits."""
 TIDY = "import sys, time\nprint('there', flush=True)\nsys.stdin.read()\ntime.sleep(0.3)\nprint('tidied')"

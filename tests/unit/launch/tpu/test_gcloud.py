@@ -23,8 +23,9 @@ from nbdist.launch.tpu import gcloud, reach
 from nbdist.launch.tpu.discover import find_pod
 from nbdist.launch.tpu.pod import Pod, pod_hosts
 from nbdist.launch.tpu.reach import ssh_options
+from tests.places import ROOT
 
-TESTBED = Path(__file__).parents[3] / "testbed"
+TESTBED = ROOT / "tests" / "testbed"
 ZONE = "us-central2-b"
 NODE_ID = "1234567890123456789"
 NODE = {

@@ -1,23 +1,19 @@
 """A model's layout in characters: whole paths, flagged variables first, rules that match nothing."""
 
-import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from nbdist.contract.snapshot import Snapshot
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.wire import encode
 from nbdist.view.layout import Layout
 from nbdist.view.text import layout_text
 from nbdist.view.text.layout import DIFFERS, MISSED, flag
-
-GOLDEN = Path(__file__).parents[3] / "golden" / "keras_model.json"
+from tests.builders import golden
 
 
 @pytest.fixture
 def snapshot():
-    return decode(Snapshot, json.loads(GOLDEN.read_text())["snapshot"])
+    return golden.snapshot("keras_model")
 
 
 @pytest.fixture

@@ -1,28 +1,18 @@
 from __future__ import annotations
 
-import json
 import re
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
-from nbdist.contract.snapshot import DeviceBytes, Disagreement, Metric, Progress, Snapshot, Version
-from nbdist.contract.wire import decode
+from nbdist.contract.snapshot import DeviceBytes, Disagreement, Metric, Progress, Version
 from nbdist.errors import ArrayError, OptionError
 from nbdist.view.still import still_html
 from nbdist.view.text import arrays_text, mesh_text, shards_text, status_text
+from tests.builders.golden import golden, snapshot
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[3] / "golden"
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
-
-
-def golden(name):
-    return json.loads((GOLDEN / f"{name}.json").read_text())
-
-
-def snapshot(name):
-    return decode(Snapshot, golden(name)["snapshot"])
 
 
 def slices_text(slices):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 
 from tests.places import ROOT
@@ -27,3 +29,18 @@ def test_each_folder_of_tests_has_the_name_of_a_package(room: str) -> None:
 @pytest.mark.parametrize("room", MIRRORS)
 def test_each_folder_of_tests_is_a_package_so_that_names_of_files_may_repeat(room: str) -> None:
     assert [f for f in folders_of_tests(room) if not (ROOT / f / "__init__.py").is_file()] == []
+
+
+def test_the_page_about_tests_names_each_folder_and_no_other() -> None:
+    text = (ROOT / "tests" / "README.md").read_text(encoding="utf-8")
+    tables = text.split("## What lies where", 1)[1].split("\n## ", 1)[0]
+    named = set(re.findall(r"^\| `(\w+)/` \|", tables, re.MULTILINE))
+    folders = {path.parent.name for path in (ROOT / "tests").glob("*/*.py")}
+    assert named == folders | {"golden"}
+    files = {
+        name
+        for row in re.findall(r"^\| (`[^|]*\.\w+`) \|", tables, re.MULTILINE)
+        for name in re.findall(r"`([\w.]+)`", row)
+    }
+    assert len(files) > 3
+    assert [name for name in files if not (ROOT / "tests" / name).is_file()] == []

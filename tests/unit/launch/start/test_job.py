@@ -1,4 +1,4 @@
-"""How long the tasks of a job are waited for."""
+"""How long the tasks of a job are waited for, and what is said of a job that has ended before they came."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 from nbdist.errors import HostError
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.start import job
+from nbdist.version import __version__
 
 LIMIT_SECONDS = 100
 
@@ -69,3 +70,62 @@ def test_tasks_that_do_not_come_after_it_are_named(
     )
     with pytest.raises(HostError, match=message):
         wait(monkeypatch, waits, comes=None)
+
+
+class Words:
+    """What Slurm says of a job, with what srun wrote."""
+
+    title = "Slurm"
+    command = "srun"
+    python = "/opt/python"
+
+    def __init__(self, ending: str | None = None) -> None:
+        self._ending = ending
+
+    def reasons(self, lines: tuple[str, ...]) -> tuple[str, ...]:
+        return lines
+
+    def ending(self, lines: tuple[str, ...]) -> str | None:
+        return self._ending
+
+
+def ended(*words: str, ending: str | None = None, code: int | None = 1) -> str:
+    parent: Any = SimpleNamespace(watch=Words(ending), job_words=lambda: words, poll=lambda: code)
+    return job.job_ended(parent)
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (
+            ["/opt/python: No module named nbdist"],
+            f"Slurm: /opt/python on the hosts has no nbdist. Run there: /opt/python -m pip install "
+            f"nbdist=={__version__}; or name another interpreter with --remote-python.",
+        ),
+        (
+            ["execve(): /opt/python: No such file or directory"],
+            "Slurm: the hosts have no Python at /opt/python. Name their interpreter with --remote-python.",
+        ),
+        (
+            ["srun: error: Unable to confirm allocation for job 12"],
+            "srun ended before all processes had started (exit code 1). The kernel's SLURM_JOB_ID is of an "
+            "allocation that has ended: start the kernel outside of it.",
+        ),
+        (
+            ["ssh: connect to host h2: Connection refused"],
+            "srun ended before all processes had started (exit code 1). Try the same with ssh by hand, or name "
+            "your configuration with --ssh-config.",
+        ),
+        (["srun: error: bad"], "srun ended before all processes had started (exit code 1)."),
+    ],
+    ids=["no nbdist", "no Python", "an allocation that has ended", "ssh", "anything else"],
+)
+def test_a_job_that_ended_too_early_is_explained_where_its_words_are_known(
+    words: list[str], said: str
+) -> None:
+    assert ended(*words) == "\n".join([said, *(f"  {line}" for line in words)])
+
+
+def test_what_the_scheduler_says_of_its_end_comes_first() -> None:
+    text = ended(ending="Slurm's job 12 (TIMEOUT, TimeLimit)", code=None)
+    assert text == "Slurm's job 12 (TIMEOUT, TimeLimit) ended before all processes had started."

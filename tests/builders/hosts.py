@@ -44,6 +44,7 @@ CONNECTION = {
     "signature_scheme": "hmac-sha256",
 }
 LIMIT_SECONDS = 60.0
+ENDS_SECONDS = 30.0
 THIS_MACHINE = socket.gethostname()
 
 Does = Callable[[FakeChannel, Any], None]
@@ -194,9 +195,13 @@ class FakeHosts:
 
     def left(self) -> list[str]:
         """What of this is still there: agents, folders, threads."""
+        agents = [name for name, agent in self.agents.items() if agent.running]
         threads = set(threading.enumerate()) - self._threads
+        if not agents:
+            for thread in threads:  # those that have been told to end may need a moment
+                thread.join(ENDS_SECONDS)
         return [
-            *(f"agent of {name}" for name, agent in self.agents.items() if agent.running),
+            *(f"agent of {name}" for name in agents),
             *(f"channel to {name}" for name, agent in self.agents.items() if not agent.closed),
             *(f"folder {folder}" for folder in self._folders if folder.exists()),
             *(f"thread {thread.name}" for thread in threads if thread.is_alive()),

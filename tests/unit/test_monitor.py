@@ -48,7 +48,7 @@ class Engines:
         )
         self.monitor.start()
         self.number = 0
-        wait_for(lambda: self.is_heard())
+        wait_for(self.is_heard)
 
     def is_heard(self) -> bool:
         """Whether a good report arrives; a subscription takes a moment."""
@@ -95,11 +95,11 @@ def test_a_report_of_a_wrong_shape_is_named_and_the_next_is_read(
     engines: Engines, content: Any
 ) -> None:
     engines.send(content)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     (fault,) = engines.faults
     assert fault.text.startswith("A report of a process could not be handled")
     engines.send(content)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert engines.faults == [fault]
 
 
@@ -117,7 +117,7 @@ def test_frames_that_nobody_has_signed_are_left_out_in_silence(
     engines: Engines, frames: list[bytes]
 ) -> None:
     engines.socket.send_multipart(frames)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert engines.faults == []
 
 
@@ -134,7 +134,7 @@ def test_whoever_takes_snapshots_may_fail_and_the_thread_goes_on(engines: Engine
     engines.publish = engines.published.append
     engines.published.clear()
     wait_for(lambda: engines.published)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert "RuntimeError: a view that cannot be drawn" in engines.faults[0].text
 
 
@@ -149,7 +149,7 @@ def test_a_merge_that_fails_leaves_the_thread_and_what_was_known(
     monkeypatch.setattr(engines.monitor._merger, "update", failing)
     assert not engines.is_heard()
     monkeypatch.setattr(engines.monitor._merger, "update", update)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
 
 
 def test_faults_are_shown_beside_other_notices_once_and_a_few_at_most(engines: Engines) -> None:

@@ -13,7 +13,9 @@ import sys
 import sysconfig
 from pathlib import Path
 
-FOLDER = Path(__file__).parents[1] / "labextension"
+from tests.places import ROOT
+
+FOLDER = ROOT / "labextension"
 
 
 def environment() -> dict[str, str]:

@@ -7,12 +7,12 @@ import re
 import sys
 from collections.abc import Mapping
 from importlib import metadata
-from pathlib import Path
 
 from packaging.requirements import Requirement
 from packaging.version import Version
 
-ROOT = Path(__file__).parents[1]
+from tests.places import ROOT
+
 README = ROOT / "README.md"
 PINS = ROOT / "tests" / "oldest.txt"
 

@@ -8,13 +8,14 @@ from typing import TypeVar
 
 T = TypeVar("T")
 
-WAIT_SECONDS = 60.0
+WAIT_SECONDS = 120.0
+PERIOD_SECONDS = 0.02
 
 
-def wait_for(condition: Callable[[], T]) -> T:
-    """Answers the first true value of `condition`; fails after `WAIT_SECONDS`."""
-    deadline = time.monotonic() + WAIT_SECONDS
+def wait_for(condition: Callable[[], T], *, within_s: float = WAIT_SECONDS) -> T:
+    """Answers the first true value of `condition`; fails when there is none in that time."""
+    deadline = time.monotonic() + within_s
     while not (found := condition()):
-        assert time.monotonic() < deadline, f"not within {WAIT_SECONDS:g} s; last: {found!r}"
-        time.sleep(0.02)
+        assert time.monotonic() < deadline, f"not within {within_s:g} s; last: {found!r}"
+        time.sleep(PERIOD_SECONDS)
     return found

@@ -12,7 +12,7 @@ import pytest
 from labpage import Lab, LabPage, moving, notebook, slices_shown
 from playwright.sync_api import Browser, expect
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.places import GOLDEN
 
 SESSION = f"""
 import json, threading, time

@@ -12,7 +12,8 @@ import pytest
 from labpage import Lab, LabPage, moving, slices_shown
 from playwright.sync_api import Browser, expect
 
-ROOT = Path(__file__).parents[2]
+from tests.places import ROOT
+
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
 KERNEL_PATH = "params['hidden']['kernel']"
 

@@ -15,7 +15,8 @@ import pytest
 from conftest import OpenView
 from playwright.sync_api import Locator, Page, expect
 
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.places import GOLDEN
+
 NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
 VARIANTS = [(960, False), (960, True), (320, False), (320, True)]
 

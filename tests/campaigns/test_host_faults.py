@@ -29,6 +29,7 @@ from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
+from tests.waiting import wait_for
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
 ROUNDS = int(os.environ.get("NBDIST_ROUNDS", "8"))
@@ -176,20 +177,13 @@ def test_a_host_that_is_cut_for_good_ends_the_cell_and_all_that_runs_there(
         assert titles.seen["Host h2 does not answer."] - began - 1 < SHOWN_SECONDS
         assert "Processes 2, 3 are lost." in titles.seen
         # It is still cut off: what runs there has only its own clock.
-        wait_until(lambda: not hosts.processes(2), within_s=LOST_SECONDS + GRACE_SECONDS)
+        wait_for(lambda: not hosts.processes(2), within_s=LOST_SECONDS + GRACE_SECONDS)
         hosts.heal(2)
         session.restart()
         session.run(COLLECTIVE)
         assert sums(session) == [24.0] * 4
     # The host's sshd sends the rest of what it has to say after longer and longer pauses, and is then refused.
     left.nothing(within_s=3 * ENDED_SECONDS)
-
-
-def wait_until(condition: Callable[[], bool], *, within_s: float) -> None:
-    until = time.monotonic() + within_s
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
 
 
 @pytest.mark.parametrize("ms", [25, 200])
@@ -347,5 +341,5 @@ def test_a_connection_that_ends_is_told_and_what_ran_there_ends(
         ):
             session.run(LOOP)
         assert titles.seen["Processes 2, 3 are lost."] - began - 1 < SHOWN_SECONDS
-        wait_until(lambda: not hosts.processes(2), within_s=GRACE_SECONDS)
+        wait_for(lambda: not hosts.processes(2), within_s=GRACE_SECONDS)
     left.nothing()

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,19 +19,13 @@ from tests.hosts.left import Left
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
+from tests.waiting import wait_for
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
 ROUNDS = max(1, int(os.environ.get("NBDIST_ROUNDS", "8")) // 4)
 LOST_SECONDS = 45.0
 END_SECONDS = 30.0
 SHOWN_SECONDS = 20.0
-
-
-def wait_for(condition: Callable[[], object], *, within_s: float) -> None:
-    until = time.monotonic() + within_s
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
 
 
 def told(session: Session) -> str:

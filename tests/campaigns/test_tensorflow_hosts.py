@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import time
-
 import nbdist
 from tests.testbed.hosts import TestBed
+from tests.waiting import wait_for
 
 SUM = """
 import tensorflow as tf
@@ -20,6 +19,8 @@ def total():
 sum_of_all = float(total())
 """
 
+ENDED_SECONDS = 5.0
+
 
 def test_one_strategy_spans_two_hosts_and_all_ends_with_the_session(hosts: TestBed) -> None:
     with nbdist.start(
@@ -29,7 +30,4 @@ def test_one_strategy_spans_two_hosts_and_all_ends_with_the_session(hosts: TestB
         assert "MultiWorkerMirroredStrategy with 2 cpu replicas" in session.describe()
         session.run(SUM)
         assert [session.pull("sum_of_all", on=str(p)) for p in (0, 1)] == [4.0, 4.0]
-    until = time.monotonic() + 5
-    while any(hosts.processes(i) for i in (1, 2)) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert [hosts.processes(i) for i in (1, 2)] == [[], []]
+    wait_for(lambda: [hosts.processes(i) for i in (1, 2)] == [[], []], within_s=ENDED_SECONDS)

@@ -13,6 +13,7 @@ from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.probe import Probe
+from tests.waiting import wait_for
 
 CELL = "/tmp/ipykernel_17/482.py"
 
@@ -55,11 +56,12 @@ class Recorded:
     def activities(self) -> list[Activity]:
         return [r.activity for r in self.reports if r.activity is not None]
 
-    def wait(self, fulfilled: Callable[[], bool], *, timeout_s: float = 20) -> None:
-        deadline = time.monotonic() + timeout_s
-        while not fulfilled():
-            assert time.monotonic() < deadline, self.reports[-3:]
-            time.sleep(0.02)
+    def wait(self, fulfilled: Callable[[], bool]) -> None:
+        try:
+            wait_for(fulfilled)
+        except AssertionError as error:
+            error.add_note(f"the last reports: {self.reports[-3:]}")
+            raise
 
     def line(self, number: int, *, for_s: float = 0.0) -> bool:
         """Whether the cell that asks this, again and again, has been reported at a line, after so many seconds.

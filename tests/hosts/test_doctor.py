@@ -7,7 +7,6 @@ import shlex
 import signal
 import subprocess
 import sys
-import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -21,8 +20,7 @@ from tests.integration.notebook import Notebook
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
-
-WAIT_SECONDS = 20.0
+from tests.waiting import WAIT_SECONDS, wait_for
 
 STRAYS = "echo Welcome; export SLURM_JOB_ID=12 SLURM_JWT=word TF_CONFIG='{}' https_proxy=http://ada:word@p:1\n"
 
@@ -244,10 +242,7 @@ def test_what_an_earlier_session_left_is_named_and_ends_with_what_is_to_be_typed
     assert "nbdist.agent.pretended" in left["what"]
     for finding in (lock, left):
         typed(finding["do"])
-    until = time.monotonic() + WAIT_SECONDS
-    while (told := doctor("h1")).of("h1") and time.monotonic() < until:
-        time.sleep(0.1)
-    assert told.of("h1") == []
+    wait_for(lambda: doctor("h1").of("h1") == [])
 
 
 def test_a_full_disk_is_told_of_that_host_alone(doctor: Doctor, hosts: TestBed) -> None:
@@ -266,9 +261,7 @@ def test_an_interrupt_ends_the_examination_and_what_it_has_started(
     words = ["doctor", "--hosts", "h1", "--remote-python", silent(folder)]
     command = [sys.executable, "-m", "nbdist.cli", *words, "--ssh-config", str(hosts.ssh_config)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as running:
-        until = time.monotonic() + WAIT_SECONDS
-        while not any("cat" in str(p) for p in hosts.processes(1)) and time.monotonic() < until:
-            time.sleep(0.05)
+        wait_for(lambda: any("cat" in str(p) for p in hosts.processes(1)))
         running.send_signal(signal.SIGINT)
         said = running.communicate(timeout=WAIT_SECONDS)
     assert (running.returncode, *said) == (130, b"", b"")

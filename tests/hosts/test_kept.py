@@ -5,10 +5,7 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import psutil
 import pytest
@@ -22,8 +19,7 @@ from tests.hosts.left import Left
 from tests.integration.notebook import gone
 from tests.testbed.hosts import TestBed
 from tests.testbed.slurm import Slurm
-
-WAIT_SECONDS = 20.0
+from tests.waiting import wait_for
 
 KERNEL = """
 import sys, time
@@ -35,13 +31,6 @@ time.sleep(1.0)
 print("running", flush=True)
 time.sleep(600)
 """
-
-
-def wait_for(condition: Callable[[], Any]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
 
 
 def left_by_a_killed_kernel(**options: object) -> Record:

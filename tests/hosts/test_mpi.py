@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import psutil
 import pytest
@@ -19,15 +18,7 @@ from tests.hosts.left import Left
 from tests.hosts.overheard import Overheard, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
-
-WAIT_SECONDS = 30.0
-
-
-def wait_for(condition: Callable[[], object], *, within_s: float = WAIT_SECONDS) -> None:
-    until = time.monotonic() + within_s
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
+from tests.waiting import wait_for
 
 
 @pytest.fixture

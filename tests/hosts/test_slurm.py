@@ -6,8 +6,7 @@ import os
 import signal
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,15 +18,7 @@ from tests.hosts.overheard import Overheard, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
-
-WAIT_SECONDS = 30.0
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
+from tests.waiting import wait_for
 
 
 @pytest.fixture(scope="module", autouse=True)

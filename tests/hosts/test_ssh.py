@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -25,18 +25,12 @@ from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import ENVIRONMENT, ROOT, HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
+from tests.waiting import wait_for
 
 HOSTS = "h[2,1]:2"
 """Not in the order of the alphabet."""
 ANYWHERE = ("0.0.0.0", "::")
-WAIT_SECONDS = 30.0
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.05)
-    assert condition()
+INTERRUPT_SECONDS = 30.0
 
 
 def logins(bed: TestBed, i: int) -> int:
@@ -169,7 +163,7 @@ def test_an_interrupt_reaches_the_processes_of_all_hosts(session: Session) -> No
     began = time.monotonic()
     with pytest.raises(ProcessError, match="KeyboardInterrupt"):
         handle.wait()
-    assert time.monotonic() - began < WAIT_SECONDS
+    assert time.monotonic() - began < INTERRUPT_SECONDS
     session.restart()
     session.run(COLLECTIVE)
 

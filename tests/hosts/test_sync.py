@@ -5,8 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -19,6 +18,7 @@ from tests.integration.notebook import Notebook
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import ROOT, HostOptions, TestBed
 from tests.testbed.possible import why_no_hosts
+from tests.waiting import wait_for
 
 SMALL_BYTES = 4 << 20
 """Of the folder for temporary files on h2."""
@@ -83,13 +83,6 @@ def here(notebook: Notebook, expression: str) -> str:
     return (
         notebook.good(f"%%dist --on 0\nprint({expression})").text.removeprefix("process 0").strip()
     )
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + 20
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
 
 
 def test_modules_and_files_of_the_folder_are_there_in_the_session_folder_alone(

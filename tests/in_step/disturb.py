@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import signal
 import threading
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -55,11 +54,3 @@ def interrupted(world: World, code: str, when: Callable[[Shown], bool], **option
         stop.set()
         thread.join()
     raise AssertionError("the interrupt did not end the cell")
-
-
-def wait_for(condition: Callable[[], Any], *, within_s: float = LIMIT_SECONDS) -> Any:
-    until = time.monotonic() + within_s
-    while not (found := condition()):
-        assert time.monotonic() < until, "it does not happen"
-        time.sleep(0.02)
-    return found

@@ -13,8 +13,9 @@ import pytest
 
 from nbdist.cells.cellrun import CellHandle
 from nbdist.errors import ArrayError, ProcessError, SessionError
-from tests.in_step.disturb import interrupted, wait_for
+from tests.in_step.disturb import interrupted
 from tests.in_step.world import LIMIT_SECONDS, World
+from tests.waiting import wait_for
 
 LOOP = "print('in it', flush=True)\nfor i in range(100_000):\n    q = total(small)\n    time.sleep(0.002)"
 

@@ -261,3 +261,13 @@ def gone(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that do not end within half a minute; an empty list is what a test wants."""
     _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
     return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def text_of(cell: Any) -> str:
+    """What a cell shows as text, errors included, colours removed."""
+    parts = []
+    for output in cell.outputs:
+        parts.append(output.get("text", ""))
+        parts.append(output.get("data", {}).get("text/plain", ""))
+        parts.append("\n".join(output.get("traceback", ())))
+    return ANSI.sub("", "\n".join(part for part in parts if part))

@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +18,7 @@ import pytest
 
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook, gone
-
-WAIT_SECONDS = 120.0
+from tests.waiting import WAIT_SECONDS, wait_for
 
 MESH = """%%dist
 import jax, numpy as np
@@ -44,14 +43,6 @@ UNTIL = """%%dist
 import os, time
 while not os.path.exists({path!r}):
     time.sleep(0.05)"""
-
-
-def wait_for(condition: Callable[[], Any]) -> Any:
-    until = time.monotonic() + WAIT_SECONDS
-    while not (found := condition()) and time.monotonic() < until:
-        time.sleep(0.05)
-    assert found
-    return found
 
 
 class Kernels:

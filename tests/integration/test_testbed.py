@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
@@ -23,8 +23,8 @@ from tests.testbed.mpi import mpi_arguments
 from tests.testbed.number import LARGEST, LINKS, claim, clear_abandoned, folder, links, lock, prefix
 from tests.testbed.possible import why_no_hosts
 from tests.testbed.slurm import Slurm
+from tests.waiting import WAIT_SECONDS, wait_for
 
-WAIT_SECONDS = 20.0
 SMALL = 1 << 20
 
 
@@ -40,13 +40,6 @@ def round_trip_s(address: str, port: int = 22, *, timeout_s: float = 5.0) -> flo
     start = time.monotonic()
     socket.create_connection((address, port), timeout=timeout_s).close()
     return time.monotonic() - start
-
-
-def wait_for(condition: Callable[[], bool]) -> bool:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.02)
-    return condition()
 
 
 @pytest.fixture(scope="module")
@@ -97,11 +90,11 @@ def test_ssh_says_itself_what_is_wrong_with_a_host(hosts: TestBed, name: str, sa
 
 def test_a_process_left_on_a_host_is_seen_until_it_ends(hosts: TestBed) -> None:
     with subprocess.Popen(hosts.command(1, "sleep", "1000")) as left:
-        assert wait_for(lambda: [p.command for p in hosts.processes(1)] == [("sleep", "1000")])
+        wait_for(lambda: [p.command for p in hosts.processes(1)] == [("sleep", "1000")])
         assert hosts.processes(2) == []
         os.kill(hosts.processes(1)[0].pid, signal.SIGKILL)
         assert left.wait(WAIT_SECONDS) != 0
-    assert wait_for(lambda: hosts.processes(1) == [])
+    wait_for(lambda: hosts.processes(1) == [])
 
 
 def test_packets_to_a_cut_host_vanish_until_it_is_healed(hosts: TestBed) -> None:
@@ -140,7 +133,7 @@ def test_a_slow_host_takes_longer_for_the_same_work(hosts: TestBed) -> None:
 
 def test_a_crashed_host_is_silent_and_can_be_booted_again(hosts: TestBed) -> None:
     with subprocess.Popen(hosts.command(3, "sleep", "1000")) as running:
-        assert wait_for(lambda: bool(hosts.processes(3)))
+        wait_for(lambda: bool(hosts.processes(3)))
         crashed = [psutil.Process(process.pid) for process in hosts.processes(3)]
         hosts.crash(3)
         assert running.wait(WAIT_SECONDS) != 0
@@ -178,7 +171,7 @@ def test_a_metadata_server_answers_on_its_host_alone(odd: TestBed) -> None:
     ask += "c.request('GET', '/computeMetadata/v1/instance/attributes/agent-worker-number', headers={})\n"
     ask += "r = c.getresponse(); print(r.status, r.getheader('Metadata-Flavor'), r.read().decode())"
     asked = (sys.executable, "-I", "-c", ask.replace("{}", "{'Metadata-Flavor': 'Google'}"))
-    assert wait_for(lambda: odd.exec(2, *asked).stdout == "200 Google 1\n")
+    wait_for(lambda: odd.exec(2, *asked).stdout == "200 Google 1\n")
     assert odd.exec(2, sys.executable, "-I", "-c", ask).stdout.startswith("403 Google")
     assert "gaierror" in odd.exec(1, *asked).stderr
 
@@ -249,8 +242,8 @@ def test_nothing_is_left_of_a_bed_with_slurm_whose_process_was_killed(slurm: Slu
     assert done.returncode == -signal.SIGKILL, done.stderr
     mark, made, processes = json.loads(done.stdout)
     assert len(processes) >= 9  # Janitor, holder, process 1, sshd, relay, munged, three of Slurm.
-    assert wait_for(lambda: not any(is_running(*process) for process in processes))
-    assert wait_for(lambda: not set(made) & all_links() and not Path(mark).exists())
+    wait_for(lambda: not any(is_running(*process) for process in processes))
+    wait_for(lambda: not set(made) & all_links() and not Path(mark).exists())
     assert slurm.run("srun", "hostname").stdout == "h1\n"
 
 
@@ -296,7 +289,7 @@ def test_slurm_runs_tasks_on_the_hosts_and_says_why_a_job_waits(slurm: Slurm) ->
     running = slurm.run(
         "sbatch", "--parsable", "--output=/dev/null", "--wrap=sleep 1000"
     ).stdout.strip()
-    assert wait_for(lambda: f"{running} RUNNING None" in slurm.jobs())
+    wait_for(lambda: f"{running} RUNNING None" in slurm.jobs())
     slurm.cancel_all()
     assert slurm.bed.processes(1) == []
 

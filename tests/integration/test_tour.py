@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from tests.integration.notebook import ANSI, execute
+from tests.integration.notebook import ANSI, execute, text_of
+from tests.places import ROOT
 
-ROOT = Path(__file__).parents[2]
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
 CELL_SECONDS = 150
@@ -36,16 +35,6 @@ def users_environment(**added: str) -> dict[str, str]:
     """The environment without pytest's variables, which change what engines do."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
     return {**kept, **added}
-
-
-def text_of(cell: Any) -> str:
-    """What a cell shows as text, errors included, colours removed."""
-    parts = []
-    for output in cell.outputs:
-        parts.append(output.get("text", ""))
-        parts.append(output.get("data", {}).get("text/plain", ""))
-        parts.append("\n".join(output.get("traceback", ())))
-    return ANSI.sub("", "\n".join(part for part in parts if part))
 
 
 def check_failure(shown: str) -> None:

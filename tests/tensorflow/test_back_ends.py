@@ -8,9 +8,10 @@ from pathlib import Path
 import nbformat
 
 from tests.integration.notebook import Notebook, execute
+from tests.places import ROOT
 from tests.tensorflow.test_notebook import text_of
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "02_keras_distribution.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "02_keras_distribution.ipynb"
 
 TRAIN = """%%dist
 import numpy as np, tensorflow as tf

@@ -4,26 +4,15 @@ from __future__ import annotations
 
 import os
 import re
-from pathlib import Path
-from typing import Any
 
 import nbformat
 import pytest
 
-from tests.integration.notebook import ANSI, execute
+from tests.integration.notebook import execute, text_of
+from tests.places import ROOT
 
-NOTEBOOK = Path(__file__).parents[2] / "notebooks" / "03_tf_distribute.ipynb"
+NOTEBOOK = ROOT / "notebooks" / "03_tf_distribute.ipynb"
 CELL_SECONDS = 150
-
-
-def text_of(cell: Any) -> str:
-    """What a cell shows as text, errors included, colours removed."""
-    parts = []
-    for output in cell.outputs:
-        parts.append(output.get("text", ""))
-        parts.append(output.get("data", {}).get("text/plain", ""))
-        parts.append("\n".join(output.get("traceback", ())))
-    return ANSI.sub("", "\n".join(part for part in parts if part))
 
 
 @pytest.fixture(scope="module")

@@ -5,19 +5,22 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import pytest
 import zmq
-from sample_reports import report
 
+from nbdist import monitor as module
 from nbdist.contract.snapshot import VERSION, Notice, Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.start.iopub import wire
 from nbdist.merge import Known, Planned
-from nbdist.monitor import MOST_FAULTS, Monitor
-
-WAIT_SECONDS = 10.0
+from nbdist.monitor import IDLE_PERIOD_SECONDS, MOST_FAULTS, PERIOD_SECONDS, Monitor
+from tests.builders.clock import PatientClock
+from tests.builders.reports import IDLE, RUNNING, report
+from tests.builders.sockets import FakeSocket
+from tests.waiting import wait_for
 
 
 class Engines:
@@ -45,7 +48,7 @@ class Engines:
         )
         self.monitor.start()
         self.number = 0
-        wait_for(lambda: self.is_heard())
+        wait_for(self.is_heard)
 
     def is_heard(self) -> bool:
         """Whether a good report arrives; a subscription takes a moment."""
@@ -66,13 +69,6 @@ class Engines:
     def faults(self) -> list[Notice]:
         title = "nbdist could not handle something."
         return [one for one in self.monitor.snapshot().notices if one.title == title]
-
-
-def wait_for(condition: Callable[[], object]) -> None:
-    until = time.monotonic() + WAIT_SECONDS
-    while not condition() and time.monotonic() < until:
-        time.sleep(0.01)
-    assert condition()
 
 
 @pytest.fixture
@@ -99,11 +95,11 @@ def test_a_report_of_a_wrong_shape_is_named_and_the_next_is_read(
     engines: Engines, content: Any
 ) -> None:
     engines.send(content)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     (fault,) = engines.faults
     assert fault.text.startswith("A report of a process could not be handled")
     engines.send(content)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert engines.faults == [fault]
 
 
@@ -121,7 +117,7 @@ def test_frames_that_nobody_has_signed_are_left_out_in_silence(
     engines: Engines, frames: list[bytes]
 ) -> None:
     engines.socket.send_multipart(frames)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert engines.faults == []
 
 
@@ -138,7 +134,7 @@ def test_whoever_takes_snapshots_may_fail_and_the_thread_goes_on(engines: Engine
     engines.publish = engines.published.append
     engines.published.clear()
     wait_for(lambda: engines.published)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
     assert "RuntimeError: a view that cannot be drawn" in engines.faults[0].text
 
 
@@ -153,7 +149,7 @@ def test_a_merge_that_fails_leaves_the_thread_and_what_was_known(
     monkeypatch.setattr(engines.monitor._merger, "update", failing)
     assert not engines.is_heard()
     monkeypatch.setattr(engines.monitor._merger, "update", update)
-    assert engines.is_heard()
+    wait_for(engines.is_heard)
 
 
 def test_faults_are_shown_beside_other_notices_once_and_a_few_at_most(engines: Engines) -> None:
@@ -164,3 +160,149 @@ def test_faults_are_shown_beside_other_notices_once_and_a_few_at_most(engines: E
     notices = engines.monitor.snapshot().notices
     assert notices[0] == other
     assert len(engines.faults) == len({one.text for one in engines.faults}) == MOST_FAULTS
+
+
+class Heard:
+    """A monitor whose socket and clock are of a test."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.clock = PatientClock(look_s=0.001)
+        self.socket = FakeSocket(self.pass_by)
+        monkeypatch.setattr(module, "time", self.clock)
+        monkeypatch.setattr(module, "subscriber", lambda *_: self.socket)
+        connection = {"key": "secret", "signature_scheme": "hmac-sha256"}
+        self.wire = wire(connection)
+        self.published: list[float] = []
+        self.monitor = Monitor(
+            session="s",
+            planned=tuple(Planned(process_id=p, host="h1", role="worker") for p in range(2)),
+            connection=connection,
+            publish=lambda snapshot: self.published.append(self.clock.now),
+        )
+
+    def pass_by(self, milliseconds: int) -> None:
+        """Time passes for whoever waits for a message."""
+        time.sleep(0.0002)
+        self.clock.now += milliseconds / 1000
+
+    def message(self, content: Any, kind: str = "nbdist_report") -> list[bytes]:
+        return [b"nbdist.0", *self.wire.serialize(self.wire.msg(kind, content))]
+
+    def hear(self, process_id: int, sequence: int, **changes: Any) -> None:
+        """A report comes and is taken."""
+        self.socket.put(self.message(encode(report(process_id, sequence=sequence, **changes))))
+        wait_for(lambda: self.monitor.wait_for({process_id: sequence}, timeout_s=1.0))
+
+
+@pytest.fixture
+def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
+    made = Heard(monkeypatch)
+    made.monitor.start()
+    yield made
+    made.monitor.stop()
+    assert made.socket.closed
+
+
+def still(heard: Heard) -> Heard:
+    """From now on no time passes while nothing comes."""
+    heard.pass_by = lambda milliseconds: time.sleep(0.0002)  # type: ignore[method-assign]
+    heard.socket._wait = heard.pass_by
+    return heard
+
+
+def test_of_a_process_that_has_said_nothing_nothing_is_known(heard: Heard) -> None:
+    assert heard.monitor.activity(1) is None
+    assert heard.monitor.silence(1) == 0.0
+    assert not heard.monitor.wait_for({1: 1}, timeout_s=0.0)
+
+
+def test_what_a_running_process_said_grows_older_and_what_an_idle_one_said_does_not(
+    heard: Heard,
+) -> None:
+    still(heard).hear(0, 1, activity=RUNNING)
+    idle = replace(IDLE, cell_seconds=2.0, line_seconds=1.0)
+    heard.hear(1, 1, activity=idle)
+    heard.clock.now += 5
+    running = heard.monitor.activity(0)
+    assert running is not None
+    silence_s = heard.monitor.silence(0)
+    assert 5 <= silence_s < 6
+    assert running.cell_seconds == pytest.approx(3.2 + silence_s)
+    assert running.line_seconds == pytest.approx(3.0 + silence_s)
+    assert heard.monitor.activity(1) == idle
+
+
+def test_a_process_that_has_replied_to_its_cell_is_idle_before_it_says_so(heard: Heard) -> None:
+    still(heard).hear(0, 1, activity=RUNNING)
+    heard.monitor.rest([0, 1], RUNNING.cell + 1)
+    states = [heard.monitor.activity(0)]
+    heard.monitor.rest([0, 1], RUNNING.cell)
+    states.append(heard.monitor.activity(0))
+    assert [one and one.state for one in states] == ["running", "idle"]
+
+
+def test_all_have_told_their_devices_when_the_last_has(heard: Heard) -> None:
+    heard.hear(0, 1)
+    assert not heard.monitor.wait_for_all(timeout_s=0.1)
+    heard.hear(1, 1)
+    assert heard.monitor.wait_for_all(timeout_s=5.0)
+
+
+def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(heard: Heard) -> None:
+    answers: list[Any] = []
+    heard.monitor.on_answer = answers.append
+    heard.socket.put(heard.message({"process_id": 0, "what": "compare"}, "nbdist_answer"))
+    heard.hear(0, 1)
+    assert answers == [{"process_id": 0, "what": "compare"}]
+
+
+def test_whoever_takes_answers_may_fail_and_the_next_message_is_read(heard: Heard) -> None:
+    def fails(answer: Any) -> None:
+        raise LookupError("nobody has asked")
+
+    heard.monitor.on_answer = fails
+    heard.socket.put(heard.message({}, "nbdist_answer"))
+    heard.hear(0, 1)
+    (fault,) = heard.monitor.snapshot().notices
+    assert "LookupError: nobody has asked" in fault.text
+
+
+def test_a_socket_that_cannot_be_read_for_a_moment_is_read_again(
+    heard: Heard, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "AFTER_FAILURE_SECONDS", 0.0)
+    heard.socket.put(zmq.ZMQError(zmq.ETERM), zmq.ZMQError(zmq.EAGAIN))
+    heard.hear(0, 1)
+    assert heard.socket.taken == 3
+
+
+def test_snapshots_are_rare_while_nothing_is_new_and_ten_a_second_at_most(heard: Heard) -> None:
+    wait_for(lambda: len(heard.published) > 4)
+    rests = [after - before for before, after in pairwise(heard.published)]
+    assert min(rests[1:4]) >= IDLE_PERIOD_SECONDS
+    still(heard)
+    heard.published.clear()
+    began = heard.clock.now
+    for sequence in range(1, 101):
+        heard.clock.now += PERIOD_SECONDS / 10
+        heard.hear(0, sequence)
+    assert 0 < len(heard.published) <= (heard.clock.now - began) / PERIOD_SECONDS + 2
+
+
+def test_what_the_kernel_knows_is_shown_without_a_report(heard: Heard) -> None:
+    still(heard)
+    wait_for(lambda: heard.published)
+    heard.published.clear()
+    heard.clock.now += IDLE_PERIOD_SECONDS / 2
+    heard.monitor.know(Known(notices=(Notice(level="warn", title="told", text=""),)))
+    wait_for(lambda: heard.published)
+    assert [notice.title for notice in heard.monitor.snapshot().notices] == ["told"]
+
+
+def test_the_end_publishes_once_more(heard: Heard) -> None:
+    still(heard)
+    wait_for(lambda: heard.socket.read)
+    heard.monitor.stop()
+    before = len(heard.published)
+    heard.monitor.stop()
+    assert len(heard.published) == before + 1

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from pathlib import Path
 
 import pytest
 
@@ -11,8 +10,7 @@ from nbdist.contract.wire import decode
 from nbdist.errors import SpecError
 from nbdist.notation import spec_text
 from nbdist.pieces import Part, piece_bytes, pieces, sentence, split
-
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.places import GOLDEN
 
 
 def read(name):

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import json
-from pathlib import Path
 
 import pytest
 
 from nbdist.shorten import shorten
+from tests.places import GOLDEN
 
-GOLDEN = Path(__file__).parents[1] / "golden"
 LONG = [
     array["path"]
     for array in json.loads((GOLDEN / "long_names.json").read_text())["snapshot"]["arrays"]

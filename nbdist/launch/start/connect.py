@@ -155,7 +155,7 @@ def install_text(module: str, error: str = "", *, where: str = " of this noteboo
 
 def _ended(running: Cluster, end: ProcessExit) -> str:
     who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
-    host = running.plan.hosts.get(end.process_id, running.plan.processes[0].host)
+    host = running.plan.hosts.get(end.process_id, running.own_agents.home.reach.name)
     lines = "\n".join(f"  {line}" for line in end.last_lines)
     return f"{who} (host {host}, pid {end.pid}) {end} while it started.\n{lines}".rstrip()
 

@@ -99,7 +99,9 @@ def _open_client(
     client = Path(running.client_file)
     engine = engine_connection(running.folder, CLUSTER_ID)
     while (connection := read_whole(engine)) is None or read_whole(client) is None:
-        check(running, running.plan.hosts, deadline)
+        check(running, running.plan.hosts, deadline=math.inf)
+        if time.monotonic() > deadline:
+            raise LaunchError(_no_controller(running, "was not ready"))
         time.sleep(POLL_SECONDS)
     running.own_agents.connect(connection)
     for agent in running.parents.others.values():
@@ -121,7 +123,14 @@ def _connected(running: Cluster, connection_file: Path, deadline: float) -> Clie
             return Client(str(connection_file), cluster=running.cluster, timeout=ANSWER_SECONDS)
         except TimeoutError as error:
             if time.monotonic() > deadline:
-                raise LaunchError(
-                    f"The controller (host {running.plan.processes[0].host}) did not answer within "
-                    f"{running.plan.start_timeout_s:g} s. Give it longer with {option('start_timeout_s')}."
-                ) from error
+                raise LaunchError(_no_controller(running, "did not answer")) from error
+
+
+def _no_controller(running: Cluster, what: str) -> str:
+    """What is said of a controller that is there and of no use; it runs on this machine."""
+    home = running.own_agents.home
+    words = "\n".join(f"  {line}" for line in home.controller_words())
+    return (
+        f"The controller (host {home.reach.name}) {what} within {running.plan.start_timeout_s:g} s. Give it "
+        f"longer with {option('start_timeout_s')}.\n{words}"
+    ).rstrip()

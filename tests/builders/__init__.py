@@ -1,0 +1,1 @@
+"""What tests of several rooms build their subjects from: reports, engines, agents, hosts, pods."""

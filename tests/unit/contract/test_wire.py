@@ -1,0 +1,200 @@
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import dataclass, replace
+
+import jsonschema
+import pytest
+
+from nbdist.contract.snapshot import (
+    VERSION,
+    Activity,
+    Array,
+    Axis,
+    Device,
+    Indexed,
+    Mesh,
+    NamedSharding,
+    PerProcess,
+    Piece,
+    Report,
+    SingleDevice,
+    Snapshot,
+)
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import WireError
+from tests.places import ROOT
+
+ARRAY = Array(
+    path="params['dense'].kernel",
+    shape=(512, 256),
+    dtype="float32",
+    nbytes=524288,
+    sharding=NamedSharding(
+        mesh="m1", spec=(("data",), ("model", "extra")), unreduced=(), memory_kind=None
+    ),
+)
+MESH = Mesh(id="m1", axes=(Axis(name="data", size=2, type="auto"),), devices=("0:0", "1:2048"))
+ACTIVITY = Activity(
+    state="running",
+    cell=3,
+    line=2,
+    source="x = f(x)",
+    cell_seconds=1.0,
+    line_seconds=0.5,
+    waiting=False,
+    rss_bytes=1,
+    context_mesh=None,
+)
+REPORT = Report(
+    version=VERSION,
+    process_id=3,
+    sequence=7,
+    host="h2",
+    pid=99,
+    activity=ACTIVITY,
+    meshes=(MESH,),
+    arrays=(ARRAY,),
+)
+SHARDINGS = [
+    ARRAY.sharding,
+    SingleDevice(device="0:0", memory_kind="pinned_host"),
+    PerProcess(devices=("0:0", "1:2048"), memory_kind=None),
+    Indexed(pieces=(Piece(slices=((0, 1), (0, 256)), devices=("0:0",)),), memory_kind=None),
+]
+
+
+@pytest.mark.parametrize("sharding", SHARDINGS, ids=lambda value: value.kind)
+def test_a_report_survives_json_unchanged(sharding):
+    report = replace(REPORT, arrays=(replace(ARRAY, sharding=sharding),))
+    assert decode(Report, json.loads(json.dumps(encode(report)))) == report
+
+
+def test_encode_writes_every_field_and_only_plain_data():
+    data = encode(REPORT)
+    assert data["devices"] is None and data["arrays_omitted"] is None
+    assert data["arrays"][0]["sharding"]["spec"] == [["data"], ["model", "extra"]]
+
+
+def test_decode_fills_in_defaults_for_missing_fields():
+    data = encode(REPORT)
+    del data["arrays"], data["arrays_omitted"]
+    assert decode(Report, data) == replace(REPORT, arrays=None)
+
+
+def test_decode_reads_a_shortened_float_as_float():
+    data = encode(REPORT)
+    data["activity"]["cell_seconds"] = 3
+    assert type(decode(Report, data).activity.cell_seconds) is float
+
+
+def changed(path, value):
+    """The encoded report with the value at `path` (keys and indices) replaced."""
+    data = encode(REPORT)
+    place = data
+    for step in path[:-1]:
+        place = place[step]
+    place[path[-1]] = value
+    return data
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "text"),
+    [
+        (["pid"], "99", r"^Report\.pid is '99'; allowed: a whole number\.$"),
+        (["pid"], True, r"Report\.pid is True"),
+        (["host"], None, r"Report\.host is None; allowed: a text"),
+        (
+            ["activity", "state"],
+            "lost",
+            r"Report\.activity\.state is 'lost'; .*'idle' \| 'running'",
+        ),
+        (["activity", "cell"], 1.5, r"Report\.activity\.cell is 1\.5; .*whole number or null"),
+        (["activity", "cell_seconds"], float("nan"), r"cell_seconds is nan; .*finite number"),
+        (["arrays"], 4, r"Report\.arrays is 4; allowed: a list or null"),
+        (["arrays", 0, "shape"], 512, r"Report\.arrays\[0\]\.shape is 512; allowed: a list"),
+        (["arrays", 0, "shape", 1], "x", r"Report\.arrays\[0\]\.shape\[1\] is 'x'"),
+        (["arrays", 0, "sharding", "kind"], "pmap", r"sharding\.kind is 'pmap'; .*'named' \| 'sin"),
+        (["arrays", 0, "sharding"], [], r"sharding is \[\]; allowed: an object with kind"),
+        (["colour"], 1, r"Report\.colour is 1; allowed: no such field; Report has version,"),
+        (["meshes", 0], "m1", r"Report\.meshes\[0\] is 'm1'; .*fields of Mesh"),
+    ],
+)
+def test_decode_names_the_path_the_value_and_what_is_allowed(path, value, text):
+    with pytest.raises(WireError, match=text):
+        decode(Report, changed(path, value))
+
+
+def test_decode_names_a_missing_field():
+    data = encode(REPORT)
+    del data["arrays"][0]["dtype"]
+    with pytest.raises(WireError, match=r"Report\.arrays\[0\]\.dtype is None; .*missing"):
+        decode(Report, data)
+
+
+def test_decode_refuses_a_pair_of_three():
+    sharding = SHARDINGS[3]
+    data = encode(replace(REPORT, arrays=(replace(ARRAY, sharding=sharding),)))
+    data["arrays"][0]["sharding"]["pieces"][0]["slices"][1].append(3)
+    with pytest.raises(WireError, match=r"pieces\[0\]\.slices\[1\] is .*; allowed: a list of 2"):
+        decode(Report, data)
+
+
+def test_encode_refuses_what_json_has_no_form_for():
+    with pytest.raises(WireError, match=r"Report\.arrays\[0\]\.shape\[0\] is \{1\}"):
+        encode(replace(REPORT, arrays=(replace(ARRAY, shape=({1},)),)))
+
+
+def test_encode_refuses_infinity_which_browsers_cannot_parse():
+    endless = replace(ACTIVITY, cell_seconds=float("inf"))
+    with pytest.raises(WireError, match=r"activity\.cell_seconds is inf; allowed: a finite number"):
+        encode(replace(REPORT, activity=endless))
+
+
+def test_a_contract_with_a_type_that_has_no_form_is_refused():
+    @dataclass
+    class Odd:
+        values: dict
+
+    with pytest.raises(TypeError, match="has no form on the wire"):
+        decode(Odd, {})
+
+
+def test_a_large_report_passes():
+    devices = tuple(
+        Device(
+            key=f"{n // 4}:{n}",
+            process_id=n // 4,
+            id=n,
+            platform="tpu",
+            kind="TPU v5",
+            coords=(n, 0, 0),
+            memory=None,
+            live_bytes=n,
+        )
+        for n in range(9000)
+    )
+    report = replace(REPORT, devices=devices, arrays=(ARRAY,) * 2000)
+    assert decode(Report, encode(report)) == report
+
+
+def test_the_committed_schema_is_what_the_contract_makes(tmp_path):
+    tool = ROOT / "labextension/tools/make_schema.py"
+    subprocess.run([sys.executable, tool, tmp_path], check=True, timeout=60)
+    kept = ROOT / "labextension/src/view/model/snapshot.schema.json"
+    assert (tmp_path / kept.name).read_text() == kept.read_text()
+
+
+@pytest.mark.parametrize("sharding", SHARDINGS, ids=lambda value: value.kind)
+def test_the_schema_accepts_what_encode_writes_and_refuses_a_missing_field(sharding):
+    schema = json.loads((ROOT / "labextension/src/view/model/snapshot.schema.json").read_text())
+    array = replace(ARRAY, sharding=sharding)
+    data = encode(
+        Snapshot(session="s", sequence=1, time=1.5, state="idle", meshes=(MESH,), arrays=(array,))
+    )
+    jsonschema.validate(data, schema)
+    del data["arrays_omitted"]
+    with pytest.raises(jsonschema.ValidationError, match="arrays_omitted"):
+        jsonschema.validate(data, schema)

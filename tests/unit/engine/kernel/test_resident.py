@@ -1,0 +1,70 @@
+"""Questions that an engine answers past its main thread, and what they do to it."""
+
+from __future__ import annotations
+
+import os
+import threading
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.contract.asides import Aside
+from nbdist.engine.kernel.resident import Resident
+from tests.waiting import WAIT_SECONDS, wait_for
+
+
+def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
+    asked, ask = os.pipe()
+    answers: list[str] = []
+
+    def send(publisher: object, kind: str, **options: Any) -> None:
+        answers.append(kind)
+        if len(answers) == 1:
+            raise RuntimeError("the socket is busy")
+
+    resident = SimpleNamespace(
+        probe=None,
+        step=None,
+        process_id=0,
+        echo=SimpleNamespace(of=dict),
+        kernel=SimpleNamespace(session=SimpleNamespace(send=send), iopub_socket=None),
+    )
+    resident._do = lambda asked: Resident._do(resident, asked)  # type: ignore[arg-type]
+    resident._say_again = lambda: Resident._say_again(resident)  # type: ignore[arg-type]
+    thread = threading.Thread(target=Resident._answer, args=(resident, asked))
+    thread.start()
+    for count in (1, 2):
+        os.write(ask, Aside.REPEAT.encode())
+        wait_for(lambda count=count: len(answers) == count)  # type: ignore[misc]
+    os.close(ask)
+    thread.join(WAIT_SECONDS)
+    assert not thread.is_alive()
+    os.close(asked)
+
+
+@pytest.mark.parametrize(
+    ("asked", "leaving", "waits", "in_threading", "cuts"),
+    [
+        (Aside.CUT, True, False, False, 1),
+        (Aside.FREE, False, True, False, 1),
+        (Aside.FREE, False, None, False, 1),  # where the system does not say
+        (Aside.FREE, False, False, False, 0),
+        (Aside.FREE, False, True, True, 0),
+        (Aside.FREE, True, True, False, 0),
+    ],
+)
+def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
+    asked: Aside, leaving: bool, waits: bool | None, in_threading: bool, cuts: int
+) -> None:
+    cut: list[bool] = []
+    resident = SimpleNamespace(
+        step=SimpleNamespace(cut=lambda: cut.append(True)),
+        interrupts=SimpleNamespace(leaving=leaving),
+        _main_thread=SimpleNamespace(
+            waits_for_a_thread=lambda: waits, waits_in_threading=lambda: in_threading
+        ),
+    )
+    resident._is_out_of_reach = lambda: Resident._is_out_of_reach(resident)  # type: ignore[arg-type]
+    Resident._do(resident, {asked})  # type: ignore[arg-type]
+    assert len(cut) == cuts

@@ -1,0 +1,70 @@
+"""The doors of a start offer what `StartOptions` has, no more and no less, and say the same of it."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from dataclasses import fields
+
+import pytest
+
+import nbdist
+from nbdist import options
+from nbdist.errors import OptionError
+from nbdist.launch.model.start_options import FLAGS, StartOptions, environment_of
+from nbdist.options.start import ATTACH_ARGUMENTS
+from nbdist.starting import PLACEMENT, PLANNED, RULES
+
+FIELDS = {field.name: field for field in fields(StartOptions)}
+
+
+def documented(function: object) -> list[str]:
+    text = (inspect.getdoc(function) or "").split("Args:", 1)[1].split("Returns:")[0]
+    return re.findall(r"^  (\w+): \S", text, re.MULTILINE)
+
+
+def test_start_has_each_option_with_its_type_and_default() -> None:
+    parameters = inspect.signature(nbdist.start).parameters
+    assert list(parameters) == [*FIELDS, "progress"] == documented(nbdist.start)
+    for name in FIELDS:
+        parameter = parameters[name]
+        assert (parameter.default, parameter.annotation) == (
+            FIELDS[name].default,
+            FIELDS[name].type,
+        )
+
+
+def test_attach_has_those_that_it_can_take() -> None:
+    parameters = list(inspect.signature(nbdist.attach).parameters)
+    assert set(parameters) - {"word", "progress"} == ATTACH_ARGUMENTS
+    assert parameters == documented(nbdist.attach)
+
+
+def test_a_line_without_options_stands_for_the_defaults() -> None:
+    assert StartOptions(**options.start_arguments(options.dist_init().parse(""))) == StartOptions()
+
+
+@pytest.mark.parametrize("name", FIELDS)
+def test_each_option_has_a_flag_and_goes_one_way(name: str) -> None:
+    assert FLAGS[name].name in options.dist_init().flags
+    assert FLAGS[name].name in options.dist_init().format_help()
+    assert [name in names for names in (PLACEMENT, RULES, PLANNED, ("sync",))].count(True) in (
+        (1, 2) if name == "processes" else (1,)
+    )
+
+
+def test_what_is_no_option_is_refused_with_its_name() -> None:
+    with pytest.raises(TypeError, match="devices"):
+        nbdist.start(2, devices=4)  # type: ignore[call-arg]
+
+
+def test_a_name_alone_forwards_the_value_it_has_here(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HUB_TOKEN", "a=b")
+    monkeypatch.delenv("NOT_SET", raising=False)
+    assert environment_of(["HUB_TOKEN", "A=", "B=1=2"]) == {
+        "HUB_TOKEN": "a=b",
+        "A": "",
+        "B": "1=2",
+    }
+    with pytest.raises(OptionError, match="--env NOT_SET: this kernel has no such variable"):
+        environment_of(["NOT_SET"])

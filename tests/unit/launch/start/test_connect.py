@@ -1,0 +1,113 @@
+"""A controller that takes its time is waited for, for as long as a start may take; one that ended is not."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.contract.orders import CONTROLLER
+from nbdist.errors import LaunchError
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.start import connect
+from nbdist.launch.start import sequence as start
+
+
+def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
+    """A start of one process on this machine, whose engine has not registered."""
+    home = SimpleNamespace(
+        exits=ended or {},
+        poll=lambda: None,
+        reach=SimpleNamespace(name="here"),
+        controller_words=lambda: ("no socket",),
+    )
+    parents = SimpleNamespace(all=[], exits={}, home=home, others={})
+    processes = [SimpleNamespace(host="here")]
+    plan = SimpleNamespace(hosts={0: "here"}, processes=processes, start_timeout_s=60)
+    return SimpleNamespace(
+        plan=plan, parents=parents, own_agents=parents, cluster=None, connected=0
+    )
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The connection files that clients were made of; the controller answers the third."""
+    asked: list[str] = []
+
+    def client(path: str, **_: Any) -> Any:
+        asked.append(path)
+        if len(asked) < 3:
+            raise TimeoutError("Hub connection request timed out")
+        return "connected"
+
+    monkeypatch.setattr(start, "Client", client)
+    return asked
+
+
+def test_a_controller_that_does_not_answer_yet_is_asked_again(asked: list[str]) -> None:
+    found = start._connected(running(), Path("client.json"), time.monotonic() + 60)
+    assert found == "connected" and asked == ["client.json"] * 3
+
+
+def test_one_that_does_not_answer_in_time_is_an_error_with_what_to_type(asked: list[str]) -> None:
+    text = r"The controller \(host here\) did not answer within 60 s\. .* --start-timeout\.\n  no socket$"
+    with pytest.raises(LaunchError, match=text):
+        start._connected(running(), Path("client.json"), time.monotonic() - 1)
+    assert asked == ["client.json"]
+
+
+def test_one_that_has_ended_is_not_asked(asked: list[str]) -> None:
+    end = ProcessExit(
+        process_id=CONTROLLER, pid=7, code=3, oom=False, time=0.0, last_lines=("no room",)
+    )
+    with pytest.raises(
+        LaunchError, match=r"The controller .* ended with exit code 3 .*\n  no room"
+    ):
+        start._connected(
+            running(ended={CONTROLLER: end}), Path("client.json"), time.monotonic() + 60
+        )
+    assert asked == []
+
+
+class Lossy:
+    """An engine's view; its first requests are lost, as ZeroMQ loses what is sent before a connection is there."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost, self.asked = lost, 0
+
+    def ask(self, view: Any, name: str, **_: Any) -> Any:
+        self.asked += 1
+        return SimpleNamespace(
+            ready=lambda number=self.asked: number > self.lost, wait=lambda within_s: None
+        )
+
+
+def test_an_engine_whose_first_message_was_lost_is_asked_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    lossy = Lossy(lost=2)
+    monkeypatch.setattr(connect, "ask", lossy.ask)
+    monkeypatch.setattr(connect, "GREET_SECONDS", 0.0)
+    greeted = connect._Greeted("view", "jax")
+    found = [greeted.answer(within_s=0) for _ in range(3)]
+    assert found[:2] == [None, None] and found[2] is not None
+    assert lossy.asked == 3
+
+
+def test_one_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    lossy = Lossy(lost=1)
+    monkeypatch.setattr(connect, "ask", lossy.ask)
+    monkeypatch.setattr(connect, "GREET_SECONDS", 3600.0)
+    greeted = connect._Greeted("view", "jax")
+    assert [greeted.answer(within_s=0) for _ in range(3)] == [None, None, None]
+    assert lossy.asked == 1
+
+
+def test_processes_that_connected_and_are_silent_are_not_said_to_be_missing() -> None:
+    started = running()
+    started.connected = 1
+    with pytest.raises(LaunchError, match=r"All 1 processes connected, but not all answered"):
+        connect.check(started, [0], time.monotonic() - 1)

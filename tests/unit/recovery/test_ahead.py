@@ -1,0 +1,84 @@
+"""Who waits for a collective in which nobody else will take part."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.contract.asides import Aside
+from nbdist.recovery import ahead
+from nbdist.recovery.ahead import waits_in_vain
+from tests.builders.engines import FakeEngines, gone, sent
+
+
+class Counted:
+    """A cell in which processes say through a thread of theirs what they have sent, those in `says` at least."""
+
+    def __init__(
+        self, says: Mapping[int, Any], steps: Mapping[int, Any], targets: Sequence[int] = (0, 1)
+    ) -> None:
+        self.says, self.steps = dict(says), dict(steps)
+        self.sent: dict[int, Any] = {0: sent(9), 1: sent(9)}  # what was said long ago
+        self.asked: list[list[int]] = []
+
+    def ask(self, what: Aside, ids: list[int]) -> None:
+        assert what is Aside.COUNT
+        self.asked.append(ids)
+        self.sent.update({p: self.says[p] for p in ids if p in self.says})
+
+
+def vain(execution: Counted, waiting: set[int], **answers: Any) -> str | None:
+    engines = FakeEngines(**answers)
+    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    return waits_in_vain(engines, execution, waiting)  # type: ignore[arg-type]
+
+
+@pytest.fixture(autouse=True)
+def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ahead, "ANSWER_SECONDS", 0.02)
+
+
+def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
+    execution = Counted({1: sent(2)}, {0: {"proving": True, **sent(1)}})
+    assert vain(execution, {1}) == (
+        "waiting for what does not come: process 1 sent 2 programs to the devices of all, process 0 only 1, and "
+        "will send no more in this cell"
+    )
+    assert execution.asked == [[1]]
+
+
+def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
+    text = vain(Counted({0: sent(1)}, {}), {0}, step=lambda p: sent(0))
+    assert text is not None
+    assert "process 0 sent 1 program to the devices of all, process 1 only none" in text
+
+
+def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
+    execution = Counted({1: {**sent(7), "serial": 7}}, {0: {**sent(6), "serial": 6}})
+    engines = FakeEngines()
+    engines.in_step_at = (sent()["generation"], 5)
+    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
+    assert "process 1 sent 2 programs to the devices of all, process 0 only 1" in str(text)
+
+
+@pytest.mark.parametrize("counts", [(1, 1), (1, 3), (0, 0)])
+def test_who_sent_as_much_or_less_may_compute_for_long(counts: tuple[int, int]) -> None:
+    mine, other = counts
+    assert vain(Counted({1: sent(mine)}, {0: sent(other)}), {1}) is None
+
+
+def test_what_nobody_knows_is_not_concluded() -> None:
+    assert vain(Counted({}, {0: sent(1)}), {1}) is None  # no answer now, whatever was said before
+    assert vain(Counted({1: sent(5)}, {}), {1}, step=lambda p: None) is None
+    assert vain(Counted({1: sent(5)}, {}), {1}, step=lambda p: gone()) is None
+    assert vain(Counted({1: sent(5, counted=False)}, {0: sent(1)}), {1}) is None
+    assert vain(Counted({1: sent(5)}, {0: sent(1, counted=False)}), {1}) is None
+    assert vain(Counted({0: sent(2), 1: sent(1)}, {}), {0, 1}) is None  # none has finished
+
+
+def test_a_process_that_takes_no_part_in_collectives_may_wait() -> None:
+    assert vain(Counted({2: sent(5)}, {0: sent(1)}), {2}) is None

@@ -1,0 +1,528 @@
+"""After a cell: proven to be in step, or repaired, or said why neither can be done."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from nbdist.errors import LaunchError, RecoveryError
+from nbdist.recovery import after, asking, settle
+from nbdist.recovery.after import exclusive, join_proof, make_sure
+from nbdist.recovery.differing import differing_labels, which_differ
+from nbdist.recovery.inplace import Repaired
+from nbdist.recovery.settle import Settled, hindrance, mend
+from tests.builders.engines import FakeEngines, gone, sent
+
+REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
+
+
+@pytest.fixture
+def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """The numbers of the proofs of repairs that were begun."""
+    found: list[int] = []
+
+    def repair(engines: Any, *, number: int, say: Any, states: Any = None) -> Repaired:
+        found.append(number)
+        return REPAIRED
+
+    monkeypatch.setattr(settle, "repair", repair)
+    return found
+
+
+def settled(engines: Any, *, automatic: bool = True) -> Settled:
+    return settle.settle(engines, automatic=automatic, say=lambda text: None)
+
+
+def test_equal_counts_and_a_proof_that_passes_are_in_step_without_a_word(
+    repairs: list[int],
+) -> None:
+    engines = FakeEngines()
+    assert settled(engines) == Settled()
+    assert engines.names() == ["step", "prove", "versions"]
+    assert repairs == []
+
+
+@pytest.mark.parametrize("states", [(sent(3), sent(2)), (sent(3, 8), sent(1, 8))])
+def test_counts_that_differ_are_repaired_without_a_proof(repairs: list[int], states: Any) -> None:
+    engines = FakeEngines(step=lambda p: states[p])
+    done = settled(engines)
+    assert engines.names() == ["step", "labels"]
+    assert repairs == [7]
+    assert done.why is None
+    assert "different" in str(done.because)
+    assert done.lost == ("w",)
+    assert engines.in_repair == [True, False]
+
+
+def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
+    repairs: list[int],
+) -> None:
+    engines = FakeEngines(
+        step=lambda p: {**sent(5 + p), "serial": 5 + p},
+        labels=lambda p: {"labels": ["f() 1"] * 5 + ["g() 2"] * p, "kinds": [None] * (5 + p)},
+    )
+    engines.in_step_at = (sent()["generation"], 5)
+    assert str(settled(engines).because) == (
+        "the processes have sent different numbers of programs to their devices: process 0 sent none, process 1 "
+        "sent 1 (g: 0 on process 0, 1 on process 1)"
+    )
+
+
+def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:
+    engines = FakeEngines(step=lambda p: sent(p, counted=p == 0))
+    assert settled(engines) == Settled()
+    assert "prove" in engines.names()
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        {"passed": False, "alike": True, "error": "x"},
+        {"passed": None, "alike": True, "error": None},
+        {"passed": True, "alike": False, "error": None},
+    ],
+)
+def test_a_proof_that_does_not_pass_on_one_is_repaired(repairs: list[int], answer: Any) -> None:
+    passed = {"passed": True, "alike": True, "error": None}
+    engines = FakeEngines(prove=lambda p, **_: answer if p else passed)
+    assert settled(engines).because == "the collectives of the processes do not match"
+    assert repairs == [7]
+
+
+def test_a_process_that_fails_when_it_is_asked_is_repaired(repairs: list[int]) -> None:
+    engines = FakeEngines(step=lambda p: gone() if p else sent())
+    assert "process 1 (host h2): process 1" in str(settled(engines).because)
+    assert repairs == [7]
+
+
+def test_without_leave_to_repair_it_is_said_why_they_are_not(repairs: list[int]) -> None:
+    engines = FakeEngines(step=sent)
+    done = settled(engines, automatic=False)
+    assert "different numbers of programs" in str(done.why)
+    assert "process 0 sent none, process 1 sent 1" in str(done.why)
+    assert repairs == []
+
+
+def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_step(
+    repairs: list[int],
+) -> None:
+    deleted = []
+    engines = FakeEngines(
+        versions=lambda p: {
+            "versions": {"w": [0, p, "0"]},
+            "reasons": {},
+            "unnamed": [],
+            "generation": 0,
+        },
+        forget=lambda p, paths, unnamed: deleted.append((p, list(paths))) or {"lost": []},
+    )
+    done = settled(engines)
+    assert deleted == [(0, ["w"]), (1, ["w"])]
+    assert done.lost == ("w",)
+    assert str(done.done).startswith("in step; lost: w")
+
+
+@pytest.mark.parametrize(
+    ("facts", "why"),
+    [
+        ({"lost": {1: "killed"}}, "process 1 is gone"),
+        ({"lost": {0: "killed", 1: "killed"}}, "processes 0, 1 are gone"),
+        ({"stuck": frozenset({1})}, "process 1 did not come back from the interrupt"),
+        ({"silent": {"h2": 1.0}}, "host h2 does not answer"),
+    ],
+)
+@pytest.mark.parametrize("automatic", [False, True])
+def test_nothing_is_asked_where_one_cannot_answer(
+    repairs: list[int], facts: Any, why: str, automatic: bool
+) -> None:
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, **facts)
+    assert settled(engines, automatic=automatic) == Settled(why=why)
+    assert mend(engines, say=print) == Settled(why=why)
+    assert (engines.asked, repairs) == ([], [])
+
+
+def test_a_lost_process_that_computes_nothing_hinders_nobody() -> None:
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, lost={9: "killed"}, stuck=frozenset({8}))
+    assert hindrance(engines) is None
+
+
+def test_what_others_have_started_is_not_repaired(repairs: list[int]) -> None:
+    engines = FakeEngines(step=sent)
+    engines.link.parents.all = []
+    assert "has not started these processes" in str(settled(engines).why)
+    assert repairs == []
+
+
+@pytest.mark.parametrize("error", [RecoveryError("no room"), LaunchError("no service")])
+def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, error: Any) -> None:
+    def fails(engines: Any, **options: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(settle, "repair", fails)
+    engines = FakeEngines(step=sent)
+    done = settled(engines)
+    assert done.why == f"getting in step again did not succeed: {error}"
+    assert engines.in_repair == [True, False]
+
+
+def test_what_a_repair_has_done_is_said_in_lines() -> None:
+    lines = REPAIRED.text().splitlines()
+    assert lines[0] == "in step again after 0.5 s; lost: w"
+    assert "using it is an error until it is assigned again" in lines[1]
+    assert "it (through a tuple_iterator)" in lines[2]
+    assert Repaired(seconds=0.5).text() == "in step again after 0.5 s; all variables kept"
+
+
+def labels(*names: str) -> dict[str, Any]:
+    return {"labels": list(names), "kinds": [None] * len(names)}
+
+
+def labelled(*lists: list[str]) -> dict[int, dict[str, Any]]:
+    return {p: labels(*names) for p, names in enumerate(lists)}
+
+
+def test_different_programs_in_the_same_number_are_said_by_their_names() -> None:
+    text = differing_labels(labelled(["step() 3", "f() 1"], ["step() 3", "g() 2"]))
+    assert text is not None
+    assert text.endswith("though equally many: at one place process 0 sent f(), process 1 sent g()")
+
+
+@pytest.mark.parametrize(
+    "other", [["step() 3", "eq 1"], ["?", "f() 1"], ["f() 1"], ["step() 3", "f() 1"]]
+)
+def test_a_program_without_a_name_may_be_any(other: list[str]) -> None:
+    assert differing_labels(labelled(["step() 3", "f() 1"], other)) is None
+
+
+def test_names_that_differ_are_looked_at_one_by_one_before_a_proof(repairs: list[int]) -> None:
+    engines = FakeEngines(
+        step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "?" if p else "g() 2")
+    )
+    assert settled(engines) == Settled()
+    assert engines.names() == ["step", "labels", "prove", "versions"]
+    engines = FakeEngines(
+        step=lambda p: sent(2, p), labels=lambda p: labels("f() 1", "h() 9" if p else "g() 2")
+    )
+    assert "process 0 sent g(), process 1 sent h()" in str(settled(engines).because)
+    assert repairs == [7]
+
+
+SUM, MAX = "all-reduce(add) f32[] replica_groups=a", "all-reduce(maximum) f32[] replica_groups=a"
+
+
+@pytest.mark.parametrize(
+    ("name", "kinds", "said"),
+    [
+        ("f() 1", (SUM, MAX), "all-reduce(add) f32[] on process 0, all-reduce(maximum) f32[] on"),
+        ("reduce 1", (SUM, ""), "all-reduce(add) f32[] on process 0, none on process 1"),
+        (
+            "f() 1",
+            (SUM, "\n".join([MAX, "all-gather f32[8]", SUM, SUM])),
+            "all-reduce(maximum) f32[], all-gather f32[8], all-reduce(add) f32[] and 1 more on process 1",
+        ),
+        (
+            "f() 1",
+            (SUM, SUM.replace("=a", "=b")),
+            "on process 0, all-reduce(add) f32[] on process 1",
+        ),
+    ],
+)
+def test_one_function_with_different_collectives_is_said(
+    name: str, kinds: tuple[str, str], said: str
+) -> None:
+    # Whoever has answered first.
+    text = differing_labels({p: {"labels": [name], "kinds": [kinds[p]]} for p in (1, 0)})
+    assert text is not None
+    assert text.startswith(
+        f"the processes have compiled {name.split()[0]} to different collectives"
+    )
+    assert said in text
+
+
+@pytest.mark.parametrize("kinds", [(SUM, None), (None, None), (SUM, SUM)])
+def test_a_function_that_ran_before_on_one_process_is_not_compared(kinds: Any) -> None:
+    assert differing_labels({p: {"labels": ["f() 1"], "kinds": [kinds[p]]} for p in (0, 1)}) is None
+
+
+def test_helpers_in_another_order_are_not_said_to_differ() -> None:
+    one = {"labels": ["gather 1", "reduce 2"], "kinds": ["", SUM]}
+    other = {"labels": ["reduce 2", "gather 1"], "kinds": [SUM, ""]}
+    assert differing_labels({0: one, 1: other}) is None
+
+
+def test_collectives_that_differ_are_looked_at_before_a_proof(repairs: list[int]) -> None:
+    def states(process_id: int) -> dict[str, Any]:
+        return {**sent(1), "kinds": process_id}
+
+    same = FakeEngines(
+        step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [None if p else SUM]}
+    )
+    assert settled(same) == Settled()
+    assert repairs == []
+    other = FakeEngines(
+        step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [MAX if p else SUM]}
+    )
+    assert "different collectives" in str(settled(other).because)
+    assert repairs == [7]
+
+
+# ---- asking all
+
+
+def test_a_process_that_has_ended_is_not_sent_anything() -> None:
+    engines = FakeEngines()
+    engines.link.exits[1] = "was killed by signal 9"
+    with pytest.raises(RecoveryError, match="process 1 was killed by signal 9 meanwhile"):
+        asking.ask_all(engines, "step", within_s=1)
+    assert engines.asked == []
+
+
+def test_one_that_ends_while_it_is_asked_is_named() -> None:
+    engines = FakeEngines()
+
+    def step(process_id: int) -> Any:
+        if process_id == 0:
+            return sent()
+        engines.link.exits[1] = "ended"
+        return None
+
+    engines.answers["step"] = step
+    with pytest.raises(RecoveryError, match="process 1 ended meanwhile"):
+        asking.ask_all(engines, "step", within_s=30)
+
+
+def test_where_one_fails_the_others_are_waited_for() -> None:
+    moments = iter(range(5))
+    late = SimpleNamespace(
+        ready=lambda: next(moments) == 4, wait=lambda seconds: None, get=lambda: (sent(), [])
+    )
+    engines = FakeEngines(step=lambda p: gone() if p == 0 else sent())
+    send = engines.send
+    engines.send = lambda p, name, **arguments: late if p == 1 else send(p, name, **arguments)
+    with pytest.raises(RecoveryError, match=r"^process 0 \(host h1\): "):
+        asking.ask_all(engines, "step", within_s=30)
+    assert list(moments) == []
+
+
+def test_one_that_does_not_answer_in_time_is_named() -> None:
+    engines = FakeEngines(step=lambda p: sent() if p else None)
+    with pytest.raises(RecoveryError, match=r"process 0 did not answer within 0\.0 s"):
+        asking.ask_all(engines, "step", within_s=0.01)
+
+
+def test_each_may_be_asked_something_of_its_own() -> None:
+    engines = FakeEngines(rejoin=lambda p, **arguments: {"got": arguments})
+    each = {1: {"number": 1}}
+    found = asking.ask_all(engines, "rejoin", within_s=1, each=each, all=True)
+    assert found == {0: {"got": {"all": True}}, 1: {"got": {"all": True, "number": 1}}}
+
+
+# ---- taking part in a proof in which others wait
+
+
+def execution(*, proving: dict[int, Any], **outcomes: str) -> Any:
+    standings = {p: SimpleNamespace(outcome="running") for p in proving}
+    standings |= {int(p[1:]): SimpleNamespace(outcome=o) for p, o in outcomes.items()}
+    return SimpleNamespace(standings=lambda: standings, steps=proving, number=11)
+
+
+def test_others_that_sent_the_same_take_part() -> None:
+    numbers = []
+    engines = FakeEngines(
+        step=lambda p: sent(2, 5), prove=lambda p, number, **_: numbers.append(number) or {}
+    )
+    assert join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert engines.asked == [("step", 1), ("prove", 1)]
+    assert numbers == [11]
+
+
+@pytest.mark.parametrize("state", [sent(1, 5), sent(3, 5), sent(0)])
+def test_others_that_sent_something_else_do_not(state: Any) -> None:
+    engines = FakeEngines(step=lambda p: state)
+    assert not join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert ("prove", 1) not in engines.asked
+
+
+def test_where_one_has_passed_it_nobody_is_asked_and_nobody_stopped() -> None:
+    engines = FakeEngines(step=lambda p: {**sent(0), "proven": 11})
+    assert join_proof(engines, execution(proving={0: sent(2, 5)}))
+    assert engines.names() == ["step"]
+
+
+def test_where_all_wait_the_proof_itself_decides() -> None:
+    engines = FakeEngines()
+    assert join_proof(engines, execution(proving={0: sent(2, 5), 1: sent(2, 5)}))
+    assert join_proof(engines, execution(proving={0: sent(2, 5), 1: sent(3, 5)}))
+    assert engines.asked == []
+
+
+def waits(count: int, names: int) -> dict[str, Any]:
+    """Of a process that waits for what it has sent, and will be compared."""
+    return {**sent(count, names), "compared": True}
+
+
+def test_those_that_wait_for_their_own_programs_need_nobody_where_all_sent_the_same() -> None:
+    engines = FakeEngines(step=lambda p: sent(2, 5))
+    assert join_proof(engines, execution(proving={0: waits(2, 5)}))
+    assert join_proof(engines, execution(proving={0: waits(2, 5), 1: waits(2, 5)}))
+    assert engines.asked == [("step", 1)]
+    has_said = execution(proving={0: waits(2, 5)}, p1="finished")
+    has_said.steps = {**has_said.steps, 1: waits(2, 5)}
+    assert join_proof(engines, has_said)
+    assert engines.asked == [("step", 1)]
+
+
+@pytest.mark.parametrize("other", [(1, 5), (3, 5), (2, 6)])
+def test_those_that_wait_for_their_own_programs_wait_in_vain_where_others_sent_others(
+    other: tuple[int, int],
+) -> None:
+    engines = FakeEngines(step=lambda p: sent(*other))
+    assert not join_proof(engines, execution(proving={0: waits(2, 5)}))
+    assert not join_proof(engines, execution(proving={0: waits(2, 5), 1: waits(*other)}))
+    assert ("prove", 1) not in engines.asked
+
+
+def test_with_one_that_is_gone_nothing_can_pass() -> None:
+    engines = FakeEngines()
+    assert not join_proof(engines, execution(proving={0: sent(2)}, p1="gone"))
+    engines.facts = replace(engines.facts, lost={1: "killed"})
+    assert not join_proof(engines, execution(proving={0: sent(2)}))
+    assert engines.asked == []
+
+
+@pytest.mark.parametrize("answer", [gone(), None])
+def test_one_that_ends_or_does_not_answer_takes_no_part(answer: Any) -> None:
+    engines = FakeEngines(step=lambda p: answer)
+    assert not join_proof(engines, execution(proving={0: sent(2)}))
+
+
+# ---- what the kernel learns
+
+
+def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
+    engines = FakeEngines(step=sent)
+    engines.facts = replace(engines.facts, since=3, why="before")
+    assert make_sure(engines, automatic=True) == REPAIRED.text()
+    assert not engines.facts.out_of_step
+    assert engines.learned == [("in step", REPAIRED.text())]
+
+
+def test_that_it_is_out_of_step_is_said_with_the_way_on() -> None:
+    engines = FakeEngines(step=sent)
+    text = make_sure(engines, automatic=False)
+    assert text is not None
+    assert text.startswith("the session is out of step: the processes have sent different")
+    assert text.endswith(engines.facts.way_on)
+    assert engines.facts.out_of_step
+
+
+def cell_end(said: list[str], *, looked: bool = False) -> Any:
+    return SimpleNamespace(cell=SimpleNamespace(number=4), looked=looked, say=said.append)
+
+
+@pytest.mark.parametrize(("automatic", "looked"), [(False, False), (True, True)])
+def test_after_a_cell_out_of_step_nothing_is_asked_without_leave_or_where_it_only_looked(
+    automatic: bool, looked: bool
+) -> None:
+    engines, said = FakeEngines(), []
+    engines.facts = replace(engines.facts, since=3, why="before")
+    end = cell_end(said, looked=looked)
+    assert after.after_cell(engines, end, automatic=automatic) is engines.facts
+    assert (engines.asked, said) == ([], [])
+
+
+def test_after_a_cell_that_began_before_another_failed_a_repair_is_tried_again(
+    repairs: list[int],
+) -> None:
+    engines, said = FakeEngines(step=sent), []
+    engines.facts = replace(engines.facts, since=3, why="before")
+    assert not after.after_cell(engines, cell_end(said), automatic=True).out_of_step
+    assert repairs == [7]
+
+
+def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None:
+    engines, said = FakeEngines(step=sent), []
+    facts = after.after_cell(engines, cell_end(said), automatic=True)
+    assert said == [REPAIRED.text()]
+    assert "different numbers" in str(facts.diverged)
+    assert not facts.out_of_step
+
+
+def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
+    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, since=3, why="w", lost={1: "killed"})
+    with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
+        after.recover(engines, progress=lambda *a: None)
+
+
+def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
+    monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
+    text = after.recover(FakeEngines(), progress=lambda *a: None)
+    assert text == "in step: proven just now; nothing to do"
+    assert repairs == []
+
+
+# ---- nothing ends it halfway
+
+
+def test_an_interrupt_does_not_end_it_halfway() -> None:
+    engines, ended = FakeEngines(), []
+
+    def work() -> str:
+        for _ in range(3):
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+            threading.Event().wait(0.02)
+        ended.append(True)
+        return "done"
+
+    handler = signal.getsignal(signal.SIGINT)
+    assert exclusive(engines, work) == "done"
+    assert ended == [True]
+    assert engines.hurry.is_set(), "what is only waited for is not any longer"
+    assert signal.getsignal(signal.SIGINT) is handler
+
+
+def test_an_interrupt_of_the_last_time_does_not_count() -> None:
+    engines = FakeEngines()
+    engines.hurry.set()
+    assert exclusive(engines, engines.hurry.is_set) is False
+
+
+def test_an_error_is_raised_where_it_was_asked_for() -> None:
+    with pytest.raises(ZeroDivisionError):
+        exclusive(FakeEngines(), lambda: 1 / 0)
+
+
+def test_two_at_once_come_one_after_the_other() -> None:
+    engines, inside, most = FakeEngines(), [], []
+
+    def work() -> None:
+        inside.append(1)
+        threading.Event().wait(0.02)
+        most.append(len(inside))
+        inside.pop()
+
+    threads = [threading.Thread(target=exclusive, args=(engines, work)) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert most == [1, 1, 1]
+
+
+def test_functions_that_were_not_sent_equally_often_are_named() -> None:
+    labels = {0: ["f() 1 2 ()", "g 3"], 1: ["f() 1 2 ()", "f() 1 2 ()", "g 3"], 2: ["g 3"]}
+    answers = {p: {"labels": found} for p, found in labels.items()}
+    text = " (f: 0 on process 2, 1 on process 0, 2 on process 1)"
+    assert which_differ(answers) == text
+    assert which_differ({0: {"labels": []}, 1: {"labels": []}}) == ""
+    many = {0: {"labels": list("abcde")}, 1: {"labels": []}}
+    assert which_differ(many).endswith("; 2 more)")

@@ -1,0 +1,24 @@
+"""What docs/tpu.md says has been run has a test, and it says what never was."""
+
+from __future__ import annotations
+
+import re
+
+from tests.places import ROOT
+
+TEXT = (ROOT / "docs/tpu.md").read_text(encoding="utf-8")
+
+
+def test_every_row_of_what_has_been_run_names_a_test_that_exists() -> None:
+    rows = TEXT.partition("## What has been run")[2].split("\n| ")[2:]
+    assert len(rows) > 4
+    for row in rows:
+        named = re.findall(r"`(tests/[\w/.]+)::(test_\w+)`", row)
+        assert named, row
+        for file, test in named:
+            assert f"def {test}(" in (ROOT / file).read_text(encoding="utf-8"), f"{file}::{test}"
+
+
+def test_it_says_what_has_never_been_run() -> None:
+    assert "Nothing here has ever been run on a TPU" in TEXT
+    assert "Never run: libtpu" in TEXT

@@ -1,0 +1,181 @@
+"""The life of an engine group, from agents that import to the end of all; whatever fails, nothing is left."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from nbdist import monitor
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import encode
+from nbdist.engine_group import EngineGroup
+from nbdist.errors import GoneError, HostError, LaunchError, SessionError
+from nbdist.launch.start.iopub import wire
+from tests.builders.hosts import CONNECTION, FakeHosts, plan_of
+from tests.builders.reports import report
+from tests.builders.sockets import FakeSocket
+from tests.waiting import wait_for
+
+
+class Life(FakeHosts):
+    """Hosts whose processes report when they are asked to."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        super().__init__(monkeypatch)
+        self.socket = FakeSocket(lambda milliseconds: time.sleep(0.0005))
+        monkeypatch.setattr(monitor, "subscriber", lambda *_: self.socket)
+        self._wire = wire(CONNECTION)
+        self._sequence = 0
+        self.published: list[Snapshot] = []
+        self.answers |= {
+            "initialize": lambda p, _: {
+                "process_id": p,
+                "version": "0.10.2",
+                "global": 4,
+                "ports": [8000 + p],
+            },
+            "meet": lambda p, _: {},
+            "prove": lambda p, _: None,
+            "look": self._look,
+        }
+
+    def _look(self, process_id: int, arguments: dict[str, Any]) -> dict[str, Any]:
+        self._sequence += 1
+        content = encode(report(process_id, sequence=self._sequence))
+        message = self._wire.msg("nbdist_report", content)
+        self.socket.put([b"nbdist.0", *self._wire.serialize(message)])
+        return {"sequence": self._sequence}
+
+    def begin(self, *names: str, **options: Any) -> EngineGroup:
+        spawned = self.spawn(plan_of(*names, **options))
+        group = EngineGroup.begin(
+            spawned, session="s", progress=self.hear, publish=self.published.append
+        )
+        self.started.append(group)
+        return group
+
+    def asked_of(self, name: str) -> dict[int, dict[str, Any]]:
+        return {p: arguments for p, asked, arguments in self.asked if asked == name}
+
+
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> Iterator[Life]:
+    made = Life(monkeypatch)
+    yield made
+    made.stop()
+
+
+def test_a_group_that_has_begun_knows_its_processes_and_devices_and_its_end_leaves_nothing(
+    life: Life,
+) -> None:
+    group = life.begin("h1", "h2")
+    assert group.describe().startswith(
+        "2 processes on 2 hosts, 4 cpu devices, jax 0.10.2, ready in"
+    )
+    assert [p.process_id for p in group.monitor.snapshot().processes] == [0, 1]
+    assert len(group.monitor.snapshot().devices) == 4
+    group.stop()
+    assert life.left() == []
+    assert life.socket.closed
+    assert life.client.closed
+    assert life.published[-1].state == "stopped"
+
+
+def test_each_process_knows_the_ports_of_the_others_and_all_have_met_once(life: Life) -> None:
+    group = life.begin("h1", "h2")
+    assert life.asked_of("meet") == {0: {"ports": [8001]}, 1: {"ports": [8000]}}
+    proofs = life.asked_of("prove")
+    assert sorted(proofs) == [0, 1]
+    assert len({arguments["number"] for arguments in proofs.values()}) == 1
+    assert group.proves
+
+
+def test_one_process_has_nobody_to_meet(life: Life) -> None:
+    group = life.begin("h1")
+    assert life.asked_of("meet") == life.asked_of("prove") == {}
+    assert not group.proves
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (SessionError("no GPU is free"), LaunchError, "could not initialize jax: no GPU is free"),
+        (None, LaunchError, "did not connect to the coordinator in time"),
+    ],
+)
+def test_where_the_processes_do_not_join_nothing_is_left(
+    life: Life, answer: Any, kind: type[Exception], text: str
+) -> None:
+    well = life.answers["initialize"]
+    life.answers["initialize"] = lambda p, arguments: answer if p == 1 else well(p, arguments)
+    with pytest.raises(kind, match=text):
+        life.begin("h1", "h2", jax={"initialization_timeout": 5})
+    assert life.left() == []
+    assert life.socket.closed
+
+
+def test_where_a_host_falls_silent_while_all_join_nothing_is_left(life: Life) -> None:
+    def silent(process_id: int, arguments: dict[str, Any]) -> None:
+        life.agents["h2"].silent = True
+
+    life.answers["initialize"] = silent
+    with pytest.raises(HostError, match="Host h2 has not answered for"):
+        life.begin("h1", "h2")
+    assert life.left() == []
+
+
+@pytest.mark.parametrize("call", ["initialize", "meet", "prove", "look"])
+def test_an_interrupt_at_any_call_of_the_beginning_leaves_nothing(life: Life, call: str) -> None:
+    def interrupted(process_id: int, arguments: dict[str, Any]) -> Any:
+        raise KeyboardInterrupt
+
+    life.answers[call] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        life.begin("h1", "h2")
+    assert life.left() == []
+    assert life.socket.closed
+
+
+def test_a_process_that_ends_between_cells_is_lost_with_how_it_ended(life: Life) -> None:
+    group = life.begin("h1", "h2")
+    life.exited("h2", 1, code=-9)
+    wait_for(lambda: group.gone(1))
+    assert group.gone(1) == "killed by signal 9 (SIGKILL)"
+    assert group.gone(0) is None
+    assert "lost" in str(group.monitor.snapshot().notices)
+
+
+def test_a_host_whose_connection_ends_takes_its_processes_along(life: Life) -> None:
+    group = life.begin("h1", "h2")
+    life.agents["h2"].exit(255, "Connection reset by peer")
+    wait_for(lambda: group.gone(1))
+    assert group.gone(1) == "out of reach: the connection to host h2 ended with exit code 255"
+    assert group.gone(0) is None
+
+
+def test_a_process_that_has_left_the_client_cannot_be_asked(life: Life) -> None:
+    group = life.begin("h1", "h2")
+
+    class Left(dict[int, int]):
+        def __getitem__(self, engine: int) -> int:
+            raise IndexError(engine)
+
+    life.client.processes = Left()
+    with pytest.raises(GoneError, match=r"^process 1 \(host h2\) has ended\.$"):
+        group.send(1, "look", timeout_s=0.1)
+
+
+def test_an_end_that_was_asked_for_is_no_loss(life: Life) -> None:
+    group = life.begin("h1", "h2")
+    group.stop()
+    assert group.facts.lost == {}
+    assert life.published[-1].state == "stopped"
+
+
+def test_what_agents_could_not_handle_is_shown(life: Life) -> None:
+    group = life.begin("h1", "h2")
+    life.agents["h2"].say("fault", text="An order could not be handled.")
+    wait_for(lambda: "An order could not be handled." in str(group.monitor.snapshot().notices))

@@ -1,0 +1,187 @@
+"""How pushed arrays are spread over hosts whose processes share memory, and where they lie in it."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from nbdist.engine.values.incoming import COMMON
+from nbdist.errors import GoneError
+from nbdist.values.push import Push
+from nbdist.values.spots import ALIGNED_BYTES, MOST_OWN, OWN_BYTES, Piece, Spots
+from tests.builders.engines import Request
+
+HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
+ROWS = [[[0, 100], [0, 64]]]
+
+
+class Far:
+    """Processes of which none shares memory with this one; of those on one host, `apart` share with nobody."""
+
+    def __init__(self, apart: tuple[int, ...] = ()) -> None:
+        self.apart = apart
+        self.asked: list[tuple[str, int]] = []
+        self.memories: dict[int, list[bytearray]] = {}
+        self.joined: dict[int, int] = {}
+        self.spots: dict[int, Any] = {}
+
+    def where(self, process_id: int) -> str:
+        return f"process {process_id}"
+
+    def gone(self, process_id: int) -> None:
+        return None
+
+    def send(
+        self, process_id: int, name: str, *buffers: bytes, token: str, **asked: Any
+    ) -> Request:
+        self.asked.append((name, process_id))
+        return Request(getattr(self, name)(process_id, *buffers, **asked))
+
+    def share(self, process_id: int, sizes: list[int], spots: Any) -> dict[str, Any]:
+        self.memories[process_id] = [bytearray(size) for size in sizes]
+        self.spots[process_id] = spots
+        return {"addresses": [{"owner": process_id}]}
+
+    def join(self, process_id: int, addresses: list[dict[str, Any]], spots: Any) -> dict[str, Any]:
+        owner = addresses[0].get("owner")
+        if owner is None or process_id in self.apart:
+            return {"joined": False}
+        self.memories[process_id], self.spots[process_id] = self.memories[owner], spots
+        return {"joined": True}
+
+    def put(self, process_id: int, data: bytes, stretches: Any) -> dict[str, Any]:
+        for memory, at, nbytes in stretches:
+            self.memories[process_id][memory][at : at + nbytes] = data[:nbytes]
+            data = data[nbytes:]
+        assert not data
+        return {}
+
+    def ready(self, process_id: int, structure: bytes) -> dict[str, Any]:
+        return {}
+
+    def array(self, process_id: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+        memory, at = self.spots[process_id][0][0]
+        return np.ndarray(shape, np.float32, self.memories[process_id][memory], offset=at)
+
+
+def sent(processes: Far, wanted: dict[int, Any]) -> np.ndarray[Any, Any]:
+    array = np.arange(200 * 64, dtype=np.float32).reshape(200, 64)
+    rooms = {p: {"wanted": [its]} for p, its in wanted.items()}
+    push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
+    push.share()
+    push.send(b"structure")
+    push.close()
+    return array
+
+
+def puts(processes: Far) -> list[int]:
+    return [p for name, p in processes.asked if name == "put"]
+
+
+def test_an_array_goes_once_to_each_host() -> None:
+    processes = Far()
+    array = sent(processes, dict.fromkeys(HOSTS, ROWS))
+    assert puts(processes) == [0, 2]
+    for process_id in HOSTS:
+        np.testing.assert_array_equal(processes.array(process_id, (100, 64)), array[:100])
+
+
+def test_who_shares_with_nobody_gets_it_alone() -> None:
+    processes = Far(apart=(1, 4))
+    array = sent(processes, dict.fromkeys(HOSTS, ROWS))
+    assert sorted(puts(processes)) == [0, 1, 2, 4]
+    for process_id in HOSTS:
+        np.testing.assert_array_equal(processes.array(process_id, (100, 64)), array[:100])
+
+
+def test_an_owner_gets_what_the_others_of_its_host_want_and_no_more() -> None:
+    processes = Far()
+    wanted = {p: [[[40 * p, 40 * p + 40], [0, 64]]] for p in HOSTS}
+    array = sent(processes, wanted)
+    for p in HOSTS:
+        np.testing.assert_array_equal(processes.array(p, (40, 64)), array[40 * p : 40 * p + 40])
+    assert sum(map(len, processes.memories[0])) == 2 * 40 * 64 * 4
+
+
+def test_what_each_process_takes_and_the_owner_for_all_is_named() -> None:
+    processes = Far(apart=(4,))
+    rooms = {p: {"wanted": [ROWS]} for p in HOSTS}
+    large, small = np.zeros((100, 64), np.float32), np.zeros((100, 64), np.uint8)
+    for array, copied in ((large, 25600), (small, 6400)):
+        push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
+        push.share()
+        found = {(need.host, need.process_id, need.nbytes) for need in push.needs()}
+        # Both are small: each process copies them out of what is shared.
+        assert found == {(HOSTS[p], p, copied) for p in HOSTS}
+        assert len(push.needs()) == 5 + 3
+    huge = Push(
+        processes,  # type: ignore[arg-type]
+        [np.broadcast_to(np.float32(0), (100, 1 << 20))],
+        {p: {"wanted": [[[[0, 100], [0, 1 << 20]]]]} for p in HOSTS},
+        "token",
+        hosts=HOSTS,
+        timeout_s=60,
+    )
+    groups = {0: (0, 1), 2: (2, 3), 4: (4,)}
+    processes.share = lambda p, sizes, spots: {"addresses": [{"owner": p}]}  # type: ignore[method-assign]
+    processes.memories = {0: [], 2: []}
+    huge.share()
+    takes: dict[int | None, int] = {}
+    for need in huge.needs():
+        takes[need.process_id] = takes.get(need.process_id, 0) + need.nbytes
+    assert takes == {p: 400 << 20 if p in groups else 0 for p in HOSTS}
+
+
+def test_large_pieces_have_a_memory_of_their_own_and_no_more_than_so_many() -> None:
+    large = [Piece(array=n, bounds=[[0, 1]], nbytes=OWN_BYTES + n) for n in range(MOST_OWN + 3)]
+    small = [Piece(array=1000 + n, bounds=[[0, 1]], nbytes=5) for n in range(3)]
+    spots = Spots([*small, *large, *large])
+    assert len(spots.sizes) == MOST_OWN + 1
+    common = [*small, *large[:3]]
+    assert [piece for piece in spots.pieces if spots.of(piece)[0] == COMMON] == [
+        *reversed(large[:3]),
+        *small,
+    ]
+    starts = sorted((spots.of(piece)[1], piece.nbytes) for piece in common)
+    ends = [0, *(start + nbytes for start, nbytes in starts)]
+    assert all(start % ALIGNED_BYTES == 0 for start, _ in starts)
+    assert all(start >= end for (start, _), end in zip(starts, ends, strict=False))
+    assert spots.sizes[COMMON] >= ends[-1]
+
+
+def test_an_interrupt_or_an_end_gives_the_memory_back() -> None:
+    class Near(Far):
+        def join(self, process_id: int, addresses: Any, spots: Any) -> dict[str, Any]:
+            return {"joined": True}
+
+    processes = Near()
+    array = np.zeros(OWN_BYTES, np.uint8)
+    rooms = {0: {"wanted": [[[[0, OWN_BYTES]]]]}}
+    push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
+    push.share()
+    held = list(push._mine)
+    with pytest.raises(KeyboardInterrupt):
+        push.send(b"", progress=interrupted)
+    push.close()
+    assert [memory.address["descriptor"] for memory in held] == [None, None]
+
+
+def interrupted(done: int, total: int) -> None:
+    raise KeyboardInterrupt
+
+
+def test_a_process_that_ends_stops_the_writing() -> None:
+    processes = SimpleNamespace(
+        send=lambda p, name, **_: Request({"joined": True}),
+        gone=lambda p: "killed by SIGKILL",
+        where=lambda p: f"process {p}",
+    )
+    rooms = {0: {"wanted": [[[[0, 4]]]]}}
+    push = Push(processes, [np.zeros(4)], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
+    push.share()
+    with pytest.raises(GoneError, match="killed by SIGKILL"):
+        push.send(b"")
+    push.close()

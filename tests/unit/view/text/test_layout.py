@@ -1,0 +1,96 @@
+"""A model's layout in characters: whole paths, flagged variables first, rules that match nothing."""
+
+from dataclasses import replace
+
+import pytest
+
+from nbdist.contract.wire import encode
+from nbdist.view.layout import Layout
+from nbdist.view.text import layout_text
+from nbdist.view.text.layout import DIFFERS, MISSED, flag
+from tests.builders import golden
+
+
+@pytest.fixture
+def snapshot():
+    return golden.snapshot("keras_model")
+
+
+@pytest.fixture
+def model(snapshot):
+    return snapshot.models[0]
+
+
+def lines(snapshot, model, distributions=None):
+    shown = snapshot.distributions if distributions is None else distributions
+    return layout_text(model, shown, {mesh.id: mesh for mesh in snapshot.meshes}).splitlines()
+
+
+def test_what_is_set_stands_above_and_what_matches_nothing_below(snapshot, model):
+    found = lines(snapshot, model)
+    assert found[0] == "model  Sequential, 16 variables, 65.7 MB on each of 4 devices"
+    assert found[1].startswith("distribution ModelParallel  mesh batch=2 × model=2")
+    assert found[2].split("  ")[-1].strip() == "device"
+    assert found[-3:] == [
+        f"! {MISSED}",
+        "rule that matches nothing:",
+        "  .*attention.*/query/kernel",
+    ]
+
+
+def test_flagged_variables_come_first_and_no_path_is_shortened(snapshot, model):
+    rows = lines(snapshot, model)[3 : 3 + len(model.variables)]
+    assert [row[0] for row in rows] == ["!"] * 3 + [" "] * 13
+    shown = [row[1:].split()[0] for row in rows]
+    assert sorted(shown) == sorted(variable.path for variable in model.variables)
+
+
+def test_a_row_tells_type_group_rule_what_it_asks_for_what_holds_and_bytes(snapshot, model):
+    (row,) = [row for row in lines(snapshot, model) if " sequential/dense/kernel " in row]
+    assert [cell.strip() for cell in row.split("  ") if cell.strip()] == [
+        *("sequential/dense/kernel", "f32[512, 2048]", "trainable", ".*dense.*/kernel"),
+        *("(None, 'model')", "P(None, 'model')", "2 MB"),
+    ]
+
+
+def test_without_rules_there_are_no_columns_for_them(snapshot, model):
+    plain = [replace(one, rule=None, axes=None, missed=False) for one in model.variables]
+    bare = replace(model, variables=tuple(plain), unmatched=())
+    found = lines(snapshot, bare, [])
+    assert found[1] == "no distribution is set"
+    assert found[2].split() == ["variable", "type", "group", "lies", "device"]
+    assert "no rule" not in "\n".join(found)
+    assert len(found) == 3 + len(plain)
+
+
+def test_a_variable_that_is_not_laid_out_as_its_rule_asks_is_flagged(snapshot, model):
+    kernel = next(one for one in model.variables if one.path == "sequential/dense/kernel")
+    assert flag(kernel) is None
+    # Keras leaves out what is whole at the end.
+    assert flag(replace(kernel, axes=("model",), spec=(("model",), ()))) is None
+    assert flag(replace(kernel, spec=((), ()))) == DIFFERS
+    assert flag(replace(kernel, spec=None)) == DIFFERS
+    assert flag(replace(kernel, missed=True, axes=None)) == MISSED
+    wrong = replace(model, variables=(replace(kernel, spec=None),))
+    found = lines(snapshot, wrong)
+    assert found[3].startswith("~  sequential/dense/kernel")
+    assert "no mesh" in found[3]
+    assert f"~ {DIFFERS}" in found
+
+
+def test_a_problem_and_variables_left_out_are_told(snapshot, model):
+    problem = replace(snapshot.distributions[0], problem="It does nothing here.")
+    found = lines(snapshot, replace(model, variables_omitted=3), [problem])
+    assert "It does nothing here." in found
+    assert "… and 3 more variables" in found
+
+
+def test_an_engine_s_answer_is_read_and_shown(snapshot, model):
+    answer = {
+        "model": encode(model),
+        "meshes": [encode(mesh) for mesh in snapshot.meshes],
+        "distributions": [encode(one) for one in snapshot.distributions],
+    }
+    layout = Layout.decode(answer, snapshot)
+    assert layout.model == model
+    assert repr(layout) == layout.text() == "\n".join(lines(snapshot, model))

@@ -145,3 +145,17 @@ def test_a_socket_that_a_killed_connection_has_left_is_no_obstacle(
             session.run("x = 1")
             assert logins(hosts, 1) == before + 1
     left.nothing()
+
+
+def test_a_host_that_is_cut_off_is_given_up_and_left_clean_once_the_shared_connection_works_again(
+    hosts: TestBed, left: Left
+) -> None:
+    with log_in(hosts) as shared, start(shared) as session:
+        hosts.cut(1)
+        try:
+            wait_until(lambda: lost(session))
+        finally:
+            hosts.heal(1)
+        wait_until(lambda: not hosts.processes(1))
+        assert shared.answers()
+    left.nothing()

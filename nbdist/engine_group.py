@@ -36,7 +36,7 @@ RECOVER = (
     "%dist_init --restart starts afresh."
 )
 RESTART = "%dist_init --restart starts afresh on the same plan."
-WAY_ON = {"tensorflow": "%dist_recover makes the strategy anew and keeps your variables."}
+WAY_ON = {"tensorflow": "%dist_recover creates a new strategy and keeps your variables."}
 """By framework, where there is a way on without a restart."""
 
 LOOK_SECONDS = 0.5
@@ -342,8 +342,8 @@ class EngineGroup:
             )
         if self.plan.framework == "tensorflow":
             raise SessionError(
-                "A common step is agreed on through JAX's coordinator, and this session computes with TensorFlow. "
-                "%dist_interrupt interrupts the cell."
+                "The processes agree on a common step through JAX's coordinator, but this session computes "
+                "with TensorFlow. %dist_interrupt interrupts the cell."
             )
         found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
         return {p: answer["steps"] for p, answer in found.items()}

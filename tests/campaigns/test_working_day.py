@@ -181,7 +181,7 @@ class Day:
         assert taken.error is not None and "never" not in taken.text
         self.notebook.collect(request, until="round 5")
         said = self.good("%dist_interrupt --stop-at-step").text
-        assert "leaves before a step that is the same on processes 0–3" in said
+        assert "stops before the same step on processes 0–3" in said
         self.notebook.collect(
             request, until=r"ended after .*: processes 0–3 stopped before step \d+"
         )

@@ -167,7 +167,7 @@ def test_a_disk_that_is_full_keeps_what_it_has_and_is_named(
     (project / "model.py").write_text("width = 3\n")
     (project / "large.bin").write_bytes(os.urandom(SMALL_BYTES + 1))
     shown = notebook.bad("%dist_sync").traceback
-    assert "SyncError: Files could not be brought to host h2: No space left on device" in shown
+    assert "SyncError: Files could not be copied to host h2: No space left on device" in shown
     assert "h1 has the new ones." in shown
     assert [hosts.files_left(i, "/tmp/nbdist-*/files.new") for i in (1, 2)] == [[], []]
     read = "open(model.__file__).read().strip()"

@@ -181,8 +181,8 @@ def _of_framework(
         existing = given.get("KERAS_BACKEND", "tensorflow")
         if existing != "tensorflow":
             raise OptionError(
-                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Take it away, or "
-                f"use {option('framework', 'keras')} {option('backend', existing)}."
+                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Unset it, or use "
+                f"{option('framework', 'keras')} {option('backend', existing)}."
             )
         addresses = tensorflow_plan.chosen_addresses(
             given, workers=processes, evaluators=evaluators

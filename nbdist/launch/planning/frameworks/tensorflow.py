@@ -153,8 +153,8 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
         cluster = {role: [str(a) for a in tasks] for role, tasks in config["cluster"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(
-            f"TF_CONFIG is set but cannot be read ({error}): {text}. Take the variable away, "
-            "and %dist_init chooses addresses."
+            f"TF_CONFIG is set but cannot be read ({error}): {text}. Unset the variable, and %dist_init chooses "
+            "addresses."
         ) from error
     wanted = {"worker": workers, "evaluator": evaluators}
     wanted = {role: count for role, count in wanted.items() if count}
@@ -162,7 +162,7 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
     if found != wanted:
         raise OptionError(
             f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for "
-            f"({option('processes')}, {option('evaluators')}). Make them agree, or take the variable away."
+            f"({option('processes')}, {option('evaluators')}). Make them agree, or unset the variable."
         )
     return (*cluster["worker"], *cluster.get("evaluator", []))
 

@@ -36,7 +36,7 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
         refused({0: told(), 1: told(host="h2", up=True)})
     refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
     elsewhere = {"process_id": 1, "count": 4}
-    with pytest.raises(LaunchError, match=r"is process 1 of 4 in a cluster of JAX's already"):
+    with pytest.raises(LaunchError, match=r"is process 1 of 4 in a JAX cluster already, but only"):
         refused({0: told(), 1: told(joined=elsewhere)})
 
 

@@ -358,7 +358,7 @@ class Day:
     def end(self) -> None:
         """The session is in step, and has computed what an undisturbed one computes, digit for digit."""
         self.good("%%dist\ntrain(3)")
-        assert "proven just now" in self.good("%dist_recover").text
+        assert "checked just now" in self.good("%dist_recover").text
         shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
         assert shown.startswith("processes 0–3   (True, True)"), shown
         assert "4 processes stopped" in self.good("%dist_shutdown").text

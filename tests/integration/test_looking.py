@@ -45,7 +45,7 @@ def test_expressions_are_evaluated_on_all_and_leave_all_in_step(notebook: Notebo
         "no NaN or Inf in 1 array of jnp.nan_to_num(w)"
         in notebook.good("%dist_nan jnp.nan_to_num(w)").text
     )
-    assert "proven just now" in notebook.good("%dist_recover").text
+    assert "checked just now" in notebook.good("%dist_recover").text
 
 
 def test_a_name_that_is_not_there_says_so(notebook: Notebook) -> None:

@@ -264,7 +264,7 @@ def test_what_a_sharding_cannot_divide_is_refused(session: Session) -> None:
             session.push({"unplaced": value}, sharding=sharding)
         with pytest.raises(ArrayError, match="NameError"):
             session.pull("unplaced")
-    with pytest.raises(OptionError, match="goes without --on"):
+    with pytest.raises(OptionError, match="cannot be combined with --on"):
         session.push({"unplaced": np.ones(4)}, sharding="NamedSharding(mesh, P())", on="0")
     assert not session.out_of_step
 

@@ -222,7 +222,7 @@ def test_a_working_folder_that_a_host_does_not_have_is_named_with_what_to_type(
     monkeypatch.chdir(project)
     with pytest.raises(
         HostError,
-        match=rf"Host h[12] cannot use the working folder {project}: .*--cwd.*--sync",
+        match=rf"Host h[12] cannot use the working folder {project}: .*with cwd, .*with sync",
     ):
         start(hosts)
     with pytest.raises(HostError, match=r"Host h[12] cannot use the working folder /nowhere: "):
@@ -236,7 +236,7 @@ def test_files_for_which_a_host_has_no_room_are_the_end_of_a_start(
     monkeypatch.chdir(project)
     (project / "large.bin").write_bytes(os.urandom(SMALL_BYTES + 1))
     with pytest.raises(
-        HostError, match=r"Host h2 could not take your files \(--sync\): No space left on device"
+        HostError, match=r"Host h2 could not take your files \(sync\): No space left on device"
     ):
         start(hosts, sync=".")
     left.nothing()

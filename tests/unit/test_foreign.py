@@ -32,7 +32,9 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
     refused({0: told(), 1: told()})
     with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has no jax"):
         refused({0: told(), 1: told(host="h2", version=None)})
-    with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has already started a JAX back end"):
+    with pytest.raises(
+        LaunchError, match=r"Process 1 \(host h2\) has already started a JAX back end"
+    ):
         refused({0: told(), 1: told(host="h2", up=True)})
     refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
     elsewhere = {"process_id": 1, "count": 4}

@@ -347,9 +347,8 @@ class EngineGroup:
         framework = framework_named(self.plan.framework)
         if not framework.stops_at_steps:
             raise SessionError(
-                "A common step is agreed on through JAX's coordinator, and this session computes with "
-                f"{framework.title}. "
-                "%dist_interrupt interrupts the cell."
+                "The processes agree on a common step through JAX's coordinator, but this session computes with "
+                f"{framework.title}. %dist_interrupt interrupts the cell."
             )
         found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
         return {p: answer["steps"] for p, answer in found.items()}

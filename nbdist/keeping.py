@@ -40,8 +40,8 @@ def write_down(engines: EngineGroup, *, session: str, asked: Plan, rules: Rules)
         )
     except OSError as error:
         return (
-            f"This session cannot be listed nor attached to: {error}. Name a folder that can be written with "
-            "NBDIST_STATE."
+            f"This session can be neither listed nor attached to: {error}. Set NBDIST_STATE to a folder that "
+            "you can write to."
         )
     if engines.plan.keep:
         engines.link.own_agents.keep()

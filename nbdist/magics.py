@@ -252,7 +252,7 @@ class DistMagics(Magics):
             asked, cell = options.dist().parse_before_code(line)
             if not cell:
                 raise OptionError(
-                    "%dist runs what stands behind it on the processes, such as %dist x.shape. For a whole cell "
+                    "%dist runs the rest of its line on the processes, such as %dist x.shape. For a whole cell "
                     "write %%dist as its first line."
                 )
             offset = 0

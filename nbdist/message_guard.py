@@ -79,6 +79,6 @@ class MessageGuard:
         if len(text) > SHOWN_CHARACTERS:
             text = f"{text[:SHOWN_CHARACTERS]}…"
         return (
-            f"{self._what} could not be handled and was left out ({type(error).__name__}: {text}); "
-            f"what comes next is read. The log of {self._logger.name} has the traceback."
+            f"{self._what} could not be handled and was skipped ({type(error).__name__}: {text}); later ones "
+            f"are still read. The log of {self._logger.name} has the traceback."
         )

@@ -57,13 +57,13 @@ def push(
     """
     if sharding is not None and not engines.facts.workers.issubset(targets):
         raise OptionError(
-            "A sharding divides arrays over all processes; it goes without --on. Nothing was sent."
+            "--sharding divides arrays over all processes and cannot be combined with --on. Nothing was sent."
         )
     names = names_text(map(repr, values))
     said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."
     with _interrupted_in_one_line(said), _exchange(engines, targets) as token:
         content = Packed(values, all_apart=sharding is not None)
-        refuse_busy(engines, targets, "Values are put only where no cell runs", known=busy)
+        refuse_busy(engines, targets, "Values can be pushed only while no cell runs", known=busy)
         arguments = {
             "token": token,
             "arrays": described(content.arrays),

@@ -760,8 +760,8 @@ class Session:
         inside = next((p for p in ids if p in busy), None)
         if inside is not None:
             raise SessionError(
-                f"{self._alive().doing(inside)}: its values can be had when that has ended. %sync waits for it, "
-                "%dist_interrupt --stop-at-step or %dist_interrupt ends it."
+                f"{self._alive().doing(inside)}: its values are available when that has ended. %sync waits for "
+                "it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
             )
 
     # -- asking ----------------------------------------------------------------------------------
@@ -891,6 +891,6 @@ class Session:
 
 def _unreported(expression: str, doing: str) -> SessionError:
     return SessionError(
-        f"{doing}. Until its end only what was reported can be shown, and {expression!r} is not among that: "
-        "%dist_mesh lists it."
+        f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: %dist_mesh "
+        "lists what was."
     )

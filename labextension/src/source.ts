@@ -5,12 +5,9 @@ import type { IDisposable } from '@lumino/disposable';
 import { Signal, type ISignal } from '@lumino/signaling';
 
 import { COMM_ID, TARGET } from './view/model/contract';
-import { takeFrame, type Known } from './view/model/frame';
+import { ASK_MS, takeFrame, type Known } from './view/model/frame';
 import type { Frame, Outputs, Request, Values } from './view/model/messages';
 import { isFrame, isOutputs, isValues } from './view/model/received';
-
-/** Fewest milliseconds between two requests for a full frame. */
-const ASK_MS = 1000;
 
 const GONE: ReadonlySet<Kernel.Status> = new Set([
   'restarting',

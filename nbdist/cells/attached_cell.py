@@ -78,7 +78,7 @@ class Recalled(Submission):
         self._take(answer)
         end = answer["end"]
         if end is None:
-            unknown = "the process does not know of it: it was never begun, or long ago"
+            unknown = "the process has no record of it: it never started, or ended long ago"
             self._end(RecalledError("Lost", unknown, ""), time.time())
         else:
             self._end(raised(answer), end["time"])
@@ -142,11 +142,11 @@ class RegainedRun(FollowedRun):
         without = self._overheard.waiting
         self._overheard.go_on()
         if without:
-            self.output.note("output of before this kernel came is shown when the cell has ended")
+            self.output.note("output from before this kernel attached is shown when the cell ends")
         for process_id, count in sorted(self._overheard.lost.items()):
             self.output.note(
-                f"process {process_id}   {count_text(count, 'earlier output')} lost: a process keeps the newest "
-                "2 MiB of what it shows"
+                f"process {process_id}   {count_text(count, 'earlier output')} lost: a process keeps only the "
+                "newest 2 MiB of its output"
             )
         self._renderer.refresh(self.output)
 

@@ -101,10 +101,13 @@ def stopping_text(number: int, inside: Sequence[int], steps: Mapping[int, int | 
     if silent:
         return f"{cell}: {processes_text(silent)} did not answer; %dist_interrupt interrupts it"
     if waiting:
-        return f"{cell} has not begun on {processes_text(waiting)}; %dist_cells {number} --interrupt takes it back"
+        return (
+            f"{cell} has not started on {processes_text(waiting)}; %dist_cells {number} --interrupt cancels "
+            "it"
+        )
     if not any(steps.values()):
         return (
-            f"{cell} leaves at its first step, and has begun none: it needs nbdist.checkpoint() in its loop, "
+            f"{cell} stops at its first step, but has started none: it needs nbdist.checkpoint() in its loop, "
             "or Keras' fit"
         )
-    return f"{cell} leaves before a step that is the same on {processes_text(inside)}"
+    return f"{cell} stops before the same step on {processes_text(inside)}"

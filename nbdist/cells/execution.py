@@ -314,8 +314,7 @@ class Execution:
         if self._heard_of.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
             return False
         self.output.note(
-            f"{where_text([process_id], self._hosts)}   has ended the cell; not all of its output "
-            "has arrived"
+            f"{where_text([process_id], self._hosts)}   finished the cell; some of its output has not arrived"
         )
         return True
 

@@ -106,7 +106,7 @@ def _headline(
     if cause.outcome == "not run":
         return f"not run on {processes_text(same)}{f': {error}' if error else ', stopped before it began'}"
     if cause.outcome == "stuck":
-        return f"{processes_text(same)} did not come back from the interrupt"
+        return f"{processes_text(same)} did not stop when interrupted"
     return f"{processes_text(same)} interrupted"
 
 

@@ -12,14 +12,12 @@ from dataclasses import dataclass
 from typing import Literal
 
 from nbdist.cells.prompt import Prompt
+from nbdist.contract.limits import SILENT_SECONDS
 from nbdist.contract.snapshot import Activity
 from nbdist.quantities import hosts_text, processes_text, seconds_text
 
 Outcome = Literal["running", "finished", "raised", "interrupted", "gone", "stuck", "not run"]
 """`not run`: stopped before the process had begun it; where there is an error, an earlier cell had failed."""
-
-SILENT_SECONDS = 4.0
-"""A process reports at least once a second; one that does not for so long is named."""
 
 MOST_CHARACTERS = 300
 """Of an error that are shown in one line."""

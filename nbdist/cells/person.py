@@ -31,7 +31,9 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> Reply | None:
       KeyboardInterrupt: The person's.
     """
     if threading.current_thread() is not threading.main_thread():
-        return {"refused": "this cell is waited for in a thread, and only the main thread can ask."}
+        return {
+            "refused": "this cell runs in a thread, and only the main thread can ask for input."
+        }
     looking = _Looking(wanted)
     try:
         try:

@@ -34,6 +34,6 @@ def refuse_sound(failures: Mapping[int, str | None]) -> None:
     sound = [p for p, error in failures.items() if error is None]
     if sound:
         raise SessionError(
-            f"No cell has failed on {processes_text(sound)}, so that there is no error to look at. breakpoint() "
-            "in a %%dist cell stops a process where you want."
+            f"No cell has failed on {processes_text(sound)}, so there is no error to inspect. breakpoint() in a "
+            "%%dist cell stops a process where you want."
         )

@@ -21,8 +21,9 @@ def refuse_computing(code: str, facts: Facts) -> None:
         return
     why = f": {facts.why}" if facts.why else ""
     raise SessionError(
-        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could "
-        f"give wrong numbers, so it was not run; one that only looks (print(x), x.shape) is. {facts.remedy}"
+        f"The processes have not been in step since cell {facts.since}{why}. A cell that computes could give "
+        "wrong numbers, so it was not run; a cell that only reads (print(x), x.shape) still runs. "
+        f"{facts.remedy}"
     )
 
 

@@ -278,7 +278,9 @@ class CellSupervisor:
     def _out_of_step(self, standings: dict[int, ProcessOutcome]) -> None:
         waiting = nobody_can_join(standings, longer_than_s=self.grace_s)
         if waiting:
-            self._stop(standings, "waiting for what cannot come; the session is out of step")
+            self._stop(
+                standings, "waiting for something that cannot arrive; the session is out of step"
+            )
 
     def _stopped_in_vain(self, standings: dict[int, ProcessOutcome], now: float) -> bool:
         """Stops the cell if all that are in its code have waited for long, and what they wait for is not sent."""
@@ -332,7 +334,7 @@ class CellSupervisor:
         self.remedies.rescue([standing.process_id for standing in running(standings.values())])
         lines = say_where_all(running(standings.values()))
         ids = [s.process_id for s in running(standings.values())]
-        what = f"{processes_text(ids)}   not back from the interrupt yet; given up in"
+        what = f"{processes_text(ids)}   not stopped by the interrupt yet; given up in"
         left = seconds_text(max(0.0, self.give_up_s - since))
         self.execution.output.note("\n".join([f"{what} {left} (--give-up)", *lines]))
 
@@ -341,9 +343,7 @@ class CellSupervisor:
         still = running(standings.values())
         ids = [standing.process_id for standing in still]
         lines = [f"   {line}" for line in say_where_all(still)]
-        text = (
-            f"{processes_text(ids)}   stuck: not back {seconds_text(waited_s)} after the interrupt"
-        )
+        text = f"{processes_text(ids)}   stuck: still running {seconds_text(waited_s)} after the interrupt"
         self.execution.output.note("\n".join([text, *lines]))
         self.execution.mark(ids, "stuck")
 

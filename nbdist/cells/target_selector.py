@@ -110,4 +110,4 @@ class TargetSelector:
                 return
             at = f" in cell {activity.cell}" if activity and activity.cell is not None else ""
             at += f", line {activity.line}" if at and activity and activity.line is not None else ""
-            raise TargetError(f"{where} is stuck{at} and takes no new cell. {facts.remedy}")
+            raise TargetError(f"{where} is stuck{at} and cannot run another cell. {facts.remedy}")

@@ -31,7 +31,10 @@ def differences(facts: Facts) -> list[Difference]:
 
 
 def _cell(digests: Mapping[int, str]) -> list[Difference]:
-    do = "The processes' IPython rewrites it in different manners: compare aliases, macros and input transformers."
+    do = (
+        "IPython changes this cell differently on the processes: compare aliases, macros and input "
+        "transformers."
+    )
     return difference("the cell's text", digests, do, lambda digest: f"digest {digest}")
 
 
@@ -46,7 +49,7 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
 
 
 def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    do = "Give all the same with %dist_init --env when they are started."
+    do = "Set the same value for all with %dist_init --env when you start them."
     found = []
     for name in _every_key(flags):
         found += difference(name, {p: one.get(name, "not set") for p, one in flags.items()}, do)
@@ -58,7 +61,9 @@ def _settings(values: Mapping[int, Mapping[str, str] | None]) -> list[Difference
     found = []
     for name in _every_key(known):
         of = {p: one[name] for p, one in known.items() if name in one}
-        found += difference(name, of, f"Set {name} alike on all of them, in one %%dist cell.")
+        found += difference(
+            name, of, f"Set {name} to the same value on all of them, in one %%dist cell."
+        )
     return found
 
 

@@ -14,9 +14,9 @@ from nbdist.quantities import array_type_text
 ByProcess = Mapping[int, Mapping[str, Any]]
 """What `nbdist.engine.agreement.names.Names.describe` answers, by process id."""
 
-MAKE = "Make it anew in one %%dist cell that runs on all of them."
+MAKE = "Create it again in one %%dist cell that runs on all of them."
 DEFINE = "Run the cell that defines it on all of them."
-SEED = "Make the key from the same seed on all of them."
+SEED = "Create the key from the same seed on all of them."
 
 
 def names(answers: ByProcess, *, code: bool) -> list[Difference]:

@@ -11,7 +11,7 @@ from nbdist.quantities import count_text, where_text
 MOST_LISTED = 5
 """So many differences are written out; the first is most often the cause of the others."""
 
-ANYHOW = "%%dist --no-check runs it all the same."
+ANYHOW = "%%dist --no-check runs it anyway."
 
 
 def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
@@ -40,6 +40,6 @@ def busy_text(
             at = f" in cell {activity.cell}{line}{source}"
         said.append(f"{where_text([process_id], hosts)} is busy{at}")
     return (
-        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. %sync waits until all are idle; "
-        "%%dist --no-check sends the cell behind what runs."
+        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. %sync waits until all are "
+        "idle; %%dist --no-check queues the cell behind what runs."
     )

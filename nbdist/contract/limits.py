@@ -11,5 +11,9 @@ LARGE_BYTES = 1 << 20
 DEEPEST = 100
 """Steps of a path that make branches of their own; what lies deeper is one step."""
 
+SILENT_SECONDS = 4
+"""A process that has reported nothing for so long is said to be silent: reports are repeated at
+least every two seconds."""
+
 MOST_NAMED_DEVICES = 4
 """Devices named where they hold different numbers of bytes; the rest is counted."""

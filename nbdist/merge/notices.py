@@ -11,9 +11,7 @@ from nbdist.pieces import split
 from nbdist.quantities import bytes_text, processes_text, seconds_text
 
 MAY_HANG = "Collectives may hang or mix up values."
-REPAIRING = (
-    "Not all processes have sent the same programs to their devices. Cells wait until it is done."
-)
+REPAIRING = "Not all processes have sent the same programs to their devices. Cells wait until the repair is done."
 
 SHOWN = 3
 """Processes named one by one; a pod that loses a host loses many at once."""
@@ -113,15 +111,18 @@ def _lost(lost: list[Process], everyone: tuple[Process, ...]) -> Notice:
 
 
 def _silent(host: str, seconds: float, processes: list[Process]) -> Notice:
-    text = f"Nothing has been heard of it for {seconds_text(seconds)}: cut off, overloaded, or stopped."
+    text = (
+        f"It has sent nothing for {seconds_text(seconds)}: it is cut off, overloaded, or stopped."
+    )
     if processes:
-        text += f" {_named(processes)} there may still be at work."
+        text += f" {_named(processes)} there may still be running."
     return Notice(level="bad", title=f"Host {host} does not answer.", text=text)
 
 
 def _stuck(stuck: list[Process], everyone: tuple[Process, ...]) -> Notice:
     parts = [
-        f"Process {one.process_id}{_on_host(one, everyone)} was interrupted and is not back{_still_at(one)}."
+        f"Process {one.process_id}{_on_host(one, everyone)} was interrupted and has not "
+        f"stopped{_still_at(one)}."
         for one in stuck[:SHOWN]
     ]
     verb = "is" if len(stuck) == 1 else "are"

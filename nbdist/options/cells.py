@@ -65,14 +65,16 @@ def dist_stack() -> Parser:
     """`%dist_stack`."""
     parser = Parser(
         "%dist_stack",
-        "Show what processes are in the middle of, also while they run.",
+        "Show what processes are doing, even in the middle of a cell.",
         example="%dist_stack 0,2",
     )
     parser.add_argument(
         "on", nargs="?", metavar="TARGETS", help="all threads of these processes: 1, 0,2:4, host=h1"
     )
     parser.add_argument(
-        "--native", action="store_true", help="down into C and C++, where py-spy is there and may"
+        "--native",
+        action="store_true",
+        help="with frames of C and C++, if py-spy is installed and allowed to",
     )
     return parser
 
@@ -81,8 +83,8 @@ def dist_debug() -> Parser:
     """`%dist_debug`."""
     parser = Parser(
         "%dist_debug",
-        "Look at the frame in which the last cell that failed on a process raised; or answer processes that wait "
-        "at a breakpoint in a cell of the background.",
+        "Inspect the frame in which the last failed cell raised on a process; or answer processes of a "
+        "background cell that wait at a breakpoint.",
         example="%dist_debug 1",
     )
     parser.add_argument("on", metavar="TARGETS", help="these processes: 1, 0,2:4, host=h1")
@@ -109,7 +111,7 @@ def dist() -> Parser:
     add(
         "--check",
         action=argparse.BooleanOptionalAction,
-        help="refuse the cell where processes differ in what must be equal (default: as %%dist_init said)",
+        help="refuse the cell where processes differ in what must be equal (default: as given to %%dist_init)",
     )
     return parser
 
@@ -195,7 +197,7 @@ def dist_shards() -> Parser:
     parser.add_argument(
         "--by-bytes",
         action="store_true",
-        help="the arrays of a tree, those first of which a device needs the most bytes",
+        help="the arrays of a tree, sorted by the bytes that a device needs",
     )
     _add_timeout(parser)
     parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
@@ -278,7 +280,7 @@ def dist_sync() -> Parser:
     """`%dist_sync`."""
     return Parser(
         "%dist_sync",
-        "Bring what has changed of the files of %dist_init --sync to the hosts.",
+        "Copy what has changed in the files of %dist_init --sync to the hosts.",
         example="%dist_sync",
     )
 

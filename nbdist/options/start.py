@@ -27,7 +27,7 @@ def dist_init() -> Parser:
     parser.add_argument(
         "--attach",
         metavar="ID|last|FILE",
-        help="take part in what runs already: a session, or engines of ipyparallel's by file or profile",
+        help="join what already runs: a session, or engines of ipyparallel's by file or profile",
     )
     start_options(parser, FLAGS)
     return parser

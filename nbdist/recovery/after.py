@@ -145,7 +145,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
             engines, lambda: disproven(engines, say=lambda text: progress(text, 0, every))
         )
         if why is None:
-            return "in step: proven just now; nothing to do"
+            return "in step: checked just now; nothing to do"
     said: list[str] = []
     settled = exclusive(engines, lambda: mend(engines, say=said.append))
     _learn(engines, settled, engines.last_cell, said.append)

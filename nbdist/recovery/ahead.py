@@ -47,8 +47,8 @@ def waits_in_vain(
         return None
     behind = [p for p, sent in counts.items() if sent == fewest]
     return (
-        f"waiting for what does not come: {processes_text(ahead)} sent {_programs(max(ahead.values()))} to the "
-        f"devices of all, {processes_text(behind)} only {fewest or 'none'}, and will send no more in this cell"
+        f"waiting in vain: {processes_text(ahead)} sent {_programs(max(ahead.values()))} to all devices, "
+        f"{processes_text(behind)} only {fewest or 'none'}, and will send no more in this cell"
     )
 
 

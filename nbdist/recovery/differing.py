@@ -68,8 +68,8 @@ def differing_labels(answers: Mapping[int, Mapping[str, Any]]) -> str | None:
                 for label, ids in groups.items()
             )
             return (
-                "the processes have sent different programs to their devices, though equally many: at one place "
-                f"{said}"
+                "the processes have sent different programs to their devices, although equally many: at one "
+                f"place {said}"
             )
         kinds = _by_value(
             {

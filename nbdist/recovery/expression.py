@@ -82,7 +82,9 @@ def ask_all_workers(
       SessionError: A process is in a cell, or it took too long; they are freed then.
       NbdistError: What one raised.
     """
-    refuse_busy(engines, engines.facts.workers, "More than a name is evaluated on all processes")
+    refuse_busy(
+        engines, engines.facts.workers, "An expression that is more than a name needs all processes"
+    )
     number = engines.next_number()
     asked = {
         p: engines.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})

@@ -51,7 +51,7 @@ class Repaired:
         if self.lost:
             lines.append(f"   {LOST_MEANS}")
         lines += [
-            f"   still refers to what was there before: {text}; make it again"
+            f"   still refers to arrays from before the repair: {text}; make it again"
             for text in self.stale
         ]
         return "\n".join(lines)
@@ -121,7 +121,7 @@ def repair(
         compared=True,
     )
     if not all(answer["passed"] for answer in answers.values()):
-        raise RecoveryError("the processes are not in step after it")
+        raise RecoveryError("the processes are not in step after the repair")
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
         coordination.end(link, earlier)
@@ -143,8 +143,9 @@ def _say_disk(
     for process_id, answer in saved.items():
         if answer["on_disk"]:
             remarks.append(
-                f"{engines.where(process_id)}: of {bytes_text(answer['nbytes'])}, "
-                f"{bytes_text(answer['on_disk'])} go to disk: {bytes_text(answer['free'])} of memory are free"
+                f"{engines.where(process_id)}: {bytes_text(answer['on_disk'])} of "
+                f"{bytes_text(answer['nbytes'])} are written to disk, since only {bytes_text(answer['free'])} of "
+                "memory are free"
             )
     if remarks:
-        say("\n".join(["getting in step again takes longer:", *(f"   {r}" for r in remarks)]))
+        say("\n".join(["the repair takes longer:", *(f"   {r}" for r in remarks)]))

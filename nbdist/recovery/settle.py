@@ -90,7 +90,7 @@ def mend(
     try:
         done = repair(engines, number=engines.next_number(), say=say, states=states)
     except NbdistError as error:
-        return Settled(why=f"getting in step again did not succeed: {error}")
+        return Settled(why=f"the repair failed: {error}")
     finally:
         engines.repairing(False)
     return Settled(done=done.text(), lost=done.lost)
@@ -105,7 +105,7 @@ def hindrance(engines: EngineGroup) -> str | None:
         return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
     stuck = facts.workers & facts.stuck
     if stuck:
-        return f"{processes_text(stuck)} did not come back from the interrupt"
+        return f"{processes_text(stuck)} did not stop when interrupted"
     if facts.silent:
         return f"host {names_text(facts.silent)} does not answer"
     return None

@@ -32,13 +32,18 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """
     framework = framework_named(engines.plan.framework)
     if framework.recovery != "strategy":
+        why = (
+            "there is only one, or %dist_init has not joined them"
+            if framework.recovery == "in place"
+            else f"nbdist has no repair for {framework.title}"
+        )
         raise SessionError(
-            f"The processes of this session ({framework.name}) cannot be brought in step without a restart: one "
-            "alone needs it, and others were not joined by %dist_init. %dist_init --restart starts it afresh."
+            f"The processes of this session ({framework.name}) cannot be repaired in place: {why}. %dist_init "
+            "--restart starts it afresh."
         )
     if not engines.plan.initialize:
         raise SessionError(
-            "This session was started with --no-initialize: its strategy is your own."
+            "This session was started with --no-initialize: you make its strategy yourself."
         )
     started = time.monotonic()
     hopeless = _not_back(engines)
@@ -59,7 +64,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     parts = []
     if workers:
         count = count_text(len(engines.plan.workers), "worker")
-        parts.append(f"strategy made anew on {count}: make models anew under it, too")
+        parts.append(f"new strategy on {count}: create your models again under it")
     if gone:
         parts.append(f"{processes_text(gone)} started again, their variables are lost")
     if kept:

@@ -58,7 +58,7 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
             said = True
             verb = "computes" if len(waiting) == 1 else "compute"
             who = f"{processes_text(waiting)} still {verb} what all have sent"
-            say(f"{who}; it is waited for (an interrupt ends that)")
+            say(f"{who}; waiting for it (an interrupt ends the wait)")
         engines.hurry.wait(LOOK_SECONDS)
 
 

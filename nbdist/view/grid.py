@@ -111,7 +111,7 @@ def find_arrays(snapshot: Snapshot, path: str) -> tuple[Array, ...]:
     hint = f" Did you mean {close}?" if close else ""
     count = f"{count_text(len(paths), 'array')} {'is' if len(paths) == 1 else 'are'} known."
     if snapshot.arrays_omitted:
-        count += f" {snapshot.arrays_omitted} more lie deeper than the probe looks."
+        count += f" {snapshot.arrays_omitted} more lie too deep to be listed."
     raise ArrayError(f"no process has an array {path!r}.{hint} {count}")
 
 

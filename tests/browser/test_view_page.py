@@ -625,7 +625,7 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
     page.get_by_role("button", name="Show values").press("Enter")
     sent = page.evaluate("page.sent")
     assert sent[-1] == {"type": "values", "path": path}
-    expect(page.locator(".nbdist-values")).to_contain_text("it comes when no cell runs")
+    expect(page.locator(".nbdist-values")).to_contain_text("shown once no cell runs")
     page.evaluate("page.hear({type: 'values', path: 'another', text: 'of another view'})")
     expect(page.locator(".nbdist-value-text")).to_be_hidden()
     side = 48

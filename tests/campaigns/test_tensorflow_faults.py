@@ -133,7 +133,7 @@ def test_a_fault_ends_the_cell_and_the_strategy_is_made_anew(notebook: Notebook,
     fault(notebook)
     notebook.collect(request, timeout_s=60)
     recovered = notebook.good("%dist_recover").text
-    assert "strategy made anew on 2 workers" in recovered
+    assert "new strategy on 2 workers" in recovered
     notebook.good(SETUP)
     assert loss(notebook) == first, "training starts from the same place"
     assert "idle   3 processes" in notebook.good("%dist_status").text

@@ -181,7 +181,7 @@ class Day:
         assert taken.error is not None and "never" not in taken.text
         self.notebook.collect(request, until="round 5")
         said = self.good("%dist_interrupt --stop-at-step").text
-        assert "leaves before a step that is the same on processes 0–3" in said
+        assert "stops before the same step on processes 0–3" in said
         self.notebook.collect(
             request, until=r"ended after .*: processes 0–3 stopped before step \d+"
         )
@@ -358,7 +358,7 @@ class Day:
     def end(self) -> None:
         """The session is in step, and has computed what an undisturbed one computes, digit for digit."""
         self.good("%%dist\ntrain(3)")
-        assert "proven just now" in self.good("%dist_recover").text
+        assert "checked just now" in self.good("%dist_recover").text
         shown = self.good("%dist len(losses) > 10, losses == undisturbed(len(losses))").text
         assert shown.startswith("processes 0–3   (True, True)"), shown
         assert "4 processes stopped" in self.good("%dist_shutdown").text

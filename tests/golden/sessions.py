@@ -176,8 +176,8 @@ def stuck() -> dict:
                 level="bad",
                 title="Process 3 is stuck.",
                 text=(
-                    "Process 3 on h2 was interrupted and is not back; it is in line 4, "
-                    "loss = step(params, x)."
+                    "Process 3 on h2 was interrupted and has not stopped; it is in line 4, loss = step(params, "
+                    "x)."
                 ),
             ),
         ),

@@ -57,7 +57,7 @@ def test_a_host_that_ssh_does_not_reach_is_named_in_sshs_own_words_with_what_to_
 @pytest.mark.parametrize(
     ("python", "said", "typed"),
     [
-        ("/nowhere/python", "there is no Python at /nowhere/python", "--remote-python"),
+        ("/nowhere/python", "there is no Python at /nowhere/python", "with remote_python"),
         (
             OTHER_PYTHON,
             f"{OTHER_PYTHON} there has no nbdist",

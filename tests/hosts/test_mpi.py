@@ -91,7 +91,7 @@ def test_a_host_that_mpirun_cannot_reach_is_told_in_sshs_words(
 
 def test_hosts_without_that_python_or_that_folder_are_told(mpi_hosts: TestBed, gone: None) -> None:
     way = {"mpi": True, "hosts": "h1,h2", "ssh_config": str(mpi_hosts.ssh_config)}
-    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*--remote-python"):
+    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*remote_python"):
         nbdist.start(**way, remote_python="/nowhere/python")
     with pytest.raises(HostError, match=r"Host h[12] cannot use the working folder /nowhere"):
         nbdist.start(**way, cwd="/nowhere")

@@ -144,12 +144,12 @@ def test_what_slurm_refuses_is_told_in_its_words(gone: None) -> None:
 
 
 def test_more_nodes_than_there_are_are_not_waited_for(gone: None) -> None:
-    with pytest.raises(OptionError, match="-N 9: this cluster has 3 nodes"):
+    with pytest.raises(OptionError, match="nodes=9: this cluster has 3 nodes"):
         nbdist.start(slurm=True, nodes=9)
 
 
 def test_hosts_without_that_python_or_that_folder_are_told(gone: None) -> None:
-    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*--remote-python"):
+    with pytest.raises(HostError, match=r"no Python at /nowhere/python.*remote_python"):
         nbdist.start(2, slurm=True, remote_python="/nowhere/python")
     with pytest.raises(HostError, match="Host h1 cannot use the working folder /nowhere"):
         nbdist.start(2, slurm=True, cwd="/nowhere")

@@ -160,7 +160,7 @@ def test_a_disk_that_is_full_keeps_what_it_has_and_is_named(
     (project / "model.py").write_text("width = 3\n")
     (project / "large.bin").write_bytes(os.urandom(SMALL_BYTES + 1))
     shown = notebook.bad("%dist_sync").traceback
-    assert "SyncError: Files could not be brought to host h2: No space left on device" in shown
+    assert "SyncError: Files could not be copied to host h2: No space left on device" in shown
     assert "h1 has the new ones." in shown
     assert [hosts.files_left(i, "/tmp/nbdist-*/files.new") for i in (1, 2)] == [[], []]
     read = "open(model.__file__).read().strip()"
@@ -215,7 +215,7 @@ def test_a_working_folder_that_a_host_does_not_have_is_named_with_what_to_type(
     monkeypatch.chdir(project)
     with pytest.raises(
         HostError,
-        match=rf"Host h[12] cannot use the working folder {project}: .*--cwd.*--sync",
+        match=rf"Host h[12] cannot use the working folder {project}: .*with cwd, .*with sync",
     ):
         start(hosts)
     with pytest.raises(HostError, match=r"Host h[12] cannot use the working folder /nowhere: "):
@@ -229,7 +229,7 @@ def test_files_for_which_a_host_has_no_room_are_the_end_of_a_start(
     monkeypatch.chdir(project)
     (project / "large.bin").write_bytes(os.urandom(SMALL_BYTES + 1))
     with pytest.raises(
-        HostError, match=r"Host h2 could not take your files \(--sync\): No space left on device"
+        HostError, match=r"Host h2 could not take your files \(sync\): No space left on device"
     ):
         start(hosts, sync=".")
     left.nothing()

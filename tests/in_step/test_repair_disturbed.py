@@ -139,6 +139,6 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
 
 def test_a_session_that_is_in_step_is_left_as_it_is(two: World) -> None:
     services = set(two.session._engines.link.parents.home.services)
-    assert two.session.recover() == "in step: proven just now; nothing to do"
+    assert two.session.recover() == "in step: checked just now; nothing to do"
     assert set(two.session._engines.link.parents.home.services) == services
     whole(two)

@@ -168,7 +168,7 @@ def test_what_cannot_be_attached_is_refused_with_what_there_is(
     text = second.bad(f"%dist_init --attach {tmp_path}/x.json").traceback
     assert "is no connection file of ipyparallel's for clients" in text
     assert "-n 4" not in (refused := second.bad("%dist_init --attach last -n 4").traceback)
-    assert "--processes is for starting others" in refused
+    assert "-n is for starting others" in refused
     fixed = second.bad("%dist_init --attach last --no-initialize").traceback
     assert "runs already, and --no-initialize cannot change it" in fixed
     path = next((kernels.folder / "state" / "sessions").glob("*.json"))

@@ -114,9 +114,7 @@ def test_a_training_stops_before_the_same_step_on_all_and_stays_in_step(
     output = notebook.collect(request)
     notebook.collect(request, until="three steps")
     said = notebook.good("%dist_interrupt --stop-at-step").text
-    assert (
-        said == f"cell {numbered(output)} leaves before a step that is the same on processes 0, 1"
-    )
+    assert said == f"cell {numbered(output)} stops before the same step on processes 0, 1"
     notebook.collect(request, until=r"ended after .*: processes 0, 1 stopped before step \d+")
     assert "in step again" not in output.text
     same = notebook.good("%dist done").text

@@ -118,7 +118,7 @@ def test_one_that_waits_for_what_another_will_not_send_is_named_with_its_line_an
     notebook: Notebook, targets: str
 ) -> None:
     said = notebook.bad(f"%%dist --grace 1{targets}\nif me == 0:\n    float(total(x))")
-    assert "waiting for what does not come: process 0 sent 1 program" in said.text
+    assert "waiting in vain: process 0 sent 1 program" in said.text
     assert "process 1 only none" in said.text
     assert re.search(r"process 0 .*line 3, float\(total\(x\)\)", said.text)
     assert "in step again after" in said.text

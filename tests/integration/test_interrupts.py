@@ -121,4 +121,4 @@ def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
     assert engines is not None
     engines.link.parents.ask(Aside.FREE, sorted(session.hosts))
     assert outcomes(handle) == {"finished"}
-    assert session.recover() == "in step: proven just now; nothing to do"
+    assert session.recover() == "in step: checked just now; nothing to do"

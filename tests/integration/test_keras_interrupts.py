@@ -98,7 +98,7 @@ def test_fit_in_the_background_stops_before_the_same_batch_on_all(notebook: Note
     notebook.collect(request)
     notebook.collect(request, until="begins")
     said = notebook.good("%dist_interrupt --stop-at-step").text
-    assert "leaves before a step that is the same on processes 0, 1" in said, said
+    assert "stops before the same step on processes 0, 1" in said, said
     ended = notebook.collect(
         request, until=r"ended after .*: processes 0, 1 stopped before step \d+"
     )

@@ -45,7 +45,7 @@ def test_expressions_are_evaluated_on_all_and_leave_all_in_step(notebook: Notebo
         "no NaN or Inf in 1 array of jnp.nan_to_num(w)"
         in notebook.good("%dist_nan jnp.nan_to_num(w)").text
     )
-    assert "proven just now" in notebook.good("%dist_recover").text
+    assert "checked just now" in notebook.good("%dist_recover").text
 
 
 def test_a_name_that_is_not_there_says_so(notebook: Notebook) -> None:
@@ -110,7 +110,7 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     lines = notebook.good("%dist_shards params").text.splitlines()
     assert lines[0].startswith("as last reported, while process 0 is in cell ")
     assert lines[1] == "params  2 arrays, 108 B; a device needs up to 36 B"
-    assert "'w[:2]' is not among that" in notebook.bad("%dist_shards w[:2]").traceback
+    assert "'w[:2]' was not: %dist_mesh lists" in notebook.bad("%dist_shards w[:2]").traceback
     assert notebook.good("%dist_layout params").text.splitlines() == lines
     for look in ("%dist_pull w", "%dist_nan w", "%dist_nan w[:2]"):
         assert "%sync waits for it" in notebook.bad(look).traceback, look

@@ -195,7 +195,7 @@ def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
     )
     notebook.good("params = None")
     while (pulled := notebook.run("%dist_pull params")).error:
-        refused = r"SessionError: process [01] .*: its values can be had when that has ended"
+        refused = r"SessionError: process [01] .*: its values are available when that has ended"
         assert re.match(refused, pulled.traceback)
         notebook.good("assert params is None")
     notebook.good("assert params['a b'].sum() == 28 and not nbdist.current().out_of_step")

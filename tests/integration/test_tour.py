@@ -44,7 +44,7 @@ def check_failure(shown: str) -> None:
     lines = found["others"].splitlines()
     # On a busy machine more is said meanwhile, of those that are not back yet.
     late = next(
-        (i for i, line in enumerate(lines) if "not back from the interrupt" in line), len(lines)
+        (i for i, line in enumerate(lines) if "not stopped by the interrupt" in line), len(lines)
     )
     said = lines[:late]
     named = re.findall(r"\d+", " ".join(line.partition("   ")[0] for line in said))

@@ -264,7 +264,7 @@ def test_what_a_sharding_cannot_divide_is_refused(session: Session) -> None:
             session.push({"unplaced": value}, sharding=sharding)
         with pytest.raises(ArrayError, match="NameError"):
             session.pull("unplaced")
-    with pytest.raises(OptionError, match="goes without --on"):
+    with pytest.raises(OptionError, match="cannot be combined with --on"):
         session.push({"unplaced": np.ones(4)}, sharding="NamedSharding(mesh, P())", on="0")
     assert not session.out_of_step
 
@@ -287,7 +287,7 @@ def test_what_one_process_cannot_make_gets_its_name_on_none(session: Session) ->
 
 def test_nothing_is_pushed_to_a_process_in_a_cell(session: Session) -> None:
     handle = session.run("import time\ntime.sleep(600)", on="1", wait=False)
-    with pytest.raises(SessionError, match=r"process 1 .*Values are put only where no cell"):
+    with pytest.raises(SessionError, match=r"process 1 .*Values can be pushed only while no cell"):
         session.push({"refused": 1})
     session.push({"taken": 1}, on="0")
     session.interrupt()

@@ -47,7 +47,7 @@ def test_collectives_are_aborted_only_where_tensorflow_has_started_and_can(
 
 def test_a_context_that_cannot_be_reset_says_what_helps(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(eager, "_reset_context")
-    with pytest.raises(RuntimeError, match="cannot begin anew in the same process"):
+    with pytest.raises(RuntimeError, match="cannot start again in the same process"):
         context.reset_context()
 
 

@@ -31,7 +31,7 @@ def test_an_evaluator_is_replaced_beside_workers_whose_models_stay_of_use(fresh:
         pass
     said = fresh.good("%dist_recover").text
     assert "process 2 started again" in said
-    assert "strategy made anew" not in said
+    assert "new strategy on" not in said
     fresh.good("%%dist\nprint(model.evaluate(data, verbose=0))")
     assert "MirroredStrategy" in fresh.good("%%dist --on evaluator\nprint(type(strategy))").text
 
@@ -39,7 +39,7 @@ def test_an_evaluator_is_replaced_beside_workers_whose_models_stay_of_use(fresh:
 def test_a_model_from_before_is_refused_with_what_to_do(fresh: Notebook) -> None:
     fresh.good("%dist_init -n 2 --framework tensorflow --platform cpu")
     fresh.good(TRAIN)
-    assert "make models anew" in fresh.good("%dist_recover").text
+    assert "create your models again" in fresh.good("%dist_recover").text
     refused = fresh.bad("%%dist\nmodel.fit(data, epochs=1, verbose=0)")
     assert "was made under the strategy from before %dist_recover" in refused.traceback
     assert "restore its newest checkpoint" in refused.traceback

@@ -23,8 +23,8 @@ def test_a_failure_is_logged_with_its_traceback_and_reported_in_one_sentence(
     assert record.exc_info is not None
     assert record.exc_info[0] is KeyError
     assert said == [
-        "A message of host h2 could not be handled and was left out (KeyError: 'process_id'); what comes next is "
-        "read. The log of nbdist.some_module has the traceback."
+        "A message of host h2 could not be handled and was skipped (KeyError: 'process_id'); later ones are "
+        "still read. The log of nbdist.some_module has the traceback."
     ]
 
 

@@ -1,6 +1,6 @@
 /** The live picture of a session: one view for notebook outputs, side panels and pages. */
 
-import { takeFrame, type Known } from './model/frame';
+import { ASK_MS, takeFrame, type Known } from './model/frame';
 import type { Frame } from './model/messages';
 import { sceneMaker } from './model/scene';
 import { initialState, reduce, type Action, type State } from './model/state';
@@ -30,8 +30,6 @@ import { Side } from './sections/page/side';
 const AGE_MS = 500;
 /** After this long without a frame, in milliseconds, another sender may be followed. */
 const SILENT_MS = 5000;
-/** Fewest milliseconds between two requests for a full frame. */
-const ASK_MS = 1000;
 
 const asText = (value: unknown): string => (typeof value === 'string' ? value : '');
 

@@ -21,7 +21,9 @@ def native_stacks() -> dict[str, str]:
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which("py-spy", path=places)
     if program is None:
-        return {"error": "py-spy is not there; pip install py-spy in the processes' environment"}
+        return {
+            "error": "py-spy is not installed; run pip install py-spy in the processes' environment"
+        }
     command = [program, "dump", "--native", "--pid", str(os.getpid())]
     try:
         done = subprocess.run(

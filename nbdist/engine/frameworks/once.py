@@ -52,7 +52,7 @@ def explain_late_devices(config: Any) -> None:
             if name == NUMBER_OF_DEVICES:
                 count = next(iter([*args, *options.values()]), "N")
                 error.add_note(
-                    "%dist_init has made the devices of this process. For another number: %dist_shutdown, then "
+                    "%dist_init has set the number of devices. For another number: %dist_shutdown, then "
                     f"%dist_init --devices-per-process {count} with your other options."
                 )
             raise

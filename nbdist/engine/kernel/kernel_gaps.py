@@ -75,8 +75,8 @@ def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str]
         if wanted():
             return ask(str(prompt))
         raise SessionError(
-            f"input({str(prompt)!r}) cannot be answered: nobody sits at the processes. "
-            "Ask in the notebook and send the answer with %dist_push."
+            f"input({str(prompt)!r}) cannot be answered: the processes have no keyboard. Ask in the notebook "
+            "and send the answer with %dist_push."
         )
 
     kernel.raw_input = refuse

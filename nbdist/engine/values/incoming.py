@@ -131,7 +131,7 @@ class Incoming:
           SessionError: They have not all come.
         """
         if self._ready is None:
-            raise SessionError("What was pushed has not come whole; nothing was changed.")
+            raise SessionError("What was pushed did not arrive completely; nothing was changed.")
         return self._ready
 
     def close(self) -> None:

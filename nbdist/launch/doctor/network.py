@@ -144,8 +144,8 @@ def clocks(case: Case) -> Iterator[Finding]:
         return
     side = "ahead of" if clock.ahead_s > 0 else "behind"
     yield case.warning(
-        f"its clock is {seconds_text(abs(clock.ahead_s))} {side} this machine's; times in the view and in "
-        "logs will not fit together",
+        f"its clock is {seconds_text(abs(clock.ahead_s))} {side} this machine's; times in the view and in logs "
+        "will not match",
         where=f"the clocks of {case.examined.host} and {THIS_MACHINE}",
         do=f"{case.there('sudo timedatectl set-ntp true')}, and the same here",
     )

@@ -86,7 +86,10 @@ def refused(host: AskedHost, options: SshOptions, status: int | None, words: str
         return Finding(
             severity="error",
             host=host.name,
-            what=f"Python ended with exit code {status} before it could look: {last or 'without a word'}",
+            what=(
+                f"Python ended with exit code {status} before it could check anything: "
+                f"{last or 'without output'}"
+            ),
             where=options.python,
             do=(
                 f"{shell(host, options)}{options.python} -V; then name a Python that works with "
@@ -100,7 +103,7 @@ def refused(host: AskedHost, options: SshOptions, status: int | None, words: str
         what = f"the host {NO_ANSWER} in time{': ' + last if last else ''}"
         return _ssh(host, options, what, "{ssh} true, to see how long it takes")
     return _ssh(
-        host, options, f"ssh does not work: {last or 'it ended without a word'}", "{ssh} -v true"
+        host, options, f"ssh does not work: {last or 'it ended without output'}", "{ssh} -v true"
     )
 
 

@@ -73,8 +73,8 @@ class Copied:
         if self.old:
             modules = ", ".join(f"{name} ({processes_text(ids)})" for name, ids in self.old.items())
             lines.append(
-                f"already imported: {modules}; importlib.reload({next(iter(self.old))}) in a cell takes the new "
-                "one, and so does autoreload"
+                f"already imported: {modules}; importlib.reload({next(iter(self.old))}) in a cell loads the new "
+                "version, as does autoreload"
             )
         if self.busy:
             lines.append(
@@ -158,8 +158,8 @@ class Files:
         if not hosts:
             return None
         return (
-            f"{', '.join(dict.fromkeys(hosts))}   the working folder is the copy of {self._of_what()}; what cells "
-            "write there goes with the session"
+            f"{', '.join(dict.fromkeys(hosts))}   the working folder is the copy of {self._of_what()}; what "
+            "cells write there is deleted with the session"
         )
 
     def _of_what(self) -> str:
@@ -231,8 +231,8 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     well = ", ".join(sending.parent.reach.name for sending in others)
     rest = f" {well} {'has' if len(others) == 1 else 'have'} the new ones." if well else ""
     return (
-        f"Files could not be brought to {text}. What was there before is as it was.{rest} When that is mended, "
-        "repeat %dist_sync."
+        f"Files could not be copied to {text}. The files there are unchanged.{rest} Fix that, then repeat "
+        "%dist_sync."
     )
 
 

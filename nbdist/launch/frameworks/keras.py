@@ -184,13 +184,13 @@ def _refuse_other_numbers(given: Mapping[str, str], processes: int) -> None:
     if count and count != str(processes):
         raise OptionError(
             f"{COUNT}={count} is set, but {processes} processes are asked for ({option('processes')}). Use "
-            f"{option('processes', count)}, or take the variable away."
+            f"{option('processes', count)}, or unset the variable."
         )
     number = given.get(PROCESS)
     if number and (processes > 1 or number != "0"):
         raise OptionError(
-            f"{PROCESS}={number} is set, but each of the {processes} processes gets its own, "
-            "0 and up. Take the variable away."
+            f"{PROCESS}={number} is set, but each of the {processes} processes gets its own, 0 and up. Unset "
+            "the variable."
         )
 
 

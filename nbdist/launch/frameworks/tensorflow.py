@@ -40,7 +40,7 @@ class TensorFlow(Framework):
     each_serves = True
     reads_tf_config = True
     recovery = "strategy"
-    after_failure = "%dist_recover makes the strategy anew and keeps your variables."
+    after_failure = "%dist_recover creates a new strategy and keeps your variables."
     compared = ("tensorflow", "keras")
     requirement = "'nbdist[tensorflow]'"
     memory_bytes = (900 * MIB, 200 * MIB)
@@ -58,8 +58,8 @@ class TensorFlow(Framework):
         existing = asked.environment.get("KERAS_BACKEND", "tensorflow")
         if existing != "tensorflow":
             raise OptionError(
-                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Take it away, or "
-                f"use {option('framework', 'keras')} {option('backend', existing)}."
+                f"{option('framework', 'tensorflow')}, but KERAS_BACKEND={existing} is set. Unset it, or use "
+                f"{option('framework', 'keras')} {option('backend', existing)}."
             )
         addresses = chosen_addresses(
             asked.environment, workers=max(asked.processes, 1), evaluators=asked.evaluators
@@ -204,8 +204,8 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
         cluster = {role: [str(a) for a in tasks] for role, tasks in config["cluster"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(
-            f"TF_CONFIG is set but cannot be read ({error}): {text}. Take the variable away, "
-            "and %dist_init chooses addresses."
+            f"TF_CONFIG is set but cannot be read ({error}): {text}. Unset the variable, and %dist_init chooses "
+            "addresses."
         ) from error
     wanted = {"worker": workers, "evaluator": evaluators}
     wanted = {role: count for role, count in wanted.items() if count}
@@ -213,7 +213,7 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
     if found != wanted:
         raise OptionError(
             f"TF_CONFIG is set for {_counts(found)}, but {_counts(wanted)} are asked for "
-            f"({option('processes')}, {option('evaluators')}). Make them agree, or take the variable away."
+            f"({option('processes')}, {option('evaluators')}). Make them agree, or unset the variable."
         )
     return (*cluster["worker"], *cluster.get("evaluator", []))
 

@@ -119,9 +119,9 @@ def _try_port(host: str, port: int, given: str) -> None:
             probe.bind((host, port))
         except OSError as error:
             raise OptionError(
-                f"{given}: port {port} cannot be used on this machine "
-                f"({error.strerror}). A new job that meets an old coordinator there joins and "
-                "breaks it; leave the port out, and a free one is chosen."
+                f"{given}: port {port} cannot be used on this machine ({error.strerror}). A new job that finds "
+                "an old coordinator there would join and break it. Leave the port out, and a free one is "
+                "chosen."
             ) from error
 
 

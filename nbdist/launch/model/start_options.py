@@ -156,7 +156,7 @@ class StartOptions:
     )
     environment: Mapping[str, str] | None = _option(
         None,
-        "in place before the framework is imported; default: the kernel's own value",
+        "set before the framework is imported; default: the kernel's own value",
         PROCESSES,
         read=_environment,
         action="append",
@@ -164,7 +164,7 @@ class StartOptions:
     )
     grace_s: float = _option(
         3.0,
-        "seconds others may stay in a failed cell",
+        "seconds others may stay in a cell that failed on one",
         PROCESSES,
         type=float,
         metavar="S",

@@ -26,7 +26,7 @@ OURS = {
     ("-n", "-np", "--np", "-c", "--n"): "processes",
     ("-H", "-host", "--host"): "hosts",
     ("-wdir", "--wdir", "-wd"): "cwd",
-    ("-stdin", "--stdin"): "the processes get their orders through it",
+    ("-stdin", "--stdin"): "nbdist sends orders to the processes through it",
     ("-tag-output", "--tag-output", "-l"): "the processes answer through it",
     ("-timestamp-output", "--timestamp-output"): "the processes answer through it",
     ("-output-filename", "--output-filename"): "the processes answer through it",
@@ -83,7 +83,7 @@ def mpi_job(
 def _agent(ssh: SshOptions) -> str:
     if ssh.config is not None and not set(" :'\"\\").isdisjoint(ssh.config):
         raise OptionError(
-            f"{option('ssh_config', ssh.config)}: mpirun cannot be told of a file with such a name. Name one "
+            f"{option('ssh_config', ssh.config)}: a file with such a name cannot be passed to mpirun. Name one "
             "without spaces, colons and quotes."
         )
     return " ".join(["ssh", *ssh_options(ssh)])
@@ -106,15 +106,15 @@ def check_hosts(hosts: Sequence[AskedHost]) -> None:
     for host in hosts:
         if host.local or checkup.is_own(_address(host.name)):
             raise OptionError(
-                f"{option('hosts')}: {host.name} is this machine, where mpirun does not hand on orders to its "
-                f"ranks. Leave it out; or leave {option('mpi', True)} out: {option('hosts')} alone starts "
+                f"{option('hosts')}: {host.name} is this machine, where mpirun does not pass its input on to "
+                f"its ranks. Leave it out; or leave {option('mpi', True)} out: {option('hosts')} alone starts "
                 "processes here and on other hosts."
             )
         for what, value in (("user", host.user), ("port", host.port)):
             if value is not None:
                 raise OptionError(
-                    f"{option('hosts')}: {host.name} has the {what} {value}, which mpirun cannot be told. Write "
-                    "it into the ssh configuration (~/.ssh/config, or "
+                    f"{option('hosts')}: {host.name} has the {what} {value}, which cannot be passed to mpirun. "
+                    "Put it into the ssh configuration (~/.ssh/config, or "
                     f"{option('ssh_config', Placeholder('FILE'))})."
                 )
 

@@ -69,8 +69,8 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
             raise SessionError(
-                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is in the "
-                "middle of something. Attach again when that has ended, or interrupt it where it was begun."
+                f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is busy. "
+                "Attach again when it is idle, or interrupt what it runs where that was started."
             )
         told[engine] = _checked(client, engine, request)
     return told

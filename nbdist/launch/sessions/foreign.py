@@ -129,16 +129,16 @@ def _refuse(plan: Plan, by_id: Told) -> None:
         joined = facts["joined"]
         if joined and (joined["count"], joined["process_id"]) != (len(by_id), process_id):
             raise LaunchError(
-                f"Process {process_id} (host {host}) is process {joined['process_id']} of "
-                f"{joined['count']} in a cluster of JAX's already, and here are {len(by_id)} engines. Start all "
-                "of them again, or attach when all of that cluster are here."
+                f"Process {process_id} (host {host}) is process {joined['process_id']} of {joined['count']} in "
+                f"a JAX cluster already, but only {len(by_id)} engines are connected. Start all engines again, or "
+                "attach when all of that cluster are connected."
             )
     alone = {p for p, facts in by_id.items() if facts["up"] and not facts["joined"]}
     if plan.initialize and alone and not framework_named(framework).known(by_id):
         process_id = min(alone)
         raise LaunchError(
-            f"Process {process_id} (host {by_id[process_id]['host']}) has started a back end of JAX already, "
-            f"and cannot join others any more. Start the engines again, or use {option('initialize', False)} to "
+            f"Process {process_id} (host {by_id[process_id]['host']}) has already started a JAX back end, and "
+            f"can no longer join a cluster. Start the engines again, or use {option('initialize', False)} to "
             "leave each by itself."
         )
 

@@ -129,7 +129,7 @@ def regain(record: Record) -> AttachedCluster:
         state = from_plain(State, record.state)
     except ValueError as error:
         raise SessionError(
-            f"What is written of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
+            f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
     others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
     client = _client(record)
@@ -173,8 +173,8 @@ def _remarks(record: Record, others: Sequence[int]) -> tuple[str, ...]:
     kernels = f"Kernel {pids} is" if len(others) == 1 else f"Kernels {pids} are"
     return (
         what,
-        f"{kernels} attached as well: a cell of one is seen by the others as busy processes, and variables are "
-        "the same for all.",
+        f"{kernels} attached as well: while one runs a cell, the others see busy processes; all share the same "
+        "variables.",
     )
 
 

@@ -522,10 +522,10 @@ def described(array):
 def test_an_array_comes_in_parts_and_has_no_name_before():
     array = np.arange(12, dtype=np.int32).reshape(3, 4)
     incoming = Incoming(described(array), place=None)
-    with pytest.raises(SessionError, match="has not come whole"):
+    with pytest.raises(SessionError, match="did not arrive completely"):
         incoming.values()
     put_whole(incoming, array)
-    with pytest.raises(SessionError, match="has not come whole"):
+    with pytest.raises(SessionError, match="did not arrive completely"):
         incoming.values()
     numbers = {id(array): 0}
     incoming.make(packed({"a": [array]}, lambda v: numbers.get(id(v)), code_by_value=True))

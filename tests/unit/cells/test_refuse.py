@@ -147,11 +147,11 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
         workers=frozenset({0, 1}),
         way_on="%dist_recover tries again.",
         since=3,
-        why="process 1 did not come back from the interrupt",
+        why="process 1 did not stop when interrupted",
     )
     with pytest.raises(SessionError) as error:
         refuse_computing("x + 1", facts)
     text = str(error.value)
-    assert "since cell 3: process 1 did not come back from the interrupt." in text
+    assert "since cell 3: process 1 did not stop when interrupted." in text
     assert "it was not run" in text
     assert text.endswith("%dist_recover tries again.")

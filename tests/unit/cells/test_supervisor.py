@@ -267,8 +267,8 @@ def test_one_that_does_not_come_back_is_said_to_and_given_up_after_the_time_give
     scene = Scene(clock, {0.0: failed}, give_up_s=20.0)
     assert scene.ends() == {0: "stuck", 1: "raised"}
     notes = "\n".join(scene.execution.notes)
-    assert "process 0   not back from the interrupt yet; given up in 16.6 s (--give-up)" in notes
-    assert "process 0   stuck: not back 20.0 s after the interrupt" in notes
+    assert "process 0   not stopped by the interrupt yet; given up in 16.6 s (--give-up)" in notes
+    assert "process 0   stuck: still running 20.0 s after the interrupt" in notes
     assert 23.0 <= clock.now - scene.execution.started < 24.0
 
 
@@ -315,7 +315,10 @@ def test_in_a_session_out_of_step_waits_that_cannot_end_are_interrupted(clock: C
     scene = Scene(clock, {0.5: waiting(0, 1), 2.0: both("interrupted")}, out_of_step=True)
     scene.ends()
     assert scene.asked[0][:2] == ("interrupt", [0, 1])
-    assert "waiting for what cannot come; the session is out of step" in scene.execution.notes[0]
+    assert (
+        "waiting for something that cannot arrive; the session is out of step"
+        in scene.execution.notes[0]
+    )
 
 
 def waiting(*ids: int, seconds: float = 9.0) -> dict[int, ProcessOutcome]:

@@ -51,9 +51,9 @@ def test_an_array_of_another_shape_is_named_with_process_and_host() -> None:
     good = names(arrays={"w": W})
     other = names(arrays={"w": array("w", (512, 128), [["data"], []])})
     assert said([good, other, good, good]) == (
-        "w differs: f32[512, 256] P('data', None) on processes 0, 2, 3 (host h1), "
-        "f32[512, 128] P('data', None) on process 1 (host h2). Nothing was run. Make it anew in one %%dist cell "
-        "that runs on all of them. %%dist --no-check runs it all the same."
+        "w differs: f32[512, 256] P('data', None) on processes 0, 2, 3 (host h1), f32[512, 128] P('data', "
+        "None) on process 1 (host h2). Nothing was run. Create it again in one %%dist cell that runs on all of "
+        "them. %%dist --no-check runs it anyway."
     )
 
 
@@ -196,7 +196,7 @@ def test_of_many_differences_some_are_written_out_and_the_rest_counted() -> None
     one, other = ({f"jax_{n}": str(value) for n in range(8)} for value in (1, 2))
     text = said([one, other], "settings")
     assert text.count("differs") == 5
-    assert "; 3 others as well. Nothing was run. Set jax_0 alike" in text
+    assert "; 3 others as well. Nothing was run. Set jax_0 to the same value" in text
 
 
 def test_of_many_hosts_their_number_is_said() -> None:
@@ -299,8 +299,8 @@ def test_a_process_that_does_not_answer_is_named_with_what_it_does() -> None:
     with pytest.raises(AgreementError) as raised:
         refuse(Processes({0: {"cell": "a"}, 1: None}), [0, 1])
     assert str(raised.value) == (
-        "process 1 (host h2) is busy in cell 4, line 2, time.sleep(60): not compared within 0.01 s. Nothing was "
-        "run. %sync waits until all are idle; %%dist --no-check sends the cell behind what runs."
+        "process 1 (host h2) is busy in cell 4, line 2, time.sleep(60): not compared within 0.01 s. Nothing "
+        "was run. %sync waits until all are idle; %%dist --no-check queues the cell behind what runs."
     )
 
 

@@ -140,14 +140,14 @@ def test_the_host_is_named_only_where_there_are_several():
     assert one == [
         "On process 0: E: x.",
         "Process 1: E: x.",
-        "Process 2 was interrupted and is not back.",
+        "Process 2 was interrupted and has not stopped.",
     ]
     processes[0] = replace(processes[0], host="h2")
     two = [notice.text for notice in trouble(processes, Known(), time_s=NOW)]
     assert two == [
         "On process 0 (h2): E: x.",
         "Process 1 on vm: E: x.",
-        "Process 2 on vm was interrupted and is not back.",
+        "Process 2 on vm was interrupted and has not stopped.",
     ]
 
 

@@ -44,8 +44,8 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
     execution = Counted({1: sent(2)}, {0: {"proving": True, **sent(1)}})
     assert vain(execution, {1}) == (
-        "waiting for what does not come: process 1 sent 2 programs to the devices of all, process 0 only 1, and "
-        "will send no more in this cell"
+        "waiting in vain: process 1 sent 2 programs to all devices, process 0 only 1, and will send no more in "
+        "this cell"
     )
     assert execution.asked == [[1]]
 
@@ -53,7 +53,7 @@ def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
 def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
     text = vain(Counted({0: sent(1)}, {}), {0}, step=lambda p: sent(0))
     assert text is not None
-    assert "process 0 sent 1 program to the devices of all, process 1 only none" in text
+    assert "process 0 sent 1 program to all devices, process 1 only none" in text
 
 
 def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
@@ -62,7 +62,7 @@ def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
     engines.in_step_at = (sent()["generation"], 5)
     engines.link.parents = SimpleNamespace(ask=execution.ask)
     text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
-    assert "process 1 sent 2 programs to the devices of all, process 0 only 1" in str(text)
+    assert "process 1 sent 2 programs to all devices, process 0 only 1" in str(text)
 
 
 @pytest.mark.parametrize("counts", [(1, 1), (1, 3), (0, 0)])

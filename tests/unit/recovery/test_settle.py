@@ -132,7 +132,7 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
     [
         ({"lost": {1: "killed"}}, "process 1 is gone"),
         ({"lost": {0: "killed", 1: "killed"}}, "processes 0, 1 are gone"),
-        ({"stuck": frozenset({1})}, "process 1 did not come back from the interrupt"),
+        ({"stuck": frozenset({1})}, "process 1 did not stop when interrupted"),
         ({"silent": {"h2": 1.0}}, "host h2 does not answer"),
     ],
 )
@@ -168,7 +168,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(settle, "repair", fails)
     engines = FakeEngines(step=sent)
     done = settled(engines)
-    assert done.why == f"getting in step again did not succeed: {error}"
+    assert done.why == f"the repair failed: {error}"
     assert engines.in_repair == [True, False]
 
 
@@ -466,7 +466,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:
     monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
     text = after.recover(FakeEngines(), progress=lambda *a: None)
-    assert text == "in step: proven just now; nothing to do"
+    assert text == "in step: checked just now; nothing to do"
     assert repairs == []
 
 

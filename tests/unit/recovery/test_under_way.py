@@ -74,7 +74,7 @@ def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(under_way, "LOOK_SECONDS", 0.0)
     said = waited(answers(*[1] * 9, 0))
     assert said == [
-        "process 1 still computes what all have sent; it is waited for (an interrupt ends that)"
+        "process 1 still computes what all have sent; waiting for it (an interrupt ends the wait)"
     ]
 
 

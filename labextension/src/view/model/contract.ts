@@ -8,4 +8,5 @@ export const MIME_TYPE = 'application/vnd.nbdist.view+json';
 export const STILL_ATTRIBUTE = 'data-nbdist-view';
 export const LARGE_BYTES = 1048576;
 export const DEEPEST = 100;
+export const SILENT_SECONDS = 4;
 export const MOST_NAMED_DEVICES = 4;

@@ -4,6 +4,9 @@ import { VERSION } from './contract';
 import type { Frame } from './messages';
 import type { Snapshot } from './snapshot';
 
+/** Fewest milliseconds between two requests for a full frame. */
+export const ASK_MS = 1000;
+
 /** What is known after the last usable frame. */
 export interface Known {
   readonly stream: string;

@@ -1,5 +1,6 @@
 /** What a process is doing, in a few words. */
 
+import { SILENT_SECONDS } from './contract';
 import { metricText, secondsText } from './format';
 import type { Process, Progress } from './snapshot';
 
@@ -15,9 +16,6 @@ export const SIGNS: Readonly<Record<Process['state'], string>> = {
 };
 
 export const TROUBLE: ReadonlySet<Process['state']> = new Set(['failed', 'stuck', 'lost']);
-
-/** Reports are repeated every two seconds: an older one is worth a word. */
-const SILENT_SECONDS = 4;
 
 /** `cell 12`, `line 4`, as far as they are known. */
 function place(process: Process): string[] {

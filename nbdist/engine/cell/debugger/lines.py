@@ -95,7 +95,7 @@ class Lines:
             self._asked = None
         if "refused" in self._reply:
             raise _unanswered(
-                f"A debugger waits for lines, and nobody can answer: {self._reply['refused']}",
+                f"A debugger waits for input, and nobody can answer: {self._reply['refused']}",
                 stands,
             )
         if "end" in self._reply:

@@ -101,10 +101,10 @@ def imported(backend: str, process_id: int, host: str) -> ModuleType:
     found = keras.backend.backend()
     if found != backend:
         raise SessionError(
-            f"On process {process_id} (host {host}) Keras was imported with the {found} back end, "
-            f"and {backend} is asked for (KERAS_BACKEND={os.environ.get('KERAS_BACKEND', '')}). Something "
-            "imports Keras while Python starts, such as a sitecustomize module or an IPython startup file: "
-            f"take that away, or use --backend {found}."
+            f"On process {process_id} (host {host}) Keras was imported with the {found} back end, and {backend} "
+            f"is asked for (KERAS_BACKEND={os.environ.get('KERAS_BACKEND', '')}). Something imports Keras while "
+            "Python starts, such as a sitecustomize module or an IPython startup file: remove that, or use "
+            f"--backend {found}."
         )
     return keras
 

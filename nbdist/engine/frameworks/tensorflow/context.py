@@ -60,8 +60,8 @@ def reset_context() -> None:
     reset = getattr(context, "_reset_context", None)
     if reset is None:
         raise RuntimeError(
-            f"TensorFlow {tf.__version__} cannot begin anew in the same process: "
-            "run %dist_init --restart for new processes."
+            f"TensorFlow {tf.__version__} cannot start again in the same process: run %dist_init --restart for "
+            "new processes."
         )
     _clear_keras()
     devices = _settled_devices(tf)

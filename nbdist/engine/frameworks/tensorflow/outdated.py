@@ -37,7 +37,7 @@ def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         if made_under is not None and REMEMBERED.is_retired(made_under):
             raise InputError(
                 f"{name}: the model {self.name!r} was made under the strategy from before %dist_recover, whose "
-                "cluster is gone. Make it anew under strategy.scope() and restore its newest checkpoint."
+                "cluster is gone. Create it again under strategy.scope() and restore its newest checkpoint."
             )
         return original(self, *args, **options)
 

@@ -63,7 +63,7 @@ Host key verification failed.
             "ssh h1 -v true",
         ),
         ("something new", "ssh does not work: something new", "ssh h1 -v true"),
-        ("", "it ended without a word", "ssh h1 -v true"),
+        ("", "it ended without output", "ssh h1 -v true"),
     ],
 )
 def test_what_ssh_says_is_told_with_what_it_means(words: str, meaning: str, do: str) -> None:
@@ -71,7 +71,7 @@ def test_what_ssh_says_is_told_with_what_it_means(words: str, meaning: str, do: 
     assert (finding.severity, finding.host) == ("error", "h1")
     assert meaning in finding.what
     said = [line for line in words.splitlines() if not line.startswith("@@")]
-    assert finding.what.endswith(said[-1] if said else "without a word")
+    assert finding.what.endswith(said[-1] if said else "without output")
     assert finding.do.startswith(do)
 
 

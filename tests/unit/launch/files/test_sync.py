@@ -419,8 +419,8 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
         "h1, h2   2 files sent, 41 unchanged, 0.1 s",
         "h3   43 files sent, 1 removed, 0.1 s",
         "not copied: p/big (60 MB)",
-        "already imported: model (processes 0–3), pkg.layers (process 2); importlib.reload(model) in a cell takes "
-        "the new one, and so does autoreload",
+        "already imported: model (processes 0–3), pkg.layers (process 2); importlib.reload(model) in a cell "
+        "loads the new version, as does autoreload",
         "process 4 busy: what is already imported there is not known",
     ]
 

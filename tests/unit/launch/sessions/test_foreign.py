@@ -35,11 +35,13 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
     refused({0: told(), 1: told()})
     with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has no jax"):
         refused({0: told(), 1: told(host="h2", version=None)})
-    with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has started a back end"):
+    with pytest.raises(
+        LaunchError, match=r"Process 1 \(host h2\) has already started a JAX back end"
+    ):
         refused({0: told(), 1: told(host="h2", up=True)})
     refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
     elsewhere = {"process_id": 1, "count": 4}
-    with pytest.raises(LaunchError, match=r"is process 1 of 4 in a cluster of JAX's already"):
+    with pytest.raises(LaunchError, match=r"is process 1 of 4 in a JAX cluster already, but only"):
         refused({0: told(), 1: told(joined=elsewhere)})
 
 
@@ -185,4 +187,4 @@ def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost()
     assert (bare.ename, bare.evalue) == ("ValueError", "bad")
     unknown = Recalled(Answers({"end": None, "messages": [], "lost": {}}).ask, lambda answer: None)
     assert unknown.replied
-    assert "does not know of it" in str(unknown.error())
+    assert "has no record of it" in str(unknown.error())

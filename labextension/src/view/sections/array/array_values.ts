@@ -38,7 +38,7 @@ export class ArrayValues implements Section {
     const asked = values.asked !== null && values.asked === path;
     setText(this.button, answer ? 'Show values again' : 'Show values');
     this.button.disabled = asked;
-    setText(this.said, asked ? 'asked; it comes when no cell runs' : saidOf(answer, values.old));
+    setText(this.said, asked ? 'asked for; shown once no cell runs' : saidOf(answer, values.old));
     setShown(this.said, this.said.textContent !== '');
     setShown(this.shown, typeof answer?.text === 'string');
     if (typeof answer?.text !== 'string') return;

@@ -48,7 +48,7 @@ def join(arguments: Mapping[str, Any]) -> None:
         if NO_STATUS not in str(error):
             raise
         within = arguments["initialization_timeout"]
-        raise RuntimeError(f"the other processes did not come within {within} s") from error
+        raise RuntimeError(f"the other processes did not arrive within {within} s") from error
 
 
 @contextlib.contextmanager

@@ -124,7 +124,7 @@ def test_in_a_repair_one_that_waits_in_vain_lives_on_and_joins_the_next(service)
         )
         second.kill()
     assert ran.stdout.splitlines() == [
-        "the other processes did not come within 3 s",
+        "the other processes did not arrive within 3 s",
         "processes 1 1",
     ], ran.stderr
     assert ran.returncode == 0

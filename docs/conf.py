@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
+from pygments.lexer import bygroups, inherit
+from pygments.lexers.python import PythonLexer
+from pygments.token import Keyword, Operator, Text
 from sphinx.application import Sphinx
 
 sys.path.insert(0, str(Path(__file__).parent))
@@ -45,6 +48,7 @@ copybutton_selector = (
 autodoc_typehints = "signature"
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True
+python_maximum_signature_line_length = 80
 napoleon_numpy_docstring = False
 napoleon_attr_annotations = True
 napoleon_use_ivar = True
@@ -53,8 +57,19 @@ default_role = "code"  # docstrings write names in single backticks
 nitpick_ignore_regex = [("py:.*", r"(?!nbdist\b).*")]
 
 
+class CellLexer(PythonLexer):
+    """Python with magics; what stands below a `%%dist` is Python, too, which IPython's own lexer leaves plain."""
+
+    name = "Cell"
+    aliases = ("ipython3",)
+    tokens = {  # noqa: RUF012  # as pygments has it
+        "root": [(r"^(%%?)(\w+)(.*\n)", bygroups(Operator, Keyword, Text)), inherit]
+    }
+
+
 def setup(app: Sphinx) -> None:
     """Called by Sphinx: parts that follow from the code are put where a page asks for them."""
+    app.add_lexer("ipython3", CellLexer)
     app.connect("source-read", fill)
 
 

@@ -57,7 +57,7 @@ def start_options() -> str:
         groups.setdefault(flag.group, []).append(name)
     parts = []
     for group, names in groups.items():
-        head = ("`%dist_init`", "`nbdist.start`", "default", "unit", "")
+        head = ("`%dist_init`, `nbdist.start`", "type, default, unit", "")
         parts += [f"## {heading(group)}", table(head, (start_row(name) for name in names))]
     return "\n\n".join(parts)
 
@@ -69,17 +69,15 @@ def heading(group: str) -> str:
 
 
 def start_row(name: str) -> list[str]:
-    """One option: as it is typed, as it is written in Python, default, unit, help."""
+    """One option: as it is typed and as it is written in Python; type, default and unit; help."""
     flag, (field,) = FLAGS[name], [field for field in fields(StartOptions) if field.name == name]
     python = f"{name}={'False' if flag.name.startswith('--no-') else '…'}"
     if flag.argparse.get("action") == "store_true" and not flag.name.startswith("--no-"):
         python = f"{name}=True"
     kind = str(field.type).replace("|", "\\|")
     return [
-        f"`{typed(flag)}`",
-        f"`{python}`<br>`{kind}`",
-        f"`{field.default!r}`",
-        "seconds" if name.endswith("_s") else "",
+        f"`{typed(flag)}`<br>`{python}`",
+        f"`{kind}`<br>`{field.default!r}`{' seconds' * name.endswith('_s')}",
         plain(flag.help),
     ]
 
@@ -120,9 +118,11 @@ def magics() -> str:
 
 def section(name: str, parser: Parser) -> list[str]:
     """What stands under the heading of one magic."""
-    said = [" ".join((parser.description or "").split()), documented(name)]
+    described, method = " ".join((parser.description or "").split()), documented(name)
+    said = [method] if method.startswith(described.rstrip(".")) else [described, method]
+    parts = [plain(text) for text in said if text]
     usage = " ".join(parser.format_usage().removeprefix("usage: ").split())
-    parts = list(dict.fromkeys(plain(text) for text in said if text))
+    usage = textwrap.fill(usage, 84, subsequent_indent="    ", break_on_hyphens=False)
     if name == "dist_init":
         return [
             *parts,

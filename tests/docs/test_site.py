@@ -57,21 +57,30 @@ def test_every_option_of_a_start_is_in_the_reference(site: Path) -> None:
         assert flag.name in text and f"{name}=" in text, name
 
 
-@pytest.mark.parametrize(
-    "wrong",
-    [
-        "[gone](how-to/nowhere.md)",
-        "[gone](tutorial.md#nowhere)",
-        "{py:func}`nbdist.nothing`",
-        "<!-- generated: nothing -->",
-    ],
-)
-def test_a_dead_link_or_reference_fails(wrong: str, tmp_path: Path) -> None:
-    for name in ("conf.py", "generate.py", "tutorial.md"):
+@pytest.fixture
+def one_page(tmp_path: Path) -> Path:
+    """A site of one page, built as the real one is."""
+    shutil.copytree(DOCS / "_static", tmp_path / "_static")
+    for name in ("conf.py", "generate.py"):
         shutil.copy(DOCS / name, tmp_path / name)
-    (tmp_path / "_static").mkdir()
-    (tmp_path / "_static" / "nbdist.css").touch()
-    (tmp_path / "index.md").write_text(f"# Index\n\n{wrong}\n", encoding="utf-8")
+    return tmp_path / "index.md"
+
+
+def test_dead_links_and_references_fail(one_page: Path, tmp_path: Path) -> None:
+    good = "# Index\n\n[here](#index)\n"
+    one_page.write_text(good, encoding="utf-8")
+    done = build(tmp_path, tmp_path / "out")
+    assert done.returncode == 0, done.stderr
+    wrong = ("[gone](how-to/nowhere.md)", "[gone](#not-there)", "{py:func}`nbdist.nothing`")
+    one_page.write_text(good + "\n\n".join(wrong), encoding="utf-8")
     done = build(tmp_path, tmp_path / "out")
     assert done.returncode != 0
-    assert "gone" in done.stderr or "nothing" in done.stderr or "nowhere" in done.stderr
+    for said in ("nowhere.md", "not-there", "nbdist.nothing"):
+        assert said in done.stderr
+
+
+def test_a_mark_that_names_no_part_of_the_code_fails(one_page: Path, tmp_path: Path) -> None:
+    one_page.write_text("# Index\n\n<!-- generated: nothing -->\n", encoding="utf-8")
+    done = build(tmp_path, tmp_path / "out")
+    assert done.returncode != 0
+    assert "nothing" in done.stderr

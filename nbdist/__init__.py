@@ -210,7 +210,11 @@ def checkpoint() -> None:
 
 
 def current() -> Session | None:
-    """The session that `%dist_init` started in this notebook, or None."""
+    """The session of this notebook.
+
+    Returns:
+      The one that `%dist_init` has started; None outside IPython, and before the first. One that has ended is not `alive`.
+    """
     from IPython import get_ipython
 
     shell = get_ipython()

@@ -213,7 +213,8 @@ def current() -> Session | None:
     """The session of this notebook.
 
     Returns:
-      The one that `%dist_init` has started; None outside IPython, and before the first. One that has ended is not `alive`.
+      The one that `%dist_init` has started, which is not `alive` once it has ended; None outside IPython, and
+      before the first.
     """
     from IPython import get_ipython
 

@@ -139,4 +139,4 @@ screenshots: $(READY)
 	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k "screenshot or test_k4_k5"
 
 clean:
-	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension
+	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension build/docs

@@ -24,10 +24,11 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo test test-tensorflow test-oldest versions test-in-step test-faults test-scale bench check types golden screenshots clean help
+.PHONY: demo docs test test-tensorflow test-oldest versions test-in-step test-faults test-scale bench check types golden screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
+	@echo "make docs             the documentation, as a site in build/docs"
 	@echo "make test             all checks, and the tests of everything but TensorFlow"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
 	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
@@ -69,6 +70,11 @@ $(READY_OLDEST): pyproject.toml tests/oldest.txt
 
 demo: $(READY)
 	$(BIN)/nbdist demo
+
+# Strict: a dead link or reference is an error. It reaches for nothing on the network.
+docs: $(READY)
+	$(BIN)/python -m sphinx -W --keep-going -n -q docs build/docs
+	@echo build/docs/index.html
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
 test: $(READY)
@@ -133,4 +139,4 @@ screenshots: $(READY)
 	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k "screenshot or test_k4_k5"
 
 clean:
-	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension
+	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension build/docs

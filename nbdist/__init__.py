@@ -216,7 +216,12 @@ def checkpoint() -> None:
 
 
 def current() -> Session | None:
-    """The session that `%dist_init` started in this notebook, or None."""
+    """The session of this notebook.
+
+    Returns:
+      The one that `%dist_init` has started, which is not `alive` once it has ended; None outside IPython, and
+      before the first.
+    """
     from IPython import get_ipython
 
     shell = get_ipython()

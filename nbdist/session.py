@@ -200,7 +200,11 @@ class Session:
         return tuple(run for run in self._background.runs if isinstance(run, RegainedRun))
 
     def cells(self) -> tuple[ListedCell, ...]:
-        """The cells that run in the background and the last that have ended, in the order they were sent in."""
+        """The cells that run in the background, and the last that have ended.
+
+        Returns:
+          In the order they were sent in.
+        """
         return listed(self._background, self.history, now=time.time())
 
     @property
@@ -214,6 +218,9 @@ class Session:
         Args:
           on: All threads of these; None: the main threads of all.
           native: Down into C and C++, where py-spy is there and may trace; of all threads.
+
+        Returns:
+          Text, as `%dist_stack` prints it.
 
         Raises:
           TargetError: There is no such process, or it is gone.
@@ -229,16 +236,31 @@ class Session:
         return stacks_text(threads, missing, whole=on is not None)
 
     def snapshot(self) -> Snapshot:
-        """What is known of the whole session now, as plain data."""
+        """What is known of the whole session now.
+
+        Returns:
+          Plain data, of a size that grows with devices and arrays; sizes are bytes, times Unix seconds.
+        """
         return self._snapshot()
 
     def status(self) -> str:
-        """One row a process, as `%dist_status` prints it."""
+        """Where each process is.
+
+        Returns:
+          Text of one row a process, as `%dist_status` prints it: state, cell, line, seconds, memory.
+        """
         self._look()
         return status_text(self.snapshot())
 
     def mesh(self, path: str | None = None) -> Picture:
-        """The view of this session, and of where one array lies; `show()` displays it."""
+        """The view of this session, and of where one array lies.
+
+        Args:
+          path: Of the array, as the view lists it, such as `params['w']`; None: none is chosen.
+
+        Returns:
+          A picture that follows the session; `show()` displays it.
+        """
         self._look()
         picture = Picture(self.feed, self.snapshot, path=path)
         self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
@@ -287,7 +309,7 @@ class Session:
           code: What IPython runs as a cell: statements, magics, `!cmd`, top-level `await`.
           on: Target words (`"0,2:4"`, `"[0,1-2]"`, `"host=h1"`) or process ids; default: all.
           timeout_s: Interrupt the cell after so many seconds.
-          grace_s: How long other processes may stay in the cell when one has failed.
+          grace_s: How many seconds other processes may stay in the cell when one has failed.
           wait: Return when the cell has ended; otherwise at once.
           live: Where it is not waited for, show its output all the same, as it comes.
           check: First compare what must be equal on all targets, without a collective; default: as the session
@@ -365,6 +387,9 @@ class Session:
 
     def follow(self, cell: int) -> None:
         """Shows the output of a cell in the background until it ends; an interrupt ends this look only.
+
+        Args:
+          cell: Its number.
 
         Raises:
           SessionError: No cell of this number runs in the background.
@@ -560,8 +585,11 @@ class Session:
           each: Bring the value of each process, which may differ: a dict by process id.
           limit_bytes: What is larger in whole is refused, or asked about.
           confirm: Asked with a sentence before something larger is sent.
-          timeout_s: How long the processes may take to answer.
+          timeout_s: How many seconds the processes may take to answer.
           progress: Called with the bytes that have come and their total.
+
+        Returns:
+          The value, arrays as NumPy in their global shape; with `each` a dict of such values by process id.
 
         Raises:
           ArrayError: Unknown, deleted, donated, a tracer, too large, not picklable, of a class that is not here,
@@ -591,7 +619,10 @@ class Session:
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
-          timeout_s: How long the processes may take to answer.
+          timeout_s: How many seconds the processes may take to answer.
+
+        Returns:
+          The pieces with their slices, bytes and devices; `text()` is what `%dist_shards` prints.
 
         Raises:
           ArrayError: `expression` holds no JAX arrays, or is one without values.
@@ -648,7 +679,7 @@ class Session:
 
         Args:
           path: As the view lists it; nothing is evaluated.
-          timeout_s: How long the processes may take to answer.
+          timeout_s: How many seconds the processes may take to answer.
 
         Returns:
           `text`, and `picture` as `nbdist.summary.picture` gives it.
@@ -677,7 +708,10 @@ class Session:
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
-          timeout_s: How long the processes may take to answer.
+          timeout_s: How many seconds the processes may take to answer.
+
+        Returns:
+          Text, as `%dist_nan` prints it.
 
         Raises:
           ArrayError: `expression` raises, or names nothing.
@@ -700,7 +734,10 @@ class Session:
 
         Args:
           expression: A name, or any expression, of the processes' namespace.
-          timeout_s: How long the processes may take to answer.
+          timeout_s: How many seconds the processes may take to answer.
+
+        Returns:
+          A `Layout` of a Keras model, `Shards` of anything else; `text()` is what `%dist_layout` prints.
 
         Raises:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
@@ -767,7 +804,16 @@ class Session:
     # -- asking ----------------------------------------------------------------------------------
 
     def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
-        """Asks the lowest idle process; None when none is idle or none answers in time."""
+        """Asks the lowest idle process.
+
+        Args:
+          name: The name of a function in `nbdist.engine.kernel.calls`.
+          timeout_s: How many seconds it may take to answer.
+          **arguments: Of the function.
+
+        Returns:
+          Its answer; None when none is idle or none answers in time.
+        """
         return (
             self._engines.ask_idle(name, timeout_s=timeout_s, **arguments)
             if self._engines
@@ -778,6 +824,9 @@ class Session:
 
     def sync(self, *, timeout_s: float | None = None) -> None:
         """Waits until every process has finished what it was given.
+
+        Args:
+          timeout_s: How many seconds at most; None: as long as it takes.
 
         Raises:
           ProcessError: A cell of a kernel before this one has failed.
@@ -791,7 +840,10 @@ class Session:
     def sync_files(self) -> Copied:
         """Brings what has changed of the files that `sync` named to the hosts, as `%dist_sync` does.
 
-        Modules that are imported already stay as they are; the answer names them.
+        Modules that are imported already stay as they are.
+
+        Returns:
+          What was sent to which hosts, in how many seconds, and the modules that are still the old ones.
 
         Raises:
           SessionError: The session was started without `sync`.
@@ -804,6 +856,9 @@ class Session:
         """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.
 
         Variables stay, but for what had not been computed on all processes.
+
+        Args:
+          progress: As for `nbdist.start`.
 
         Returns:
           One line that says what was done.
@@ -822,6 +877,9 @@ class Session:
 
     def restart(self, *, progress: StartProgress | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost.
+
+        Args:
+          progress: As for `nbdist.start`.
 
         Raises:
           SessionError: Somebody else has started them.

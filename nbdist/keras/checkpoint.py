@@ -88,7 +88,14 @@ class Checkpoint(keras.callbacks.Callback):
 
 
 def latest(folder: str | os.PathLike[str]) -> str | None:
-    """The newest checkpoint in a folder; None where there is none."""
+    """The newest checkpoint in a folder.
+
+    Args:
+      folder: That of `Checkpoint`'s path.
+
+    Returns:
+      Its path; None where there is none.
+    """
     found = [path for path in Path(folder).glob(f"*{SUFFIX}") if not path.name.startswith(".")]
     return str(max(found, key=_age)) if found else None
 

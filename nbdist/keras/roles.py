@@ -37,11 +37,15 @@ _temporary = _Temporary()
 def checkpoint_dir(base: str | os.PathLike[str]) -> str:
     """Where this process may write checkpoints and logs that are kept under `base`.
 
-    `base` itself on the chief (process 0, or the only one), and on an evaluator, which reads there. A
-    directory of its own on every other process, always the same for the same `base`, deleted when the process
-    ends.
-
     Roles come from `TF_CONFIG` where it is set, else from JAX. `base` is not created.
+
+    Args:
+      base: The folder that all processes name.
+
+    Returns:
+      `base` itself on the chief (process 0, or the only one), and on an evaluator, which reads there. A
+      directory of its own on every other process, always the same for the same `base`, deleted when the process
+      ends.
     """
     wanted = os.fspath(base)
     return _temporary.standing_for(wanted) if role() == ELSEWHERE else wanted
@@ -59,10 +63,16 @@ def role() -> str:
 
 
 def tf_config_role(text: str | None) -> str | None:
-    """The role that `TF_CONFIG` gives this process; None where there is no cluster in it.
+    """The role that `TF_CONFIG` gives this process.
 
     Source: TensorFlow's guide to multi-worker training: the chief is the task `chief`, or worker 0 where
     there is none.
+
+    Args:
+      text: The variable's value, JSON; None where it is not set.
+
+    Returns:
+      `"writes"`, `"elsewhere"` or `"reads"`; None where there is no cluster in it.
     """
     config = json.loads(text) if text else {}
     cluster, task = config.get("cluster") or {}, config.get("task") or {}

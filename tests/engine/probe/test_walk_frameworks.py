@@ -2,7 +2,6 @@
 
 import equinox as eqx
 import flax.core
-import flax.nnx
 import jax
 import jax.numpy as jnp
 import optax

@@ -17,10 +17,11 @@ from nbdist.version import __version__
 from tests.places import ROOT
 
 README = ROOT / "README.md"
-FRAMEWORKS = ROOT / "docs" / "frameworks.md"
-MANY_HOSTS = ROOT / "docs" / "many-hosts.md"
-MANUALS = [README, *sorted((ROOT / "docs").glob("*.md"))]
-DOCUMENTS = [*MANUALS, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
+PYTHON = ROOT / "docs" / "reference" / "python.md"
+MAGICS = ROOT / "docs" / "reference" / "magics.md"
+TESTED = ROOT / "tests" / "README.md"
+MANUALS = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+DOCUMENTS = [*MANUALS, TESTED, ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md"]
 NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 SOURCES = [
     *sorted((ROOT / "nbdist").rglob("*.py")),
@@ -79,8 +80,7 @@ def commands(capsys: pytest.CaptureFixture[str]) -> set[str]:
 
 
 def table_rows() -> list[str]:
-    section = README.read_text(encoding="utf-8").partition("\n## Magics\n")[2].partition("\n## ")[0]
-    return re.findall(r"^\| `(%%?\w+)` \| \S.*\|$", section, re.M)
+    return re.findall(r"^\| `(%%?\w+)` \| \S.*\|$", MAGICS.read_text(encoding="utf-8"), re.M)
 
 
 def test_the_table_of_magics_has_each_once_and_no_other() -> None:
@@ -100,7 +100,9 @@ def test_a_magic_that_does_not_exist_would_be_found(name: str) -> None:
         assert unknown_magics(text) == {name}
 
 
-@pytest.mark.parametrize("path", [*MANUALS, *NOTEBOOKS], ids=lambda path: path.name)
+@pytest.mark.parametrize(
+    "path", [*MANUALS, *NOTEBOOKS], ids=lambda path: str(path.relative_to(ROOT))
+)
 def test_no_document_names_an_option_that_does_not_exist(path: Path) -> None:
     assert set(FLAG.findall(path.read_text(encoding="utf-8"))) <= flags() | OTHERS_FLAGS
 
@@ -151,9 +153,9 @@ def test_links_between_documents_lead_somewhere() -> None:
 
 
 def test_the_example_in_python_uses_options_that_exist() -> None:
-    example = re.search(r"```python\n(.+?)```", README.read_text(encoding="utf-8"), re.S)
+    example = re.search(r"```python\n(.+?)```", PYTHON.read_text(encoding="utf-8"), re.S)
     assert example
-    compile(example[1], "README.md", "exec")
+    compile(example[1], PYTHON.name, "exec")
     start = set(options.start_arguments(options.dist_init().parse("")))
     called = re.search(r"nbdist\.start\(\d+, (.+?)\)", example[1])
     assert called
@@ -168,7 +170,7 @@ def check_that_tests_exist(row: str) -> None:
 
 
 def test_every_cell_of_the_matrix_of_launchers_names_a_test_that_exists() -> None:
-    rows = list(CELL.finditer(MANY_HOSTS.read_text(encoding="utf-8")))
+    rows = list(CELL.finditer(TESTED.read_text(encoding="utf-8")))
     launchers = {"local", "SSH", "Slurm", "MPI", "TPU", "attach", "doctor"}
     assert {row[1] for row in rows} == launchers
     assert len(rows) > 40
@@ -178,7 +180,7 @@ def test_every_cell_of_the_matrix_of_launchers_names_a_test_that_exists() -> Non
 
 
 def test_every_promise_of_keras_and_tensorflow_names_a_test_that_exists() -> None:
-    text = FRAMEWORKS.read_text(encoding="utf-8")
+    text = TESTED.read_text(encoding="utf-8")
     assert set(ROW.findall(text)) == ROWS
     for row in ROW.finditer(text):
         named = NAMED_TEST.findall(row[0])

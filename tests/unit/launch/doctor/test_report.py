@@ -15,7 +15,7 @@ from nbdist.launch.doctor.judge import CHECKS
 from tests.builders.examined import examined, facts, kernel
 from tests.places import ROOT
 
-DOCUMENT = (ROOT / "docs" / "doctor.md").read_text(encoding="utf-8")
+DOCUMENT = (ROOT / "docs" / "how-to" / "doctor.md").read_text(encoding="utf-8")
 
 NO_SSH = Finding(
     severity="error", host="h22", what="ssh does not work", where="ssh to h22", do="ssh h22"

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from nbdist.launch.model.host_list import AskedHost
     from nbdist.launch.model.progress import StartProgress
-    from nbdist.session import Session
+    from nbdist.session.session import Session
 
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -231,7 +231,7 @@ def current() -> Session | None:
 
 def __getattr__(name: str) -> Any:
     if name == "Session":
-        from nbdist.session import Session
+        from nbdist.session.session import Session
 
         return Session
     if name in ("keras", "tensorflow"):

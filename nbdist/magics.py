@@ -21,7 +21,7 @@ from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
-from nbdist.session import Session
+from nbdist.session.session import Session
 from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed

@@ -23,7 +23,7 @@ from nbdist.rules import Rules
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
-    from nbdist.session import Session
+    from nbdist.session.session import Session
     from nbdist.view.feed import Feed
 
 PLACEMENT = tuple(
@@ -104,7 +104,7 @@ def attach_session(
     """
     from nbdist.launch.sessions.recorded import regain
     from nbdist.launch.sessions.resolve import ForeignCluster, resolve
-    from nbdist.session import Session
+    from nbdist.session.session import Session
 
     found = resolve(word)
     if isinstance(found, ForeignCluster):
@@ -154,7 +154,7 @@ def _start(
     spawned = spawn(plan)
     try:
         # Imported while the processes import: both take a while.
-        from nbdist.session import Session
+        from nbdist.session.session import Session
 
         return Session(
             spawned,

@@ -43,7 +43,7 @@ def silent(done: int, total: int) -> None:
 
 
 class Processes(Protocol):
-    """The processes of a session; a `nbdist.engine_group.EngineGroup` is one."""
+    """The processes of a session; a `nbdist.session.engine_group.EngineGroup` is one."""
 
     def send(self, process_id: int, name: str, *buffers: Any, **arguments: Any) -> Request:
         """Sends a request; does not wait."""

@@ -79,8 +79,8 @@ class Feed:
 
     The thread starts with the first sink and ends with `close`. Without a sink nothing is encoded. A snapshot that
     cannot be encoded is left out; a sink that fails gets every section with its next frame. `on_fault` is called
-    with a sentence about the first such failure. `values` answers what is in an array, see `nbdist.session`, and
-    `outputs` what cells have shown, see `nbdist.output.shown`.
+    with a sentence about the first such failure. `values` answers what is in an array, see
+    `nbdist.session.session`, and `outputs` what cells have shown, see `nbdist.output.shown`.
     """
 
     def __init__(self) -> None:

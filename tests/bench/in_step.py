@@ -11,8 +11,8 @@ from typing import Any
 import nbdist
 from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
-from nbdist.recovery.asking import ask_all
-from nbdist.recovery.settle import unproven
+from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.settle import unproven
 from tests.bench.noop import BLOCK, Silent
 
 PROCESSES = 4

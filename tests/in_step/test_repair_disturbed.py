@@ -11,9 +11,9 @@ from contextlib import contextmanager
 import numpy as np
 import pytest
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import ProcessError, RecoveryError
-from nbdist.recovery import inplace
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery import inplace
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
 
 SOON_SECONDS = 25.0

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nbdist.recovery import settle
+from nbdist.session.recovery import settle
 from tests.in_step.world import World, world
 
 HEAVY = """

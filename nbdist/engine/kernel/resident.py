@@ -314,7 +314,7 @@ class Resident:
         ).start()
 
     def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Answers what `nbdist.asking` asks."""
+        """Answers what `nbdist.session.asking` asks."""
         self._broadcast(
             "nbdist_answer",
             {"process_id": self.process_id, "number": question["number"], "answer": answer},

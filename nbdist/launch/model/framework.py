@@ -86,7 +86,7 @@ class Framework:
     """Frees a process that waits in a collective, or is taken by a thread of nbdist that does."""
 
     recovery: Literal["in place", "strategy"] | None = None
-    """How the processes go on after a failure: see `nbdist.recovery`; None: only with a restart."""
+    """How the processes go on after a failure: see `nbdist.session.recovery`; None: only with a restart."""
 
     after_failure: str = "%dist_init --restart starts afresh on the same plan."
     """What to type when a process has died."""

@@ -11,6 +11,7 @@ from tests.places import ROOT
 
 SECTIONS = {
     "floors": "nbdist",
+    "session": "nbdist/session",
     "launch": "nbdist/launch",
     "agent": "nbdist/agent",
     "engine": "nbdist/engine",

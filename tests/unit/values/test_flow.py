@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-import nbdist.moving as moving
 import nbdist.options as options
 from nbdist.bounds import boxes, elements
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
+from nbdist.session import moving
 from nbdist.values.arriving import Arriving
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Flow, Job, send

@@ -25,7 +25,6 @@ from nbdist.contract.orders import (
     WriteFile,
 )
 from nbdist.engine.kernel.imported_files import imported
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import OptionError, SessionError, SyncError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
@@ -33,6 +32,7 @@ from nbdist.launch.files import listing
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sending import HostCopy
 from nbdist.launch.files.sync import FIRST, Copied, Files, files_again
+from nbdist.session.engine_group import EngineGroup
 from tests.waiting import wait_for
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]

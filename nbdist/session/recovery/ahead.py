@@ -12,10 +12,10 @@ from typing import Any
 
 from nbdist.cells.execution import Execution
 from nbdist.contract.asides import Aside
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError
 from nbdist.quantities import count_text, processes_text
-from nbdist.recovery.compared import since
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.compared import since
 
 ANSWER_SECONDS = 0.3
 """How long threads of processes may take to say what was sent; asked again later, where they take longer."""

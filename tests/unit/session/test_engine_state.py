@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from nbdist.engine_state import EngineState
 from nbdist.errors import SessionError
+from nbdist.session.engine_state import EngineState
 
 ALLOWED = {
     ("STARTING", "RUNNING"),

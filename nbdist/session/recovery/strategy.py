@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import time
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.session.engine_group import EngineGroup
 
 BACK_SECONDS = 5.0
 """What a stuck process may take to come back from one more interrupt."""

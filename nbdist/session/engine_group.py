@@ -9,14 +9,12 @@ from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-from nbdist.asking import Asking
 from nbdist.cells.facts import Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
-from nbdist.engine_state import EngineState
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.model.framework import framework_named
@@ -31,6 +29,8 @@ from nbdist.launch.start.spawn import Spawned
 from nbdist.merge import Known, Planned
 from nbdist.monitor import Monitor
 from nbdist.quantities import count_text, processes_text, seconds_text, where_text
+from nbdist.session.asking import Asking
+from nbdist.session.engine_state import EngineState
 from nbdist.widgets import Widgets
 
 RECOVER = (

@@ -6,8 +6,8 @@ import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from nbdist.asking import Asking
 from nbdist.contract.asides import Aside
+from nbdist.session.asking import Asking
 
 
 class Processes:

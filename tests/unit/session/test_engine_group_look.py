@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from nbdist import engine_group as module
-from nbdist.engine_group import EngineGroup
+from nbdist.session import engine_group as module
+from nbdist.session.engine_group import EngineGroup
 
 
 class Fake:

@@ -6,11 +6,11 @@ import base64
 import math
 from collections.abc import Mapping
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
-from nbdist.recovery.expression import ask_all_workers, ask_some
 from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.expression import ask_all_workers, ask_some
 from nbdist.widgets import Event
 
 

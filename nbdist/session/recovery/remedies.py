@@ -7,9 +7,9 @@ from functools import partial
 
 from nbdist.cells.remedies import Remedies
 from nbdist.contract.asides import Aside
-from nbdist.engine_group import EngineGroup
-from nbdist.recovery.after import join_proof
-from nbdist.recovery.ahead import waits_in_vain
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.after import join_proof
+from nbdist.session.recovery.ahead import waits_in_vain
 
 
 def remedies_for(engines: EngineGroup) -> Remedies:

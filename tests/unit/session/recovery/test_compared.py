@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.recovery.compared import have_sent_the_same, place_of, since
+from nbdist.session.recovery.compared import have_sent_the_same, place_of, since
 from tests.builders.engines import sent
 
 EVERYONE = frozenset({0, 1})

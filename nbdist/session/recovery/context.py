@@ -9,9 +9,9 @@ from typing import Any
 from nbdist.cells.context import CellContext, Ended
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
-from nbdist.engine_group import EngineGroup
-from nbdist.recovery.remedies import remedies_for
 from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.remedies import remedies_for
 
 
 def _nobody(cell: OpenCell) -> Any:

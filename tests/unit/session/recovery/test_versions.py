@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.recovery.versions import Mixed, common_serial, disagreeing
+from nbdist.session.recovery.versions import Mixed, common_serial, disagreeing
 
 LOST = None
 

@@ -9,8 +9,8 @@ from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.supervisor import timeout_error
 from nbdist.merge.facts import Known
 from nbdist.merge.notices import trouble
-from nbdist.recovery.differing import differing
-from nbdist.recovery.inplace import Repaired
+from nbdist.session.recovery.differing import differing
+from nbdist.session.recovery.inplace import Repaired
 
 FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
 LATE = {

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.recovery import under_way
+from nbdist.session.recovery import under_way
 from tests.builders.engines import FakeEngines, sent
 
 

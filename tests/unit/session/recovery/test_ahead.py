@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
-from nbdist.recovery import ahead
-from nbdist.recovery.ahead import waits_in_vain
+from nbdist.session.recovery import ahead
+from nbdist.session.recovery.ahead import waits_in_vain
 from tests.builders.engines import FakeEngines, gone, sent
 
 

@@ -14,12 +14,12 @@ from nbdist.cells.execution import Cell
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
 from nbdist.contract.asides import Aside
-from nbdist.engine_group import EngineGroup
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
-from nbdist.recovery.context import cell_context
 from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.context import cell_context
 
 OnEnd = Callable[[Ended], Facts]
 

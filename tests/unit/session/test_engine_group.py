@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import GoneError
+from nbdist.session.engine_group import EngineGroup
 
 
 class Ended:
@@ -64,7 +64,7 @@ class Busy(Well):
 def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are_not(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    monkeypatch.setattr("nbdist.engine_group.IMPORTED_SECONDS", 0.0)
+    monkeypatch.setattr("nbdist.session.engine_group.IMPORTED_SECONDS", 0.0)
     asked: list[tuple[int, Any]] = []
 
     def send(process_id: int, name: str, *, paths: list[str]) -> Any:

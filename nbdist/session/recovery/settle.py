@@ -10,15 +10,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import names_text, processes_text
-from nbdist.recovery.asking import ask_all
-from nbdist.recovery.compared import since
-from nbdist.recovery.differing import differing, differing_labels, which_differ
-from nbdist.recovery.inplace import repair
-from nbdist.recovery.under_way import States, until_computed
-from nbdist.recovery.versions import LOST_MEANS, Mixed, disagreeing
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.compared import since
+from nbdist.session.recovery.differing import differing, differing_labels, which_differ
+from nbdist.session.recovery.inplace import repair
+from nbdist.session.recovery.under_way import States, until_computed
+from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""

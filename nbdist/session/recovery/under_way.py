@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from nbdist.engine_group import EngineGroup
 from nbdist.quantities import processes_text
-from nbdist.recovery.asking import ask_all
-from nbdist.recovery.versions import common_serial
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.versions import common_serial
 
 States = Mapping[int, Mapping[str, Any]]
 """What each process says it has sent, by process id."""

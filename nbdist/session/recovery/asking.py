@@ -6,9 +6,9 @@ import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import processes_text, seconds_text, where_text
+from nbdist.session.engine_group import EngineGroup
 
 LOOK_SECONDS = 0.05
 """How often is looked whether a process has ended; an answer that comes is taken at once."""

@@ -11,9 +11,9 @@ import pytest
 from nbdist import monitor
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import GoneError, HostError, LaunchError, SessionError
 from nbdist.launch.start.iopub import wire
+from nbdist.session.engine_group import EngineGroup
 from tests.builders.hosts import CONNECTION, FakeHosts, plan_of
 from tests.builders.reports import report
 from tests.builders.sockets import FakeSocket

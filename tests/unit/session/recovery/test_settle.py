@@ -11,11 +11,11 @@ from typing import Any
 import pytest
 
 from nbdist.errors import LaunchError, RecoveryError
-from nbdist.recovery import after, asking, settle
-from nbdist.recovery.after import exclusive, join_proof, make_sure
-from nbdist.recovery.differing import differing_labels, which_differ
-from nbdist.recovery.inplace import Repaired
-from nbdist.recovery.settle import Settled, hindrance, mend
+from nbdist.session.recovery import after, asking, settle
+from nbdist.session.recovery.after import exclusive, join_proof, make_sure
+from nbdist.session.recovery.differing import differing_labels, which_differ
+from nbdist.session.recovery.inplace import Repaired
+from nbdist.session.recovery.settle import Settled, hindrance, mend
 from tests.builders.engines import FakeEngines, gone, sent
 
 REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))

@@ -12,7 +12,6 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
-import nbdist.moving as moving
 from nbdist.cells.attached_cell import RegainedRun
 from nbdist.cells.background import Background, queued_text, stopping_text
 from nbdist.cells.cellrun import CellHandle, CellRun
@@ -30,24 +29,25 @@ from nbdist.cells.stacks import native_text, stacks_text
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.snapshot import Snapshot
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import ArrayError, NbdistError, SessionError
-from nbdist.keeping import say_kept, say_running, take_up, write_down
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.spawn import Spawned, spawn
-from nbdist.moving import LARGE_BYTES, Progress
 from nbdist.output.shown import SHOWN
 from nbdist.quantities import processes_text
-from nbdist.recovery.after import after_cell, left_unsettled, make_sure, recover
-from nbdist.recovery.compared import have_sent_the_same, place_of
-from nbdist.recovery.context import cell_context
-from nbdist.recovery.expression import Answers, ask_all_workers, ask_some, is_name
-from nbdist.recovery.widget import deliver
 from nbdist.rules import Rules
+from nbdist.session import moving
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.keeping import say_kept, say_running, take_up, write_down
+from nbdist.session.moving import LARGE_BYTES, Progress
+from nbdist.session.recovery.after import after_cell, left_unsettled, make_sure, recover
+from nbdist.session.recovery.compared import have_sent_the_same, place_of
+from nbdist.session.recovery.context import cell_context
+from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
+from nbdist.session.recovery.widget import deliver
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture

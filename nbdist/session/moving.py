@@ -8,12 +8,12 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from nbdist.cells.refuse import refuse_computing
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.quantities import names_text
-from nbdist.recovery.after import exclusive
-from nbdist.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
 from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.after import exclusive
+from nbdist.session.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Progress, ask_each, silent
 from nbdist.values.offers import Offers
@@ -44,7 +44,7 @@ def push(
     rules: Rules,
     progress: Progress,
 ) -> None:
-    """Puts values into the namespaces of idle processes; see `nbdist.session.Session.push`.
+    """Puts values into the namespaces of idle processes; see `nbdist.session.session.Session.push`.
 
     Args:
       engines: The processes.
@@ -110,7 +110,7 @@ def pull(
     timeout_s: float,
     progress: Progress,
 ) -> Any:
-    """Brings one value here; see `nbdist.session.Session.pull`.
+    """Brings one value here; see `nbdist.session.session.Session.pull`.
 
     Args:
       engines: The processes.

@@ -12,12 +12,12 @@ from typing import TypeVar
 from nbdist.cells.context import Ended
 from nbdist.cells.execution import Execution, place
 from nbdist.cells.facts import Facts
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
-from nbdist.recovery import strategy
-from nbdist.recovery.settle import Settled, disproven, mend, settle
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery import strategy
+from nbdist.session.recovery.settle import Settled, disproven, mend, settle
 
 T = TypeVar("T")
 
@@ -127,7 +127,7 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
 
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
-    """Brings the processes in step where they are not; see `nbdist.recovery.settle` and `.strategy`.
+    """Brings the processes in step where they are not; see `nbdist.session.recovery.settle` and `.strategy`.
 
     Returns:
       One line that says what was done.

@@ -9,14 +9,14 @@ from functools import partial
 from typing import Any
 
 from nbdist.contract.asides import Aside
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
 from nbdist.quantities import bytes_text, names_text, seconds_text
-from nbdist.recovery.asking import ask_all
-from nbdist.recovery.under_way import States, until_computed
-from nbdist.recovery.versions import LOST_MEANS, common_serial, disagreeing
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.under_way import States, until_computed
+from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""

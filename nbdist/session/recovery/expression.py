@@ -12,12 +12,12 @@ from typing import Any
 
 from nbdist.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.contract.asides import Aside
-from nbdist.engine_group import EngineGroup
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
-from nbdist.recovery.after import make_sure
 from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.after import make_sure
 
 POLL_SECONDS = 0.005
 REPORT_SECONDS = 2.0

@@ -77,7 +77,7 @@ class CellHandle:
 
 
 class CellRun:
-    """Puts execution, output and conductor together for one cell.
+    """Puts execution, output and supervisor together for one cell.
 
     Attributes:
       AWAITED: Whether no other cell is sent before this one has ended, and what it has sent was compared.
@@ -133,7 +133,7 @@ class CellRun:
         self.execution.late = self._late
         self._remarks = remarks
         self._final: dict[int, ProcessOutcome] | None = None
-        self._conductor = CellSupervisor(
+        self._supervisor = CellSupervisor(
             execution=self.execution,
             interrupt=context.interrupt,
             refresh=self._refresh,
@@ -196,10 +196,10 @@ class CellRun:
             return
         try:
             if timeout_s is None:
-                final = self._conductor.until_end()
+                final = self._supervisor.until_end()
             else:
                 deadline = time.monotonic() + timeout_s
-                stepped = self._conductor.step_until(deadline)
+                stepped = self._supervisor.step_until(deadline)
                 if stepped is None:
                     raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
                 final = stepped
@@ -224,7 +224,7 @@ class CellRun:
                 number=self.execution.number,
                 clean=self.execution.clean,
                 steps=dict(self.execution.steps),
-                looked=self._conductor.out_of_step,
+                looked=self._supervisor.out_of_step,
                 say=self._say,
             )
         )
@@ -233,7 +233,7 @@ class CellRun:
         self._draw()
         self._late.open()
         self._listen(self._late.take)
-        if self._conductor.timed_out and self._timeout_s is not None:
+        if self._supervisor.timed_out and self._timeout_s is not None:
             return timeout_error(standings, self._timeout_s, facts)
         ends = self.context.link.exits
         return self._failure(standings, ends, facts)

@@ -67,7 +67,7 @@ class FollowedRun(CellRun):
 
         A cell that is sent meanwhile would be aborted on some processes, or run beside a repair.
         """
-        if self._conductor.interrupted_at is not None:
+        if self._supervisor.interrupted_at is not None:
             return True
         return any(
             s.outcome not in ("running", "finished") for s in self.execution.standings().values()
@@ -81,7 +81,7 @@ class FollowedRun(CellRun):
     def _follow(self) -> None:
         guard = MessageGuard(f"A look at cell {self.cell.number}", logger, self.output.note)
         try:
-            final = follow(self._conductor.step_until, self._left, guard)
+            final = follow(self._supervisor.step_until, self._left, guard)
             if final is None:
                 return
             self._error = self._finish(final)
@@ -100,7 +100,7 @@ class FollowedRun(CellRun):
         """Nobody is asked from here; see `wait` and `watch`."""
 
     def _answer(self, prompts: Prompts) -> None:
-        if self._conductor.interrupted_at is None:
+        if self._supervisor.interrupted_at is None:
             prompts.answer()
 
     def _refresh(self) -> None:
@@ -171,7 +171,7 @@ class FollowedRun(CellRun):
 
     def interrupt(self) -> None:
         """Interrupts the cell on all processes that are still in it."""
-        self._conductor.interrupt_all()
+        self._supervisor.interrupt_all()
 
 
 def follow(

@@ -11,7 +11,7 @@ from nbdist.cells.execution import Execution
 
 @dataclass(frozen=True, slots=True)
 class Remedies:
-    """What a conductor may use.
+    """What a supervisor may use.
 
     Attributes:
       abandon: Ends the waits of processes for a proof.

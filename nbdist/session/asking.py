@@ -1,6 +1,6 @@
 """Questions that processes answer past their main threads, also in the middle of a cell.
 
-The parents of the processes pass the question on, and each process answers with a message of its own, which the
+The agents of the processes pass the question on, and each process answers with a message of its own, which the
 monitor reads: on two cores that takes half of the time of a request to each of four processes.
 """
 

@@ -109,7 +109,7 @@ class EngineGroup:
             connection=link.connection,
             publish=publish,
         )
-        self._asking = Asking(link.parents.ask)
+        self._asking = Asking(link.agents.ask)
         self.widgets = Widgets()
         self.monitor.on_answer = self._asking.put
         self.monitor.start()
@@ -130,7 +130,7 @@ class EngineGroup:
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
     ) -> EngineGroup:
-        """Starts processes whose parents are there.
+        """Starts processes whose agents are there.
 
         Raises:
           LaunchError: They could not be started; nothing is left.
@@ -216,8 +216,8 @@ class EngineGroup:
 
     def _watch(self, began: float) -> None:
         self.state = self.state.to(EngineState.RUNNING)
-        self.link.parents.events.subscribe(self._host_event)
-        for text in self.link.parents.faults:
+        self.link.agents.events.subscribe(self._host_event)
+        for text in self.link.agents.faults:
             self.monitor.fault(text)
         self.seconds_to_start = time.monotonic() - began
 
@@ -229,7 +229,7 @@ class EngineGroup:
         devices = framework_named(self.plan.framework).summary(self.plan, self.answers) is not None
         while time.monotonic() < deadline and not self._heard(there, devices=devices):
             # Again and again: the monitor's subscription may not have been there.
-            self.link.parents.ask(Aside.REPEAT, there)
+            self.link.agents.ask(Aside.REPEAT, there)
             idle |= {
                 p: self.send(p, "look", timeout_s=LOOK_SECONDS / 2, again=True)
                 for p, asked in idle.items()
@@ -326,7 +326,7 @@ class EngineGroup:
 
     def digests(self, process_ids: Sequence[int], code: str) -> dict[int, dict[str, str]] | None:
         """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
-        if not self.link.parents.reaches_past_main_threads or any(map(self.busy, process_ids)):
+        if not self.link.agents.reaches_past_main_threads or any(map(self.busy, process_ids)):
             return None
         found = self._asking.ask(Aside.COMPARE, process_ids, code=code)
         return dict(found) if len(found) == len(process_ids) else None
@@ -339,7 +339,7 @@ class EngineGroup:
         Raises:
           SessionError: Somebody else has started these processes, or they cannot agree on a step.
         """
-        if not self.link.parents.reaches_past_main_threads:
+        if not self.link.agents.reaches_past_main_threads:
             raise SessionError(
                 "These processes were not started by nbdist: nothing reaches them while they run a cell. "
                 "%dist_interrupt interrupts it."
@@ -378,7 +378,7 @@ class EngineGroup:
         Raises:
           SessionError: Somebody else has started these processes.
         """
-        if not self.link.parents.reaches_past_main_threads:
+        if not self.link.agents.reaches_past_main_threads:
             raise SessionError(
                 "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
                 "their stacks cannot be read."
@@ -419,11 +419,11 @@ class EngineGroup:
 
     def _files_brought(self) -> list[str]:
         """What the start has done with the user's files, a line each."""
-        parents = self.link.parents
-        if parents.files is None or not parents.others:
+        agents = self.link.agents
+        if agents.files is None or not agents.others:
             return []
-        folders = parents.files.working_folders(parents.others)
-        return [*parents.files.first().text().splitlines(), *([folders] if folders else [])]
+        folders = agents.files.working_folders(agents.others)
+        return [*agents.files.first().text().splitlines(), *([folders] if folders else [])]
 
     def sync_files(self) -> Copied:
         """Makes the hosts' copies of the user's files the same again.
@@ -433,12 +433,12 @@ class EngineGroup:
           OptionError: They have become too much; nothing was sent.
           SyncError: A host could not take them.
         """
-        files = self.link.parents.files
+        files = self.link.agents.files
         if files is None:
             raise SessionError(
                 "This session has no files to bring to its hosts: %dist_init --sync PATH names them."
             )
-        done = files.sync(self.link.parents.others)
+        done = files.sync(self.link.agents.others)
         if not done.any_news:
             return done
         old, busy = self._imported(files, done.changed)
@@ -453,7 +453,7 @@ class EngineGroup:
         """
         asked = {}
         for process_id in self.choice.able():
-            place = self.link.parents.place(process_id)
+            place = self.link.agents.place(process_id)
             folder = None if place is None else place.folder
             paths = [files.path(name, folder) for name in changed]
             asked[process_id] = self.send(process_id, "imported", paths=paths)
@@ -607,7 +607,7 @@ class EngineGroup:
     def leave(self) -> None:
         """Lets the processes go on without this kernel; publishes a last snapshot."""
         self.state = EngineState.ENDED
-        self.link.parents.events.unsubscribe(self._host_event)
+        self.link.agents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.leave()
         self.monitor.stop()
@@ -615,7 +615,7 @@ class EngineGroup:
     def stop(self) -> None:
         """Stops what was started, by handle; publishes a last snapshot."""
         self.state = EngineState.ENDED
-        self.link.parents.events.unsubscribe(self._host_event)
+        self.link.agents.events.unsubscribe(self._host_event)
         self.monitor.know(Known(stopped=True))
         self.link.stop()
         self.monitor.stop()

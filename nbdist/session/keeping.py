@@ -81,8 +81,8 @@ def take_up(
             cell,
             engines.link.connection,
             recall=lambda p, request: engines.send(p, "recall", request=request),
-            repeat=functools.partial(engines.link.parents.ask, Aside.REPEAT, sorted(requests))
-            if engines.link.parents.all
+            repeat=functools.partial(engines.link.agents.ask, Aside.REPEAT, sorted(requests))
+            if engines.link.agents.all
             else None,
         )
         runs.append(run)

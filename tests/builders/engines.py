@@ -59,7 +59,7 @@ class FakeEngines:
         self.facts = Facts(
             workers=frozenset({0, 1}), way_on="%dist_recover tries again.", proves=True
         )
-        self.link = SimpleNamespace(exits={}, parents=SimpleNamespace(all=["a parent"]))
+        self.link = SimpleNamespace(exits={}, agents=SimpleNamespace(all=["a parent"]))
         self.plan = SimpleNamespace(hosts={0: "h1", 1: "h2"}, framework="jax")
         self.settling = threading.RLock()
         self.hurry = threading.Event()

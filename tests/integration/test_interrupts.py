@@ -119,6 +119,6 @@ def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
     wait_for(lambda: str(handle.blocks()).count("in it") > 0)
     engines = session._engines
     assert engines is not None
-    engines.link.parents.ask(Aside.FREE, sorted(session.hosts))
+    engines.link.agents.ask(Aside.FREE, sorted(session.hosts))
     assert outcomes(handle) == {"finished"}
     assert session.recover() == "in step: checked just now; nothing to do"

@@ -1,4 +1,4 @@
-"""The kernel's end of one parent (`nbdist.agent`): orders out, events in."""
+"""The kernel's end of one agent (`nbdist.agent`): orders out, events in."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ from nbdist.message_guard import MessageGuard
 logger = logging.getLogger(__name__)
 
 STOP_SECONDS = 3.0
-"""What a parent may take to stop all it started; it needs about 0.6 s at most."""
+"""What an agent may take to stop all it started; it needs about 0.6 s at most."""
 
 TAKES_SECONDS = 0.5
 """How long the end waits for an order that is being written."""
@@ -51,13 +51,13 @@ STOPPED = "the session was stopped"
 
 
 class AgentHandle:
-    """A running parent, held by its process handle and the way to it.
+    """A running agent, held by its process handle and the way to it.
 
     Args:
       reach: How it was started.
       channel: The process, and the ways to and from it.
       log: Where its standard error goes, which may be needed when it fails before it can say anything.
-      on_event: Called from a thread of this object with each event of the parent.
+      on_event: Called from a thread of this object with each event of the agent.
     """
 
     stop_seconds = STOP_SECONDS
@@ -90,7 +90,7 @@ class AgentHandle:
         self.given_up = False
         self.stopped = False
         self._lines = Lines()
-        self._reader = threading.Thread(target=self._read, name="nbdist-parent", daemon=True)
+        self._reader = threading.Thread(target=self._read, name="nbdist-agent", daemon=True)
 
     @classmethod
     def begin(
@@ -107,11 +107,11 @@ class AgentHandle:
             channel = Kept(reach.command, reach.environment, log, first=to_line(assignment))
         else:
             channel = Pipes(reach.command, reach.environment, log)
-        parent = cls(reach, channel, log=log, on_event=on_event)
-        parent._reader.start()
+        agent = cls(reach, channel, log=log, on_event=on_event)
+        agent._reader.start()
         if not assignment.kept:
-            parent.order(assignment)
-        return parent
+            agent.order(assignment)
+        return agent
 
     @classmethod
     def again(
@@ -123,16 +123,16 @@ class AgentHandle:
         on_event: Callable[[Happening], None],
     ) -> Self:
         """Holds one that another kernel has started; all it has said so far is known at once."""
-        parent = cls(reach, channel, log=log, on_event=on_event)
+        agent = cls(reach, channel, log=log, on_event=on_event)
         for line in channel.backlog():
-            with parent._guard:
-                received = parent._lines.take(line)
+            with agent._guard:
+                received = agent._lines.take(line)
                 if received is not None:
-                    parent._take(received)
+                    agent._take(received)
         if not channel.running:
-            parent.ended_at = time.time()  # known at once, not when its thread gets to it
-        parent._reader.start()
-        return parent
+            agent.ended_at = time.time()  # known at once, not when its thread gets to it
+        agent._reader.start()
+        return agent
 
     def start(self, processes: Sequence[NewProcess]) -> None:
         """Asks for engines."""
@@ -162,13 +162,13 @@ class AgentHandle:
         return self._channel.pid
 
     def keep(self) -> None:
-        """Has a kept parent go on without a kernel from now on."""
+        """Has a kept agent go on without a kernel from now on."""
         if isinstance(self._channel, Kept):
             self._channel.keep()
         self.order(Keep())
 
     def leave(self) -> None:
-        """Listens no longer; a kept parent and all it has started go on."""
+        """Listens no longer; a kept agent and all it has started go on."""
         self._channel.leave()
         self._reader.join(1.0)
         self._channel.close()
@@ -179,15 +179,15 @@ class AgentHandle:
         return self._pauses.ran_since(self.heard_at)
 
     def hosts_heard_at(self) -> dict[str, float]:
-        """When each host this parent stands for was last heard (monotonic)."""
+        """When each host this agent stands for was last heard (monotonic)."""
         return {self.reach.name: self.heard_at}
 
     def silences(self) -> dict[str, float]:
-        """Seconds that this kernel has run since each host this parent stands for was last heard."""
+        """Seconds that this kernel has run since each host this agent stands for was last heard."""
         return {host: self._pauses.ran_since(at) for host, at in self.hosts_heard_at().items()}
 
     def look_after_tasks(self, silence_s: float) -> None:
-        """Notes tasks that have ended, or been silent for so long, while others go on; a parent has none."""
+        """Notes tasks that have ended, or been silent for so long, while others go on; an agent has none."""
 
     def begin_to_stop(self) -> None:
         """Has it stop everything it started; does not wait."""
@@ -201,7 +201,7 @@ class AgentHandle:
             self._lock.release()
 
     def stop(self) -> None:
-        """Stops everything this parent started, and the parent; returns when all are gone or out of reach."""
+        """Stops everything this agent started, and the agent; returns when all are gone or out of reach."""
         self.begin_to_stop()
         if not self._channel.wait(0.1):
             if self._must_be_told():
@@ -238,7 +238,7 @@ class AgentHandle:
         return self.reach.remote and self.silence_s > SILENT_SECONDS
 
     def last_words(self) -> tuple[str, ...]:
-        """The end of what the parent, or the command that leads to it, wrote to its standard error."""
+        """The end of what the agent, or the command that leads to it, wrote to its standard error."""
         return tail(self.log)
 
     def controller_words(self) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ class AgentHandle:
         return tail(self.log.parent / "controller.log", lines=LOG_LINES)
 
     def end_of_all(self) -> ProcessExit | None:
-        """The end of this parent, with which all its engines are out of reach; None while it runs."""
+        """The end of this agent, with which all its engines are out of reach; None while it runs."""
         if self.ended_at is None:
             return None
         return replace(self._end(*self._because()), time=self.ended_at)
@@ -273,7 +273,7 @@ class AgentHandle:
         )
 
     def order(self, order: Order) -> None:
-        """Sends an order; one to a parent that has ended is dropped.
+        """Sends an order; one to an agent that has ended is dropped.
 
         Raises:
           WireError: It has something JSON has no form for.

@@ -1,4 +1,4 @@
-"""The way to one parent: the command that starts it, and whose host it is on."""
+"""The way to one agent: the command that starts it, and whose host it is on."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ LOCAL_COMMAND = (sys.executable, "-m", "nbdist.agent")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSpec:
-    """How a parent is started, and what its end means.
+    """How an agent is started, and what its end means.
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
     that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh

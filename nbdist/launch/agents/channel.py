@@ -1,6 +1,6 @@
-"""How orders reach a parent and how its events come back: over pipes here, over files in `kept_channel`.
+"""How orders reach an agent and how its events come back: over pipes here, over files in `kept_channel`.
 
-Over pipes a parent is gone with its kernel: end of input says so.
+Over pipes an agent is gone with its kernel: end of input says so.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Channel(Protocol):
-    """One parent, or the command that leads to it, and the ways to and from it."""
+    """One agent, or the command that leads to it, and the ways to and from it."""
 
     pid: int
 
@@ -56,7 +56,7 @@ class Channel(Protocol):
         """SIGKILL."""
 
     def leave(self) -> None:
-        """Has `lines` end, although a kept parent goes on."""
+        """Has `lines` end, although a kept agent goes on."""
 
     def close(self) -> None:
         """Gives back what this kernel holds of it; nobody may be in `lines` any more."""

@@ -1,6 +1,6 @@
-"""Ways to a parent that outlive the kernel.
+"""Ways to an agent that outlive the kernel.
 
-A kept parent reads its orders from a named pipe that it holds open itself, and writes its events to a file; both
+A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file; both
 lie in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or
 `srun`: what it leads to is kept as well.
 """
@@ -29,16 +29,16 @@ KERNEL, MARKER = "NBDIST_KERNEL", "NBDIST_KEPT"
 """Variables for a command that may wait for long: whose it is, and the file that says that others can find it."""
 
 STOP = to_line(Stop())
-"""The order that ends a kept parent, in place of end of input."""
+"""The order that ends a kept agent, in place of end of input."""
 
 SOON_SECONDS, LATER_SECONDS = 0.005, 0.05
 BUSY_SECONDS = 2.0
-"""How often the file of a kept parent is looked at: soon while something comes, later when nothing does."""
+"""How often the file of a kept agent is looked at: soon while something comes, later when nothing does."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Spot:
-    """Where a kept parent is found again: its process, its orders, its events."""
+    """Where a kept agent is found again: its process, its orders, its events."""
 
     pid: int
     began: str
@@ -47,7 +47,7 @@ class Spot:
 
 
 class Another:
-    """What channels share to a parent that another kernel has started."""
+    """What channels share to an agent that another kernel has started."""
 
     status = None
 
@@ -80,7 +80,7 @@ class _Files:
     running: bool
 
     def __init__(self, orders: Path, events: Path) -> None:
-        # Reading as well, so that opening waits for nobody, and a parent that has ended is no error.
+        # Reading as well, so that opening waits for nobody, and an agent that has ended is no error.
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
@@ -153,7 +153,7 @@ class Kept(_Files, Child):
       command: Its command line.
       environment: Its environment; None: this kernel's own.
       log: Where its standard error goes; its orders and events lie beside it.
-      first: Its first order, which is there before it is: a kernel that is killed at any moment leaves no parent
+      first: Its first order, which is there before it is: a kernel that is killed at any moment leaves no agent
         that waits for one for ever.
 
     Raises:
@@ -213,7 +213,7 @@ class Kept(_Files, Child):
 
 
 class FoundAgain(_Files, Another):
-    """A kept parent of a kernel that is gone, or of one that is there as well.
+    """A kept agent of a kernel that is gone, or of one that is there as well.
 
     Raises:
       OSError: Its files are gone.

@@ -1,4 +1,4 @@
-"""All parents of a job as one: `srun` or `mpirun` leads to each task, and says what became of the job."""
+"""All agents of a job as one: `srun` or `mpirun` leads to each task, and says what became of the job."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ JOB_LINES = 1000
 
 
 class JobAgent(AgentHandle):
-    """The parents of all tasks of a job, through one stream.
+    """The agents of all tasks of a job, through one stream.
 
     Attributes:
       public_keys: Those that tasks have sent, to which the connection file may go; see `nbdist.agent.handover`.

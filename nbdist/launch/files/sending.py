@@ -59,16 +59,16 @@ class Sending:
     """One copying to one host, or to all tasks of a job, on a thread of its own.
 
     Args:
-      parent: The way there.
+      agent: The way there.
       name: Of this copying; another has another.
       listed: All files there are to be, each with its digest.
       ask: Whether the host may have some of them.
     """
 
     def __init__(
-        self, parent: AgentHandle, name: str, listed: Sequence[tuple[File, str]], *, ask: bool
+        self, agent: AgentHandle, name: str, listed: Sequence[tuple[File, str]], *, ask: bool
     ) -> None:
-        self.parent = parent
+        self.agent = agent
         self.error: str | None = None
         self.needed: list[str] = []
         self.written = False
@@ -77,7 +77,7 @@ class Sending:
         self._ask = ask
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbdist-sync", daemon=True)
-        parent.copying.clear()
+        agent.copying.clear()
         self._thread.start()
 
     @property
@@ -93,7 +93,7 @@ class Sending:
         """What each host has done; those that have not said so are missing."""
         done = sorted(self._answers(FilesDone), key=lambda answer: answer[0] or 0)
         return {
-            host_of(self.parent, task): HostCopy(
+            host_of(self.agent, task): HostCopy(
                 sent=event.sent, unchanged=event.files - event.sent, removed=event.removed
             )
             for task, event in done
@@ -103,7 +103,7 @@ class Sending:
         """What was answered to this copying, and by which task of a job."""
         return [
             (task, event)
-            for task, event in list(self.parent.copying)
+            for task, event in list(self.agent.copying)
             if isinstance(event, kind) and event.id == self._name
         ]
 
@@ -114,7 +114,7 @@ class Sending:
             self.error = str(stopped)
         except Exception as error:
             # Such as an answer of a wrong shape: whoever waits for this copying must learn of it.
-            logger.exception("files could not be brought to %s", self.parent.reach.name)
+            logger.exception("files could not be brought to %s", self.agent.reach.name)
             self.error = f"{type(error).__name__}: {error}"
 
     def _send(self) -> None:
@@ -168,12 +168,12 @@ class Sending:
 
     def _order(self, order: FileOrder) -> None:
         self._check()
-        self.parent.order(order)
+        self.agent.order(order)
 
     def _wait(self, kind: type[A]) -> list[A]:
-        """What each task, or the one parent there is, answers."""
+        """What each task, or the one agent there is, answers."""
         deadline = time.monotonic() + ANSWER_SECONDS
-        while len(answers := self._answers(kind)) < max(1, len(self.parent.facts)):
+        while len(answers := self._answers(kind)) < max(1, len(self.agent.facts)):
             self._check()
             if time.monotonic() > deadline and self._ask:
                 raise _Stopped(f"no answer within {ANSWER_SECONDS:g} s")
@@ -183,17 +183,17 @@ class Sending:
 
     def _check(self) -> None:
         for task, event in self._answers(FilesFailed):
-            host = f" (host {host_of(self.parent, task)})" if task is not None else ""
+            host = f" (host {host_of(self.agent, task)})" if task is not None else ""
             raise _Stopped(f"{event.error}{host}")
         if self._stop.is_set():
             raise _Stopped("interrupted")
-        if self.parent.ended_at is not None:
+        if self.agent.ended_at is not None:
             raise _Stopped("the connection has ended")
 
 
-def host_of(parent: AgentHandle, task: int | None) -> str:
+def host_of(agent: AgentHandle, task: int | None) -> str:
     """The host that an answer comes from, by the number of its task; None where it is of no job."""
     if task is None:
-        return parent.reach.name
-    facts = parent.facts.get(task)
+        return agent.reach.name
+    facts = agent.facts.get(task)
     return facts.host if facts is not None else f"of task {task}"

@@ -1,4 +1,4 @@
-"""Bringing the user's files to the hosts, over the connection that leads to each parent there.
+"""Bringing the user's files to the hosts, over the connection that leads to each agent there.
 
 See `nbdist.agent.sync` for the orders. Each host has a thread of its own, so that a slow one delays no other,
 and an interrupt of the notebook leaves no order half written.
@@ -151,8 +151,8 @@ class Files:
         """A sentence where the working folder is the copy; None where every host has its own."""
         hosts = [
             name if task is None else facts.host
-            for name, parent in others.items()
-            for task, facts in sorted(parent.facts.items(), key=lambda item: item[0] or 0)
+            for name, agent in others.items()
+            for task, facts in sorted(agent.facts.items(), key=lambda item: item[0] or 0)
             if Path(facts.cwd).is_relative_to(Path(facts.folder).resolve() / FOLDER)
         ]
         if not hosts:
@@ -189,14 +189,14 @@ class Files:
         other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}
         # A kernel that has attached does not know what was before, and takes the hosts' word for it.
         changed = other | (needed.intersection(before) if before else needed)
-        failed = {s.parent.reach.name: s.error for s in self._sendings if s.error is not None}
+        failed = {s.agent.reach.name: s.error for s in self._sendings if s.error is not None}
         if failed:
             self._known = before
             raise SyncError(_failed(failed, [s for s in self._sendings if s.error is None]))
         return replace(
             self._done(time.monotonic() - began),
             changed=frozenset(changed),
-            lost=tuple(name for name, parent in others.items() if parent.poll() is not None),
+            lost=tuple(name for name, agent in others.items() if agent.poll() is not None),
         )
 
     def stop(self) -> None:
@@ -213,8 +213,8 @@ class Files:
         listed = [(self._tree.files[n], digest) for n, digest in digests.items() if digest]
         self._known = {file.name: digest for file, digest in listed}
         name = uuid.uuid4().hex if ask else FIRST
-        living = [parent for parent in others.values() if parent.poll() is None]
-        self._sendings = [Sending(parent, name, listed, ask=ask) for parent in living]
+        living = [agent for agent in others.values() if agent.poll() is None]
+        self._sendings = [Sending(agent, name, listed, ask=ask) for agent in living]
 
     def _done(self, seconds: float | None) -> Copied:
         hosts = {name: copy for sending in self._sendings for name, copy in sending.hosts().items()}
@@ -228,7 +228,7 @@ class Files:
 
 def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     text = "; ".join(f"host {name}: {error}" for name, error in failed.items())
-    well = ", ".join(sending.parent.reach.name for sending in others)
+    well = ", ".join(sending.agent.reach.name for sending in others)
     rest = f" {well} {'has' if len(others) == 1 else 'have'} the new ones." if well else ""
     return (
         f"Files could not be copied to {text}. The files there are unchanged.{rest} Fix that, then repeat "
@@ -244,9 +244,9 @@ def files_again(paths: Sequence[str]) -> Files | None:
         return None
 
 
-def first_failure(parent: AgentHandle) -> tuple[str, str] | None:
+def first_failure(agent: AgentHandle) -> tuple[str, str] | None:
     """The host that could not take the files at the start, and why; None where all could or have not said yet."""
-    for task, event in list(parent.copying):
+    for task, event in list(agent.copying):
         if isinstance(event, FilesFailed) and event.id == FIRST:
-            return host_of(parent, task), event.error
+            return host_of(agent, task), event.error
     return None

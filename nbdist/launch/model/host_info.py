@@ -11,7 +11,7 @@ SILENT_SECONDS = 3.0
 
 @dataclass
 class HostInfo:
-    """What a parent has said of its host.
+    """What an agent has said of its host.
 
     `ports` are free there and are used up one by one; at `listening` it can be reached until it
     is told that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `heard_s` are

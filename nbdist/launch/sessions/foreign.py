@@ -168,7 +168,7 @@ def _running(
     return Cluster(
         plan=plan,
         folder=folder,
-        parents=ForeignEngines(client, engines, folder=folder),
+        agents=ForeignEngines(client, engines, folder=folder),
         cluster=None,
         rendezvous=rendezvous,
         client=client,

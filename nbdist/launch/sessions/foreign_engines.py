@@ -36,7 +36,7 @@ class ForeignEngines:
       client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
       engines: ipyparallel's engine ids by process id.
       folder: Removed when this kernel leaves; None: nothing is.
-      home: The parent of the controller, with which all end; None: not known.
+      home: The agent of the controller, with which all end; None: not known.
     """
 
     reaches_past_main_threads = False
@@ -61,7 +61,9 @@ class ForeignEngines:
         self._engines = dict(engines)
         self._ends: dict[int, ProcessExit] = {}
         self._stopped = threading.Event()
-        self._watch = threading.Thread(target=self._look, name="nbdist-strangers", daemon=True)
+        self._watch = threading.Thread(
+            target=self._look, name="nbdist-foreign-engines", daemon=True
+        )
         self._watch.start()
 
     @property
@@ -107,7 +109,7 @@ class ForeignEngines:
         process_ids: Sequence[int],
         question: Mapping[str, Any] | None = None,
     ) -> None:
-        """Only a parent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
+        """Only an agent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
         if what is Aside.ABANDON:
             self.signal(signal.SIGINT, process_ids)
 

@@ -40,7 +40,7 @@ CONNECT_SECONDS = 5
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class State:
-    """What another kernel needs beyond what is listed; `of` names the parent of each process."""
+    """What another kernel needs beyond what is listed; `of` names the agent of each process."""
 
     plan: Plan
     asked: Plan
@@ -66,8 +66,8 @@ def write_down(
     Raises:
       OSError: It cannot be written.
     """
-    parents, plan = running.own_agents, running.plan
-    names = {id(parent): name for name, parent in parents.others.items()}
+    agents, plan = running.own_agents, running.plan
+    names = {id(agent): name for name, agent in agents.others.items()}
     state = State(
         plan=plan,
         asked=asked,
@@ -76,11 +76,11 @@ def write_down(
         idents={p: ident.decode() for p, ident in running.idents.items()},
         pids=running.pids,
         answers=answers,
-        of={p: names.get(id(parents.of(p)), "") for p in plan.hosts},
+        of={p: names.get(id(agents.of(p)), "") for p in plan.hosts},
         rules=rules,
     )
     before = registry.read(registry.folder() / f"{session}.json")
-    marks = [_mark("", parents.home), *(_mark(n, p) for n, p in parents.others.items())]
+    marks = [_mark("", agents.home), *(_mark(n, p) for n, p in agents.others.items())]
     registry.write(
         Record(
             id=session,
@@ -103,14 +103,14 @@ def write_down(
     )
 
 
-def _mark(name: str, parent: AgentHandle) -> ParentMark:
-    process = parent.found
+def _mark(name: str, agent: AgentHandle) -> ParentMark:
+    process = agent.found
     return ParentMark(
         name=name,
-        pid=parent.pid,
+        pid=agent.pid,
         began=process.began if process else "",
-        log=str(parent.log),
-        spot=parent.spot,
+        log=str(agent.log),
+        spot=agent.spot,
     )
 
 
@@ -133,11 +133,11 @@ def regain(record: Record) -> AttachedCluster:
         ) from error
     others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
     client = _client(record)
-    parents = _parents(record, state, client)
+    agents = _agents(record, state, client)
     running = Cluster(
         plan=state.plan,
         folder=record.folder,
-        parents=parents,
+        agents=agents,
         cluster=None,
         rendezvous=state.rendezvous,
         client=client,
@@ -205,7 +205,7 @@ def _client(record: Record) -> Any:
         ) from error
 
 
-def _parents(record: Record, state: State, client: Any) -> Agents:
+def _agents(record: Record, state: State, client: Any) -> Agents:
     if not record.kept:
         home = record.parents[0]
         return ForeignEngines(client, state.engines, home=ProcessHandle(home.pid, home.began))
@@ -226,6 +226,6 @@ def _parents(record: Record, state: State, client: Any) -> Agents:
                 "of it."
             ) from error
     files = files_again(state.plan.placement.sync)
-    parents = AgentPool(found.pop(""), found, events=events, files=files)
-    parents.assign({p: found.get(name, parents.home) for p, name in state.of.items()})
-    return parents
+    agents = AgentPool(found.pop(""), found, events=events, files=files)
+    agents.assign({p: found.get(name, agents.home) for p, name in state.of.items()})
+    return agents

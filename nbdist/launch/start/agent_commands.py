@@ -1,4 +1,4 @@
-"""The way to parents on other machines: commands, addresses, and what travels along."""
+"""The way to agents on other machines: commands, addresses, and what travels along."""
 
 from __future__ import annotations
 
@@ -69,7 +69,7 @@ HOLD = (sys.executable, "-m", "nbdist.launch.schedulers.job_guard")
 
 
 def ssh_reach(host: AskedHost, options: SshOptions) -> AgentSpec:
-    """One parent through one connection, which lasts as long as the parent."""
+    """One agent through one connection, which lasts as long as the agent."""
     command = ssh_command(host, options, [options.python, *PARENT])
     return AgentSpec(
         name=host.name, command=tuple(command), remote=True, host=host, options=options
@@ -79,7 +79,7 @@ def ssh_reach(host: AskedHost, options: SshOptions) -> AgentSpec:
 def job_reach(
     job: Job, launcher: str, *, tasks: int, environment: Mapping[str, str] | None = None
 ) -> AgentSpec:
-    """As many parents as the job has tasks, through one stream.
+    """As many agents as the job has tasks, through one stream.
 
     Args:
       job: What is asked for.

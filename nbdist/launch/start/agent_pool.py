@@ -1,4 +1,4 @@
-"""All parents of a session as one: the one of this machine, which has the controller, and those elsewhere."""
+"""All agents of a session as one: the one of this machine, which has the controller, and those elsewhere."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ which nothing is acknowledged after about as long (tcp(7), `tcp_retries2`: 924.6
 
 
 class AgentPool:
-    """Every parent of a session.
+    """Every agent of a session.
 
     Args:
       home: The one of this machine.
@@ -84,54 +84,54 @@ class AgentPool:
         return (self.home, *self.others.values())
 
     def of(self, process_id: int) -> AgentHandle:
-        """The parent of one process."""
+        """The agent of one process."""
         return self._of[process_id]
 
     def place(self, process_id: int) -> HostInfo | None:
         """What is known of a process's host; None where it is this machine."""
-        parent = self._of[process_id]
-        if not parent.reach.remote:
+        agent = self._of[process_id]
+        if not agent.reach.remote:
             return None
-        return parent.facts.get(process_id) or parent.facts.get(None)
+        return agent.facts.get(process_id) or agent.facts.get(None)
 
     def assign(self, of: Mapping[int, AgentHandle]) -> None:
-        """Says which parent each process belongs to."""
+        """Says which agent each process belongs to."""
         self._of = dict(of)
 
     def heard_since(self, host: str, moment: float) -> bool:
         """Whether a host on another machine has said something after a moment (monotonic)."""
-        heard = [parent.hosts_heard_at() for parent in self.others.values()]
+        heard = [agent.hosts_heard_at() for agent in self.others.values()]
         return any(host in each and each[host] > moment for each in heard)
 
     def start(self, processes: Sequence[NewProcess]) -> None:
-        """Asks for engines, each of its parent."""
+        """Asks for engines, each of its agent."""
         wanted: dict[AgentHandle, list[NewProcess]] = defaultdict(list)
         for process in processes:
             wanted[self._of[process.process_id]].append(process)
-        for parent, its in wanted.items():
-            parent.start(its)
+        for agent, its in wanted.items():
+            agent.start(its)
 
     def connect(self, connection: Mapping[str, Any]) -> None:
-        """Sends the parents on other machines where the controller is, and the session's key.
+        """Sends the agents on other machines where the controller is, and the session's key.
 
         What leads to the tasks of a job is not encrypted: they have it from a `Handover`.
         """
-        for parent in self.others.values():
-            if not isinstance(parent, JobAgent):
-                parent.order(Connect(connection=dict(connection)))
+        for agent in self.others.values():
+            if not isinstance(agent, JobAgent):
+                agent.order(Connect(connection=dict(connection)))
 
     def stop_listening(self) -> None:
-        """Has the parents close what the others were to reach them at."""
-        for parent in self.others.values():
-            parent.order(StopListening())
+        """Has the agents close what the others were to reach them at."""
+        for agent in self.others.values():
+            agent.order(StopListening())
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to engines."""
         wanted: dict[AgentHandle, list[int]] = defaultdict(list)
         for process_id in process_ids:
             wanted[self._of[process_id]].append(process_id)
-        for parent, ids in wanted.items():
-            parent.signal(number, ids)
+        for agent, ids in wanted.items():
+            agent.signal(number, ids)
 
     def forget(self, process_ids: Collection[int]) -> None:
         """Drops the ends of processes that are about to be started again."""
@@ -140,7 +140,7 @@ class AgentPool:
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """The end of the controller, or of its parent, with which all engines are lost."""
+        """The end of the controller, or of its agent, with which all engines are lost."""
         controller = self.home.exits.get(CONTROLLER)
         if controller is not None:
             because = controller.because_of or "ipyparallel's controller"
@@ -152,8 +152,8 @@ class AgentPool:
         """How processes ended that have, or why they can no longer be reached."""
         ends: dict[int, ProcessExit] = {}
         everything = self.controller_end
-        for process_id, parent in self._of.items():
-            end = parent.exits.get(process_id) or parent.end_of_all() or everything
+        for process_id, agent in self._of.items():
+            end = agent.exits.get(process_id) or agent.end_of_all() or everything
             if end is not None:
                 ends[process_id] = replace(end, process_id=process_id)
         return ends
@@ -176,19 +176,19 @@ class AgentPool:
             process_ids=tuple(process_ids),
             question=None if question is None else dict(question),
         )
-        for parent in {self._of[process_id]: None for process_id in process_ids}:
-            parent.order(order)
+        for agent in {self._of[process_id]: None for process_id in process_ids}:
+            agent.order(order)
 
     def keep(self) -> None:
-        """Has kept parents go on without a kernel from now on, since another can find them."""
-        for parent in self.all:
-            parent.keep()
+        """Has kept agents go on without a kernel from now on, since another can find them."""
+        for agent in self.all:
+            agent.keep()
 
     def leave(self) -> None:
-        """Lets kept parents, and all they have started, go on without this kernel."""
+        """Lets kept agents, and all they have started, go on without this kernel."""
         self._stopped.set()
-        for parent in self.all:
-            parent.leave()
+        for agent in self.all:
+            agent.leave()
 
     def stop(self) -> None:
         """Stops everything that was started, on all hosts at once. Several threads may ask for it."""
@@ -196,11 +196,11 @@ class AgentPool:
             self._stopped.set()
             if self.files is not None:
                 self.files.stop()
-            for parent in self.others.values():
-                parent.begin_to_stop()
+            for agent in self.others.values():
+                agent.begin_to_stop()
             # They end side by side. The controller goes last: engines that are left alone wait for it.
-            for parent in self.others.values():
-                parent.stop()
+            for agent in self.others.values():
+                agent.stop()
             self.home.stop()
         if self._watch.is_alive() and threading.current_thread() is not self._watch:
             self._watch.join(2.0)
@@ -211,26 +211,26 @@ class AgentPool:
 
     def _pulse(self) -> None:
         while not self._stopped.wait(PERIOD_SECONDS):
-            for parent in self.others.values():
+            for agent in self.others.values():
                 with self._guard:
-                    self._look_after(parent)
+                    self._look_after(agent)
             with self._guard:
                 self._look_who_is_silent()
 
-    def _look_after(self, parent: AgentHandle) -> None:
-        if parent.poll() is None and parent.facts:
-            parent.beat()
-            parent.look_after_tasks(LOST_SECONDS)
-            if parent.silence_s > LOST_SECONDS:
-                parent.give_up()
+    def _look_after(self, agent: AgentHandle) -> None:
+        if agent.poll() is None and agent.facts:
+            agent.beat()
+            agent.look_after_tasks(LOST_SECONDS)
+            if agent.silence_s > LOST_SECONDS:
+                agent.give_up()
 
     def _look_who_is_silent(self) -> None:
         now = time.time()
         silent = {
             name: self.silent.get(name, now - silence_s)
-            for parent in self.others.values()
-            if parent.facts and parent.poll() is None
-            for name, silence_s in parent.silences().items()
+            for agent in self.others.values()
+            if agent.facts and agent.poll() is None
+            for name, silence_s in agent.silences().items()
             if silence_s > SILENT_SECONDS
         }
         if silent != self.silent:

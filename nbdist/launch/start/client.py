@@ -100,7 +100,7 @@ def kind_of(frames: Sequence[Any]) -> str | None:
 def _field(frames: Sequence[Any], part: int, name: str) -> str | None:
     """A text of one part of a message, counted from its delimiter.
 
-    Source: the Jupyter wire protocol: delimiter, signature, header, parent header.
+    Source: the Jupyter wire protocol: delimiter, signature, header, agent header.
     """
     parts = [bytes(frame) for frame in frames[:8]]
     if DELIM not in parts or len(parts) <= parts.index(DELIM) + part:

@@ -36,7 +36,7 @@ class Cluster:
 
     plan: Plan
     folder: str
-    parents: Agents
+    agents: Agents
     cluster: Any
     rendezvous: Rendezvous
     client: Any = None
@@ -55,14 +55,14 @@ class Cluster:
         Raises:
           SessionError: Somebody else has started the engines.
         """
-        if not isinstance(self.parents, AgentPool):
+        if not isinstance(self.agents, AgentPool):
             raise SessionError(
                 "The engines of this session were not started by nbdist: this cannot be done from here."
             )
-        return self.parents
+        return self.agents
 
     def planned(self, processes: Sequence[PlannedProcess]) -> list[NewProcess]:
-        """What their parents need in order to start these."""
+        """What their agents need in order to start these."""
         framework = framework_named(self.plan.framework)
         one_host = {ONE_HOST: "1"} if len(set(self.plan.hosts.values())) == 1 else {}
         return planned(
@@ -78,11 +78,11 @@ class Cluster:
         for process_id in process_ids:
             for known in (self.engines, self.idents, self.pids):
                 known.pop(process_id, None)
-        self.parents.forget(process_ids)
+        self.agents.forget(process_ids)
 
     def signal(self, number: int, process_ids: Sequence[int]) -> None:
         """Sends a signal to processes."""
-        self.parents.signal(number, process_ids)
+        self.agents.signal(number, process_ids)
 
     @property
     def connection(self) -> dict[str, Any]:
@@ -92,13 +92,13 @@ class Cluster:
     @property
     def exits(self) -> dict[int, ProcessExit]:
         """How processes ended that have, or why they can no longer be reached."""
-        return self.parents.exits
+        return self.agents.exits
 
     def leave(self) -> None:
         """Lets all go on without this kernel; nothing is removed."""
         if self.client is not None:
             self.client.close()
-        self.parents.leave()
+        self.agents.leave()
 
     def stop(self) -> None:
         """Stops all that was started here, and removes the session's folder.
@@ -111,5 +111,5 @@ class Cluster:
     def _stop(self) -> None:
         if self.client is not None:
             self.client.close()
-        self.parents.stop()
+        self.agents.stop()
         folders.remove(self.folder)

@@ -69,20 +69,20 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
     Raises:
       LaunchError: Says which, why, and what to type.
     """
-    plan, parents = running.plan, running.own_agents
-    for parent in parents.all:
-        failure = parent.failure
+    plan, agents = running.plan, running.own_agents
+    for agent in agents.all:
+        failure = agent.failure
         if failure is not None and isinstance(failure.event, ImportFailed):
-            raise LaunchError(_cannot_import(running, parent, failure.event, failure.task))
-    ended = [end for p, end in parents.exits.items() if p in process_ids and end.because_of is None]
-    controller = parents.home.exits.get(CONTROLLER)
+            raise LaunchError(_cannot_import(running, agent, failure.event, failure.task))
+    ended = [end for p, end in agents.exits.items() if p in process_ids and end.because_of is None]
+    controller = agents.home.exits.get(CONTROLLER)
     if ended or controller:
         raise LaunchError(_ended(running, controller or ended[0]))
     check_hosts(running)
-    if parents.home.poll() is not None:
-        lines = "\n".join(parents.home.controller_words())
+    if agents.home.poll() is not None:
+        lines = "\n".join(agents.home.controller_words())
         raise LaunchError(
-            f"The engines' parent process ended (exit code {parents.home.poll()}).\n{lines}"
+            f"The engines' parent process ended (exit code {agents.home.poll()}).\n{lines}"
         )
     if time.monotonic() > deadline:
         missing = len(process_ids) - running.connected
@@ -103,14 +103,14 @@ def check_hosts(running: Cluster) -> None:
       HostError: Says which host, and why.
       LaunchError: Says which does not reach which.
     """
-    for name, parent in running.parents.others.items():
-        check_host(name, parent)
-        _check_ways(running, name, parent)
+    for name, agent in running.agents.others.items():
+        check_host(name, agent)
+        _check_ways(running, name, agent)
 
 
-def _check_ways(running: Cluster, name: str, parent: AgentHandle) -> None:
+def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
     """Hosts that cannot reach each other would wait in the first collective."""
-    for task, (moment, answers) in parent.reached.items():
+    for task, (moment, answers) in agent.reached.items():
         host = name if task is None else running.plan.hosts[task]
         found = unreached(running.told, host, answers)
         # One that has just died is not reached, either; then its own silence is what is told.
@@ -120,7 +120,7 @@ def _check_ways(running: Cluster, name: str, parent: AgentHandle) -> None:
 
 def _unreached(running: Cluster) -> str:
     """What else may be the matter where the controller is on another machine."""
-    if not running.parents.others or running.plan.placement.tunnel:
+    if not running.agents.others or running.plan.placement.tunnel:
         return ""
     address = running.connection["interface"].rpartition("/")[2]
     return (
@@ -131,12 +131,12 @@ def _unreached(running: Cluster) -> str:
 
 
 def _cannot_import(
-    running: Cluster, parent: AgentHandle, failure: ImportFailed, task: int | None
+    running: Cluster, agent: AgentHandle, failure: ImportFailed, task: int | None
 ) -> str:
     plan = running.plan
-    ids = [p for p in plan.hosts if running.parents.of(p) is parent and (task is None or p == task)]
+    ids = [p for p in plan.hosts if running.agents.of(p) is agent and (task is None or p == task)]
     host = plan.hosts[ids[0]]
-    there = f" of host {host}" if parent.reach.remote else " of this notebook's kernel"
+    there = f" of host {host}" if agent.reach.remote else " of this notebook's kernel"
     return (
         f"{processes_text(ids)} (host {host}) cannot import {failure.module}: "
         f"{failure.error}\n{install_text(failure.module, failure.error, where=there)}, or check "

@@ -16,19 +16,19 @@ from nbdist.launch.start.connect import check_hosts
 def wanted(running: Cluster) -> bool:
     """Whether a service of ours is what the processes join; some frameworks have none, one process needs none.
 
-    Engines that somebody else has started have no parent to serve beside them: there process 0 serves.
+    Engines that somebody else has started have no agent to serve beside them: there process 0 serves.
     """
     plan = running.plan
     return (
         framework_named(plan.framework).joins_a_service
         and plan.initialize
         and len(plan.processes) > 1
-        and bool(running.parents.all)
+        and bool(running.agents.all)
     )
 
 
 def ask_for_service(running: Cluster, *, again: bool = False) -> int:
-    """Has the parent of process 0 start one; does not wait.
+    """Has the agent of process 0 start one; does not wait.
 
     Args:
       running: The engines, or those that are about to be.
@@ -39,13 +39,13 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
       Its number, for `until_it_serves` and `end`.
     """
     first = running.plan.processes[0].process_id
-    # Counted by what the parent has said, so that a kernel that comes later goes on.
-    number = COORDINATOR - len(running.parents.of(first).services)
+    # Counted by what the agent has said, so that a kernel that comes later goes on.
+    number = COORDINATOR - len(running.agents.of(first).services)
     host, _, port = running.rendezvous.coordinator.rpartition(":")
     bound = running.plan.jax.get("coordinator_bind_address")
     if bound is not None:
         host = bound.rpartition(":")[0]
-    running.parents.of(first).order(
+    running.agents.of(first).order(
         Coordinate(
             number=number,
             process_id=first,
@@ -64,17 +64,17 @@ def until_it_serves(running: Cluster, number: int) -> None:
       LaunchError: It does not, with what it wrote last.
       HostError: Its host is lost.
     """
-    parent = running.parents.of(running.plan.processes[0].process_id)
+    agent = running.agents.of(running.plan.processes[0].process_id)
     deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
-    while number not in parent.services:
+    while number not in agent.services:
         check_hosts(running)
-        if parent.poll() is not None or time.monotonic() > deadline:
+        if agent.poll() is not None or time.monotonic() > deadline:
             raise LaunchError(
                 f"The parent process of host {running.plan.processes[0].host} has started no coordination "
                 "service. %dist_init --restart starts everything afresh."
             )
         time.sleep(POLL_SECONDS / 4)
-    found = parent.services[number]
+    found = agent.services[number]
     if found.address is None:
         words = "\n".join(f"  {line}" for line in found.last_lines)
         raise LaunchError(
@@ -88,4 +88,4 @@ def until_it_serves(running: Cluster, number: int) -> None:
 def end(running: Cluster, number: int) -> None:
     """Ends a service that nobody uses any more."""
     first = running.plan.processes[0].process_id
-    running.parents.of(first).order(EndCoordination(number=number))
+    running.agents.of(first).order(EndCoordination(number=number))

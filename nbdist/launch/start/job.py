@@ -27,48 +27,48 @@ def wait_for_tasks(
 
     Args:
       spawned: A start whose plan is for a job.
-      check: Raises when the parent can no longer take part.
+      check: Raises when the agent can no longer take part.
       progress: Hears where the job stands, and how many tasks have come.
 
     Raises:
       HostError: The job has ended, or not all tasks began in time after it had.
     """
-    ((name, parent),) = spawned.parents.others.items()
-    assert isinstance(parent, JobAgent)
+    ((name, agent),) = spawned.agents.others.items()
+    assert isinstance(agent, JobAgent)
     total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
     begun, told_at, launched = time.monotonic(), float("-inf"), -1
     while True:
-        check(name, parent)
-        waiting = parent.waiting
+        check(name, agent)
+        waiting = agent.waiting
         if waiting is not None:
             begun = time.monotonic()
             if begun - told_at >= TELL_SECONDS:
                 progress(waiting, 0, total)
                 told_at = begun
-        elif len(parent.facts) != launched:
-            launched = len(parent.facts)
+        elif len(agent.facts) != launched:
+            launched = len(agent.facts)
             progress("launched", launched, total)
-        if launched == total and spawned.parents.home.facts:
+        if launched == total and spawned.agents.home.facts:
             return
         if time.monotonic() - begun > limit_s:
-            raise HostError(_missing(parent, total, limit_s), host=name)
+            raise HostError(_missing(agent, total, limit_s), host=name)
         time.sleep(POLL_SECONDS)
 
 
-def _missing(parent: AgentHandle, total: int, limit_s: float) -> str:
-    missing = sorted(set(range(total)) - {task for task in parent.facts if task is not None})
+def _missing(agent: AgentHandle, total: int, limit_s: float) -> str:
+    missing = sorted(set(range(total)) - {task for task in agent.facts if task is not None})
     listed = ", ".join(map(str, missing[:8])) + (", …" if len(missing) > 8 else "")
-    words = "\n".join(f"  {line}" for line in parent.last_words())
+    words = "\n".join(f"  {line}" for line in agent.last_words())
     return (
         f"{len(missing)} of {count_text(total, 'process')} ({listed}) did not begin within {limit_s:g} s after "
-        f"{parent.reach.name} had started them. Give them longer with {option('start_timeout_s')}.\n{words}"
+        f"{agent.reach.name} had started them. Give them longer with {option('start_timeout_s')}.\n{words}"
     ).rstrip()
 
 
-def job_ended(parent: JobAgent) -> str:
+def job_ended(agent: JobAgent) -> str:
     """Why a start failed whose job has ended, and what to type where that is known."""
-    watch = parent.watch
-    lines = watch.reasons(parent.job_words())
+    watch = agent.watch
+    lines = watch.reasons(agent.job_words())
     words = "\n".join(f"  {line}" for line in lines)
     python = watch.python
     if lacks_nbdist(lines):
@@ -81,10 +81,10 @@ def job_ended(parent: JobAgent) -> str:
             f"{watch.title}: the hosts have no Python at {python}. Name their interpreter with "
             f"{option('remote_python')}.\n{words}"
         )
-    code = parent.poll()
+    code = agent.poll()
     ending = f" (exit code {code})" if code is not None else ""
     hint = next((text for sign, text in _hints() if sign in words), "")
-    what = watch.ending(parent.job_words()) or watch.command
+    what = watch.ending(agent.job_words()) or watch.command
     return f"{what} ended before all processes had started{ending}.{hint}\n{words}".rstrip()
 
 

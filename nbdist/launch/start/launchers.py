@@ -1,4 +1,4 @@
-"""ipyparallel's launchers for preloaded parents that fork, on this machine and on others.
+"""ipyparallel's launchers for preloaded agents that fork, on this machine and on others.
 
 They take the place of ipyparallel's own in an `ipyparallel.Cluster`; both hold the same `AgentPool`, since the
 controller is a child of one of them as well.
@@ -15,39 +15,39 @@ from nbdist.launch.start.agent_pool import AgentPool
 
 
 class Controller(ControllerLauncher):
-    """The controller as a fork of this machine's parent."""
+    """The controller as a fork of this machine's agent."""
 
-    parents: AgentPool = Instance(AgentPool)
+    agents: AgentPool = Instance(AgentPool)
 
     def find_args(self) -> list[str]:
         """For ipyparallel's log."""
         return ["nbdist.agent"]
 
     async def start(self) -> None:
-        """The parent starts the controller by itself, first of all."""
-        self.notify_start({"pid": "child of this machine's parent"})
+        """The agent starts the controller by itself, first of all."""
+        self.notify_start({"pid": "child of this machine's agent"})
 
     def poll(self) -> int | None:
         """The exit status, or None while it runs."""
-        return self.parents.home.poll()
+        return self.agents.home.poll()
 
     def signal(self, sig: int) -> None:
-        """The controller is stopped with its parent, and never signalled alone."""
+        """The controller is stopped with its agent, and never signalled alone."""
 
     async def join(self, timeout: float | None = None) -> None:
         """Waits for the end."""
-        await asyncio.to_thread(self.parents.stop)
+        await asyncio.to_thread(self.agents.stop)
 
     async def stop(self) -> None:
-        """Stops the parents and with them all engines."""
-        await asyncio.to_thread(self.parents.stop)
+        """Stops the agents and with them all engines."""
+        await asyncio.to_thread(self.agents.stop)
         self.notify_stop({"exit_code": 0})
 
 
 class Engines(EngineLauncher):
-    """All engines, each forked by the parent of its host."""
+    """All engines, each forked by the agent of its host."""
 
-    parents: AgentPool = Instance(AgentPool)
+    agents: AgentPool = Instance(AgentPool)
     processes = List()
 
     def find_args(self) -> list[str]:
@@ -55,19 +55,19 @@ class Engines(EngineLauncher):
         return ["nbdist.agent"]
 
     async def start(self, n: int) -> None:
-        """Asks the parents for the planned processes; `n` is how many those are."""
+        """Asks the agents for the planned processes; `n` is how many those are."""
         self.n = n
-        self.parents.start(self.processes)
+        self.agents.start(self.processes)
         self.notify_start({"n": n})
 
     def signal(self, sig: int) -> None:
         """Signals all engines."""
-        self.parents.signal(sig, [process["process_id"] for process in self.processes])
+        self.agents.signal(sig, [process["process_id"] for process in self.processes])
 
     async def join(self, timeout: float | None = None) -> None:
-        """Engines end with their parents."""
+        """Engines end with their agents."""
 
     async def stop(self) -> None:
-        """Stops the engines together with their parents."""
-        await asyncio.to_thread(self.parents.stop)
+        """Stops the engines together with their agents."""
+        await asyncio.to_thread(self.agents.stop)
         self.notify_stop({"exit_code": 0})

@@ -25,7 +25,7 @@ MOST_TARGETS = 8
 
 
 class Preflight:
-    """Checks while the processes' parents start.
+    """Checks while the processes' agents start.
 
     Args:
       plan: What is to be started.
@@ -49,7 +49,7 @@ class Preflight:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """What a parent on another machine is to check: the arguments of `nbdist.machine.checkup.checkup`."""
+        """What an agent on another machine is to check: the arguments of `nbdist.machine.checkup.checkup`."""
         if self._listener is None:
             return {}
         return {"connect": [list(self._listener.getsockname()[:2])]}

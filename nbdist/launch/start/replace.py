@@ -45,7 +45,7 @@ def replace(running: Cluster, process_ids: Collection[int], *, progress: StartPr
     again = [p for p in running.plan.processes if p.process_id in process_ids]
     known = {*running.engines.values(), *running.client.ids}
     running.forget(process_ids)
-    running.parents.start(running.planned(again))
+    running.agents.start(running.planned(again))
     connect(running, process_ids, known=known, progress=progress)
 
 
@@ -87,5 +87,5 @@ def rebuild_strategy(
 def meet_again(running: Cluster) -> None:
     """Chooses new addresses: the old servers of those that live on are still there."""
     ids = list(running.plan.hosts)
-    places = {p: place for p in ids if (place := running.parents.place(p)) is not None}
+    places = {p: place for p in ids if (place := running.agents.place(p)) is not None}
     running.rendezvous = meet(running.plan, places if len(places) == len(ids) else None, again=True)

@@ -31,7 +31,7 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
     """Starts what the plan says and waits until every engine has answered.
 
     Args:
-      spawned: The parents, which may still be importing.
+      spawned: The agents, which may still be importing.
       progress: Hears how far the start is.
 
     Raises:
@@ -55,7 +55,7 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
 
 def _engines(spawned: Spawned) -> Cluster:
     """Asks for the controller and all engines."""
-    plan, parents = spawned.plan, spawned.parents
+    plan, agents = spawned.plan, spawned.agents
     assert spawned.rendezvous is not None
     cluster = ipyparallel.Cluster(
         controller=Controller,
@@ -72,17 +72,17 @@ def _engines(spawned: Spawned) -> Cluster:
     running = Cluster(
         plan=plan,
         folder=spawned.folder,
-        parents=parents,
+        agents=agents,
         cluster=cluster,
         rendezvous=spawned.rendezvous,
         told=told_by_host(spawned),
         warnings=spawned.warnings,
     )
-    cluster.start_controller_sync(parents=parents)
+    cluster.start_controller_sync(agents=agents)
     processes = running.planned(plan.processes)
     if coordination.wanted(running):
         coordination.ask_for_service(running)
-    cluster.start_engines_sync(n=len(processes), parents=parents, processes=processes)
+    cluster.start_engines_sync(n=len(processes), agents=agents, processes=processes)
     return running
 
 
@@ -104,7 +104,7 @@ def _open_client(
             raise LaunchError(_no_controller(running, "was not ready"))
         time.sleep(POLL_SECONDS)
     running.own_agents.connect(connection)
-    for agent in running.parents.others.values():
+    for agent in running.agents.others.values():
         if isinstance(agent, JobAgent):
             handover = handovers.enter_context(Handover(connection, agent.public_keys))
             agent.order(handover.order)

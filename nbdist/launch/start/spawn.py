@@ -1,4 +1,4 @@
-"""The first thing of a start: the parents, which import what all processes need.
+"""The first thing of a start: the agents, which import what all processes need.
 
 That takes longest, so it begins before this kernel imports what it needs itself; nothing here imports more than
 the standard library.
@@ -63,7 +63,7 @@ class Spawned:
     plan: Plan
     folder: str
     rendezvous: Rendezvous | None
-    parents: AgentPool
+    agents: AgentPool
     began: float
     preflight: Preflight
     warnings: list[Finding] = field(default_factory=list)
@@ -78,12 +78,12 @@ class Spawned:
 
     def _stop(self) -> None:
         self.preflight.close()
-        self.parents.stop()
+        self.agents.stop()
         folders.remove(self.folder)
 
 
 def spawn(plan: Plan) -> Spawned:
-    """Starts the parents of the plan's processes; does not wait for anything."""
+    """Starts the agents of the plan's processes; does not wait for anything."""
     began = time.monotonic()
     plan = _tunnelled(plan) if plan.placement.tunnel else plan
     here = plan.placement.on_this_machine
@@ -99,9 +99,9 @@ def spawn(plan: Plan) -> Spawned:
     def start(reach: AgentSpec, assignment: Assignment, name: str) -> AgentHandle:
         log = Path(folder) / f"{name}.log"
         kind = AgentHandle if reach.watch is None else JobAgent
-        parent = kind.begin(reach, assignment, log=log, on_event=events.publish)
-        started.append(parent)
-        return parent
+        agent = kind.begin(reach, assignment, log=log, on_event=events.publish)
+        started.append(agent)
+        return agent
 
     try:
         # The furthest first: their connections take time, too.
@@ -122,12 +122,12 @@ def spawn(plan: Plan) -> Spawned:
     except BaseException:
         to_the_end(lambda: _give_up(started, preflight, folder))
         raise
-    parents = AgentPool(home, others, events=events, files=files)
+    agents = AgentPool(home, others, events=events, files=files)
     return Spawned(
         plan=plan,
         folder=folder,
         rendezvous=rendezvous,
-        parents=parents,
+        agents=agents,
         began=began,
         preflight=preflight,
     )
@@ -146,14 +146,14 @@ def _tunnelled(plan: Plan) -> Plan:
 
 
 def _give_up(started: Sequence[AgentHandle], preflight: Preflight, folder: str) -> None:
-    for parent in started:
-        parent.stop()
+    for agent in started:
+        agent.stop()
     preflight.close()
     folders.remove(folder)
 
 
 def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
-    """How the parents on other machines are started; `folder` is that of the session here."""
+    """How the agents on other machines are started; `folder` is that of the session here."""
     placement = plan.placement
     if placement.job is not None:
         return [
@@ -170,7 +170,7 @@ def reaches(plan: Plan, folder: str | None = None) -> list[AgentSpec]:
 
 
 def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -> Assignment:
-    """What the parent of this machine is for: the controller, and the processes that are to run here."""
+    """What the agent of this machine is for: the controller, and the processes that are to run here."""
     mine = plan.placement.job is None and plan.on(socket.gethostname())
     return Assignment(
         nbdist=__version__,
@@ -202,7 +202,7 @@ def elsewhere(
     checks: dict[str, Any] | None = None,
     files: Files | None = None,
 ) -> Assignment:
-    """What a parent on another machine is for."""
+    """What an agent on another machine is for."""
     job = plan.placement.job is not None
     count = 1 if job else len(plan.on(reach.name))
     cwd = plan.placement.cwd

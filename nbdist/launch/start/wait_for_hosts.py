@@ -40,7 +40,7 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
     Raises:
       HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
     """
-    others = spawned.parents.others
+    others = spawned.agents.others
     if not others:
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
@@ -53,25 +53,25 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
     _place(spawned)
     told = told_by_host(spawned)
     spawned.warnings = spawned.preflight.judge(told)
-    for parent in others.values():
-        parent.order(Reach(targets=targets(told)))
+    for agent in others.values():
+        agent.order(Reach(targets=targets(told)))
     _send_files(spawned)
 
 
 def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
-    others = spawned.parents.others
+    others = spawned.agents.others
     deadline = time.monotonic() + min(ANSWER_SECONDS, spawned.plan.start_timeout_s)
     reached = -1
     while True:
-        for name, parent in others.items():
+        for name, agent in others.items():
             _check_with_advice(
-                name, parent, spawned.plan.placement.ssh_advice, several=len(others) > 1
+                name, agent, spawned.plan.placement.ssh_advice, several=len(others) > 1
             )
-        answered = [name for name, parent in others.items() if parent.facts]
+        answered = [name for name, agent in others.items() if agent.facts]
         if len(answered) != reached:
             reached = len(answered)
             progress("reached", reached, len(others))
-        if reached == len(others) and spawned.parents.home.facts:
+        if reached == len(others) and spawned.agents.home.facts:
             break
         if time.monotonic() > deadline:
             name = next(name for name in others if name not in answered)
@@ -84,12 +84,12 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
 
 
 def told_by_host(spawned: Spawned) -> dict[str, HostInfo]:
-    """What the parents on other machines have told, by the name the plan has for their host."""
-    parents, found = spawned.parents, {}
+    """What the agents on other machines have told, by the name the plan has for their host."""
+    agents, found = spawned.agents, {}
     for process in spawned.plan.processes:
-        parent = parents.of(process.process_id)
-        if parent.reach.remote and process.host not in found:
-            facts = parent.facts.get(process.process_id) or parent.facts.get(None)
+        agent = agents.of(process.process_id)
+        if agent.reach.remote and process.host not in found:
+            facts = agent.facts.get(process.process_id) or agent.facts.get(None)
             if facts is not None:
                 found[process.host] = facts
     return found
@@ -97,26 +97,26 @@ def told_by_host(spawned: Spawned) -> dict[str, HostInfo]:
 
 def _send_files(spawned: Spawned) -> None:
     """Sends the user's files ahead of all that comes after; that they have arrived shows in what does."""
-    parents = spawned.parents
-    if parents.files is None:
+    agents = spawned.agents
+    if agents.files is None:
         return
-    parents.files.begin(parents.others)
-    while not parents.files.written():
-        for name, parent in parents.others.items():
-            check_host(name, parent)
+    agents.files.begin(agents.others)
+    while not agents.files.written():
+        for name, agent in agents.others.items():
+            check_host(name, agent)
         time.sleep(POLL_SECONDS)
 
 
-def check_host(name: str, parent: AgentHandle) -> None:
+def check_host(name: str, agent: AgentHandle) -> None:
     """Raises when a host can no longer take part.
 
     Raises:
       HostError: Says why, in ssh's own words where it was ssh.
       VersionError: It has another version of nbdist.
     """
-    failure = None if parent.failure is None else parent.failure.event
+    failure = None if agent.failure is None else agent.failure.event
     if isinstance(failure, Refused):
-        raise HostError(_refused(name, parent, failure), host=name)
+        raise HostError(_refused(name, agent, failure), host=name)
     if isinstance(failure, OtherVersion):
         there, version = failure.host, failure.nbdist
         raise VersionError(
@@ -124,34 +124,32 @@ def check_host(name: str, parent: AgentHandle) -> None:
             f"nbdist=={__version__}",
             host=name,
         )
-    not_copied = first_failure(parent)
+    not_copied = first_failure(agent)
     if not_copied is not None:
         host, why = not_copied
         raise HostError(
             f"Host {host} could not take your files ({option('sync')}): {why}.", host=name
         )
-    if parent.ended_at is not None and parent.failure is None:
-        raise HostError(_ended(name, parent), host=name)
-    for task, end in parent.exits.items():
+    if agent.ended_at is not None and agent.failure is None:
+        raise HostError(_ended(name, agent), host=name)
+    for task, end in agent.exits.items():
         if end.because_of is not None:
             words = "\n".join(f"  {line}" for line in end.last_lines)
             raise HostError(f"Process {task} is {end}.\n{words}".rstrip(), host=name)
-    if parent.facts and parent.silence_s > STARTING_SECONDS:
+    if agent.facts and agent.silence_s > STARTING_SECONDS:
         raise HostError(
-            f"Host {name} has not answered for {parent.silence_s:.0f} s while the processes started: it is "
+            f"Host {name} has not answered for {agent.silence_s:.0f} s while the processes started: it is "
             "cut off, overloaded, or stopped.",
             host=name,
         )
 
 
-def _check_with_advice(
-    name: str, parent: AgentHandle, advice: str | None, *, several: bool
-) -> None:
+def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, several: bool) -> None:
     """As `check_host`, with what to type where a host never answered and whoever named it knows more."""
     try:
-        check_host(name, parent)
+        check_host(name, agent)
     except HostError as error:
-        if parent.facts:
+        if agent.facts:
             raise
         more = [] if advice is None else [advice]
         more += ["%dist_doctor with the same hosts looks at all of them."] if several else []
@@ -159,36 +157,36 @@ def _check_with_advice(
 
 
 def _place(spawned: Spawned) -> None:
-    """Says which parent has which process, and where they meet."""
-    plan, parents = spawned.plan, spawned.parents
+    """Says which agent has which process, and where they meet."""
+    plan, agents = spawned.plan, spawned.agents
     if plan.placement.job is not None:
-        (job,) = parents.others.values()
+        (job,) = agents.others.values()
         hosts = {
             p.process_id: facts.host
             for p in plan.processes
             if (facts := job.facts.get(p.process_id)) is not None
         }
         plan = spawned.plan = plan.placed(hosts)
-        parents.assign({p.process_id: job for p in plan.processes})
+        agents.assign({p.process_id: job for p in plan.processes})
     else:
-        of = {p.process_id: parents.others.get(p.host, parents.home) for p in plan.processes}
-        parents.assign(of)
+        of = {p.process_id: agents.others.get(p.host, agents.home) for p in plan.processes}
+        agents.assign(of)
     if spawned.rendezvous is None:
         places: dict[int, Place] = {
-            p.process_id: parents.place(p.process_id) or _home(spawned) for p in plan.processes
+            p.process_id: agents.place(p.process_id) or _home(spawned) for p in plan.processes
         }
         spawned.rendezvous = meet(plan, places)
 
 
 def _home(spawned: Spawned) -> Place:
-    facts = spawned.parents.home.facts.get(None)
+    facts = spawned.agents.home.facts.get(None)
     return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
 
 
-def _refused(name: str, parent: AgentHandle, failure: Refused) -> str:
+def _refused(name: str, agent: AgentHandle, failure: Refused) -> str:
     folder, error = failure.folder, failure.error
-    host = next((facts.host for facts in parent.facts.values()), name)
-    if isinstance(parent, JobAgent):
+    host = next((facts.host for facts in agent.facts.values()), name)
+    if isinstance(agent, JobAgent):
         host = failure.host
     if "No such file" in error or "Permission" in error:
         return (
@@ -198,19 +196,19 @@ def _refused(name: str, parent: AgentHandle, failure: Refused) -> str:
     return f"Host {host} cannot keep the session's files in {folder or 'its folder for temporary files'}: {error}."
 
 
-def _ended(name: str, parent: AgentHandle) -> str:
-    if isinstance(parent, JobAgent):
-        return job_ended(parent)
-    code, lines = parent.poll(), parent.last_words()
+def _ended(name: str, agent: AgentHandle) -> str:
+    if isinstance(agent, JobAgent):
+        return job_ended(agent)
+    code, lines = agent.poll(), agent.last_words()
     words = "\n".join(f"  {line}" for line in lines)
-    if parent.facts:
+    if agent.facts:
         return f"Host {name} was lost while the processes started.\n{words}".rstrip()
-    python = parent.reach.command[-1].split()[0]
+    python = agent.reach.command[-1].split()[0]
     if lacks_nbdist(lines):
         text = install_nbdist(
             f"Host {name}: {python} there", python, host=name, otherwise=other_python()
         )
         return f"{text}\n{words}"
-    assert parent.reach.host is not None and parent.reach.options is not None
-    finding = refused(parent.reach.host, parent.reach.options, code, "\n".join(lines))
+    assert agent.reach.host is not None and agent.reach.options is not None
+    finding = refused(agent.reach.host, agent.reach.options, code, "\n".join(lines))
     return f"Host {name}: {finding.what}\n  where: {finding.where}\n{do_text(finding.do)}"

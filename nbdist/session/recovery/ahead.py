@@ -77,7 +77,7 @@ def _counts_of(
     """What processes have sent whose main threads wait."""
     for process_id in waiting:
         execution.sent.pop(process_id, None)
-    engines.link.parents.ask(Aside.COUNT, sorted(waiting))
+    engines.link.agents.ask(Aside.COUNT, sorted(waiting))
     deadline = time.monotonic() + ANSWER_SECONDS
     while not execution.sent.keys() >= set(waiting) and time.monotonic() < deadline:
         time.sleep(LOOK_SECONDS)

@@ -165,7 +165,7 @@ def _until_end(
 def _free(engines: EngineGroup, asked: dict[int, Request], give_up_s: float) -> None:
     """Brings back those that have not answered: an interrupt, then their collectives are cut."""
     waiting = [p for p, request in asked.items() if not request.ready()]
-    aside = engines.link.parents.ask
+    aside = engines.link.agents.ask
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
         (0.0, engines.interrupt),

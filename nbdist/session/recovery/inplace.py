@@ -74,12 +74,12 @@ def repair(
     started = time.monotonic()
     link, plan = engines.link, engines.plan
     first = plan.processes[0].process_id
-    services = link.parents.of(first).services
+    services = link.agents.of(first).services
     if states is None:
         states = ask_all(engines, "step", within_s=ANSWER_SECONDS)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
-    cut = partial(link.parents.ask, Aside.CUT)
+    cut = partial(link.agents.ask, Aside.CUT)
     cut(sorted(engines.facts.workers))
     service = coordination.ask_for_service(link, again=True)
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.

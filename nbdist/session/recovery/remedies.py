@@ -14,7 +14,7 @@ from nbdist.session.recovery.ahead import waits_in_vain
 
 def remedies_for(engines: EngineGroup) -> Remedies:
     """All of them where the processes can prove that they are in step."""
-    ask = engines.link.parents.ask
+    ask = engines.link.agents.ask
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),

@@ -82,7 +82,7 @@ def mend(
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
     """
     why = hindrance(engines)
-    if why is None and not engines.link.parents.all:
+    if why is None and not engines.link.agents.all:
         why = "this kernel has not started these processes, and cannot repair them"
     if why is not None:
         return Settled(why=why)

@@ -73,7 +73,7 @@ def proving(*ids: int) -> dict[int, ProcessOutcome]:
 
 
 class Scene:
-    """A conductor, its execution, and what was asked of the processes, each with its moment."""
+    """A supervisor, its execution, and what was asked of the processes, each with its moment."""
 
     def __init__(
         self,
@@ -86,7 +86,7 @@ class Scene:
         self.execution = FakeExecution(clock, script)
         self.asked: list[tuple[str, Any, float]] = []
         self.clock = clock
-        self.conductor = CellSupervisor(
+        self.supervisor = CellSupervisor(
             execution=self.execution,  # type: ignore[arg-type]
             interrupt=lambda ids: self.ask("interrupt", ids),
             refresh=lambda: None,
@@ -105,7 +105,7 @@ class Scene:
         self.asked.append((what, ids, round(self.clock.now - self.execution.started, 1)))
 
     def ends(self) -> dict[int, str]:
-        return {p: s.outcome for p, s in self.conductor.until_end().items()}
+        return {p: s.outcome for p, s in self.supervisor.until_end().items()}
 
 
 @pytest.fixture
@@ -287,8 +287,8 @@ def test_a_death_shortens_the_wait(clock: Clock) -> None:
 
 def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
     scene = Scene(clock, {7.0: both("interrupted")}, timeout_s=5.0)
-    standings = scene.conductor.until_end()
-    assert scene.conductor.timed_out
+    standings = scene.supervisor.until_end()
+    assert scene.supervisor.timed_out
     assert scene.asked[0][0] == "interrupt"
     assert 5.0 <= scene.asked[0][2] < 5.2
     error = timeout_error(standings, 5.0, Facts(workers=frozenset({0, 1}), way_on=""))
@@ -299,14 +299,14 @@ def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
 def test_an_interrupt_of_the_users_interrupts_all_and_is_raised(clock: Clock) -> None:
     scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: both("interrupted")})
     with pytest.raises(KeyboardInterrupt):
-        scene.conductor.until_end()
+        scene.supervisor.until_end()
     assert [(what, ids) for what, ids, _ in scene.asked] == [("interrupt", [0, 1])]
 
 
 def test_a_second_interrupt_ends_the_wait(clock: Clock) -> None:
     scene = Scene(clock, {1.0: KeyboardInterrupt(), 1.3: KeyboardInterrupt()})
     with pytest.raises(KeyboardInterrupt):
-        scene.conductor.until_end()
+        scene.supervisor.until_end()
     assert ([0, 1], "stuck") in scene.execution.marks
     assert clock.now - scene.execution.started < 2.0
 
@@ -386,8 +386,8 @@ def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
 
 def test_a_wait_with_a_limit_gives_the_cell_back(clock: Clock) -> None:
     scene = Scene(clock, {9.0: both("finished")})
-    assert scene.conductor.step_until(clock.now + 1.0) is None
-    assert scene.conductor.step_until(clock.now + 60.0) is not None
+    assert scene.supervisor.step_until(clock.now + 1.0) is None
+    assert scene.supervisor.step_until(clock.now + 60.0) is not None
     assert scene.asked == []
 
 
@@ -405,7 +405,7 @@ def test_nobody_is_late_while_a_process_is_at_a_prompt(clock: Clock) -> None:
     assert scene.execution.notes[0] == (
         "process 1   at a breakpoint in line 2, step(); the others wait"
     )
-    assert not scene.conductor.timed_out
+    assert not scene.supervisor.timed_out
 
 
 def test_when_it_has_gone_on_all_are_as_late_as_they_were_before(clock: Clock) -> None:
@@ -415,7 +415,7 @@ def test_when_it_has_gone_on_all_are_as_late_as_they_were_before(clock: Clock) -
     (what, ids, when), *_ = scene.asked
     assert (what, ids) == ("interrupt", [0, 1])
     assert 104.0 <= when < 104.5
-    assert scene.conductor.timed_out
+    assert scene.supervisor.timed_out
 
 
 def test_who_is_at_a_prompt_is_said_once(clock: Clock) -> None:
@@ -444,6 +444,6 @@ def test_the_time_of_a_cell_that_is_followed_in_parts_is_counted_from_its_beginn
     clock: Clock,
 ) -> None:
     scene = Scene(clock, {20.0: both("interrupted")}, timeout_s=5.0)
-    while scene.conductor.step_until(clock.now + 0.5) is None:
+    while scene.supervisor.step_until(clock.now + 0.5) is None:
         pass
-    assert scene.conductor.timed_out
+    assert scene.supervisor.timed_out

@@ -73,7 +73,7 @@ for line in sys.stdin:
 
 @pytest.fixture
 def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., AgentPool]]:
-    """Makes parents out of short programs, by host name; the times are a tenth of the real ones."""
+    """Makes agents out of short programs, by host name; the times are a tenth of the real ones."""
     for module, name, seconds in (
         (all_parents, "PERIOD_SECONDS", 0.1),
         (all_parents, "SILENT_SECONDS", 0.5),
@@ -106,66 +106,66 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         return made[0]
 
     yield parents_of
-    for parents in made:
-        parents.stop()
+    for agents in made:
+        agents.stop()
 
 
 def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_reach(
     make: Callable[..., AgentPool],
 ) -> None:
-    parents = make(h1=ANSWERS, h2=SILENT)
+    agents = make(h1=ANSWERS, h2=SILENT)
     heard: list[Happening] = []
-    parents.events.subscribe(heard.append)
+    agents.events.subscribe(heard.append)
     wait_for(lambda: [e for e in heard if isinstance(e, HostsSilent)])
-    assert list(parents.silent) == ["h2"]
-    assert parents.exits == {}
-    wait_for(lambda: parents.exits)
-    ((process_id, end),) = parents.exits.items()
+    assert list(agents.silent) == ["h2"]
+    assert agents.exits == {}
+    wait_for(lambda: agents.exits)
+    ((process_id, end),) = agents.exits.items()
     assert (process_id, str(end)) == (1, "out of reach: host h2 does not answer")
-    wait_for(lambda: not parents.silent)
+    wait_for(lambda: not agents.silent)
     assert [list(e.since) for e in heard if isinstance(e, HostsSilent)] == [["h2"], []]
 
 
 def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., AgentPool]) -> None:
-    parents = make(h1=ANSWERS, h2=SILENT)
+    agents = make(h1=ANSWERS, h2=SILENT)
     now = time.monotonic()
-    wait_for(lambda: parents.heard_since("h1", now))
-    assert not parents.heard_since("h2", now)
-    assert not parents.heard_since("h3", 0.0)
+    wait_for(lambda: agents.heard_since("h1", now))
+    assert not agents.heard_since("h2", now)
+    assert not agents.heard_since("h3", 0.0)
 
 
 def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
     make: Callable[..., AgentPool],
 ) -> None:
-    parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.start([NewProcess(process_id=p, environment={}) for p in (0, 1)])
-    wait_for(lambda: all(p.pids for p in parents.others.values()))
-    assert [list(p.pids) for p in parents.others.values()] == [[0], [1]]
-    parents.signal(9, [1])
-    wait_for(lambda: parents.exits)
-    assert list(parents.exits) == [1]
-    assert "SIGKILL" in str(parents.exits[1])
-    assert parents.exits[1].last_lines == ("good bye",)
-    parents.forget([1])
-    assert parents.exits == {}
+    agents = make(h1=ANSWERS, h2=ANSWERS)
+    agents.start([NewProcess(process_id=p, environment={}) for p in (0, 1)])
+    wait_for(lambda: all(p.pids for p in agents.others.values()))
+    assert [list(p.pids) for p in agents.others.values()] == [[0], [1]]
+    agents.signal(9, [1])
+    wait_for(lambda: agents.exits)
+    assert list(agents.exits) == [1]
+    assert "SIGKILL" in str(agents.exits[1])
+    assert agents.exits[1].last_lines == ("good bye",)
+    agents.forget([1])
+    assert agents.exits == {}
 
 
 def test_a_connection_that_ends_takes_its_processes_out_of_reach(
     make: Callable[..., AgentPool],
 ) -> None:
-    parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.others["h1"].order(Stop())
-    wait_for(lambda: parents.exits)
+    agents = make(h1=ANSWERS, h2=ANSWERS)
+    agents.others["h1"].order(Stop())
+    wait_for(lambda: agents.exits)
     said = "out of reach: the connection to host h1 ended with exit code 3"
-    assert {p: str(end) for p, end in parents.exits.items()} == {0: said}
+    assert {p: str(end) for p, end in agents.exits.items()} == {0: said}
 
 
 def test_the_end_of_home_is_the_end_of_all(make: Callable[..., AgentPool]) -> None:
-    parents = make(h1=ANSWERS, h2=ANSWERS)
-    parents.home.order(Stop())
-    wait_for(lambda: parents.controller_end)
-    assert sorted(parents.exits) == [0, 1]
-    assert "the engines' parent process" in str(parents.exits[1])
+    agents = make(h1=ANSWERS, h2=ANSWERS)
+    agents.home.order(Stop())
+    wait_for(lambda: agents.controller_end)
+    assert sorted(agents.exits) == [0, 1]
+    assert "the engines' parent process" in str(agents.exits[1])
 
 
 def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
@@ -178,18 +178,18 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
         f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('told-*'))) < 2:\n"
         "    time.sleep(0.01)\n"
     )
-    parents = make(h1=together, h2=together, h3=SILENT + "time.sleep(60)\n")
-    wait_for(lambda: "h3" in parents.silent)
+    agents = make(h1=together, h2=together, h3=SILENT + "time.sleep(60)\n")
+    wait_for(lambda: "h3" in agents.silent)
     began = time.monotonic()
-    parents.stop()
+    agents.stop()
     assert time.monotonic() - began < WAIT_SECONDS
-    assert {name: parent.poll() for name, parent in parents.others.items()} == {
+    assert {name: parent.poll() for name, parent in agents.others.items()} == {
         "h1": 0,
         "h2": 0,
         "h3": -signal.SIGKILL,
     }
     # One on this machine is asked by a signal as well where it has not ended a moment later.
-    assert parents.home.poll() in (0, -signal.SIGTERM)
+    assert agents.home.poll() in (0, -signal.SIGTERM)
     assert "nbdist-pulse" not in [thread.name for thread in threading.enumerate()]
 
 
@@ -203,9 +203,9 @@ for line in sys.stdin:
 """
 
 
-def say(parents: AgentPool, line: str) -> None:
+def say(agents: AgentPool, line: str) -> None:
     """Has the agent of h1 write a line."""
-    parents.others["h1"].order(Ask(what="c", process_ids=(), question={"say": line}))
+    agents.others["h1"].order(Ask(what="c", process_ids=(), question={"say": line}))
 
 
 @pytest.mark.parametrize(
@@ -227,43 +227,43 @@ def say(parents: AgentPool, line: str) -> None:
     ],
 )
 def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., AgentPool], said: str) -> None:
-    parents = make(h1=SAYS)
+    agents = make(h1=SAYS)
     heard: list[Happening] = []
-    parents.events.subscribe(heard.append)
-    say(parents, said)
-    say(parents, '{"event": "started", "process_id": 0, "pid": 7}')
-    wait_for(lambda: parents.others["h1"].pids.get(0) == 7)
-    assert parents.exits == {}
-    assert len(parents.faults) == len([e for e in heard if isinstance(e, Fault)])
+    agents.events.subscribe(heard.append)
+    say(agents, said)
+    say(agents, '{"event": "started", "process_id": 0, "pid": 7}')
+    wait_for(lambda: agents.others["h1"].pids.get(0) == 7)
+    assert agents.exits == {}
+    assert len(agents.faults) == len([e for e in heard if isinstance(e, Fault)])
 
 
 def test_a_message_that_lacks_something_is_named_with_its_host_once(
     make: Callable[..., AgentPool],
 ) -> None:
-    parents = make(h1=SAYS)
+    agents = make(h1=SAYS)
     for _ in range(3):
-        say(parents, '{"event": "exited", "process_id": 1}')
-    say(parents, '{"event": "started", "process_id": 0, "pid": 7}')
-    wait_for(lambda: parents.others["h1"].pids)
-    (said,) = parents.faults
+        say(agents, '{"event": "exited", "process_id": 1}')
+    say(agents, '{"event": "started", "process_id": 0, "pid": 7}')
+    wait_for(lambda: agents.others["h1"].pids)
+    (said,) = agents.faults
     assert "A message of host h1 could not be handled" in said
     assert "WireError: message.code is None; allowed: a value, but the field is missing" in said
 
 
 def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., AgentPool]) -> None:
-    parents = make(h1=ANSWERS, h2=SILENT)
+    agents = make(h1=ANSWERS, h2=SILENT)
     heard: list[type] = []
 
     def hears(event: Happening) -> None:
         heard.append(type(event))
         raise RuntimeError("a fault of whoever listens")
 
-    parents.events.subscribe(hears)
-    parents.signal(15, [0])
-    wait_for(lambda: parents.exits.get(0))
+    agents.events.subscribe(hears)
+    agents.signal(15, [0])
+    wait_for(lambda: agents.exits.get(0))
     wait_for(lambda: HostsSilent in heard)
-    wait_for(lambda: parents.others["h2"].given_up)
-    assert parents.faults
+    wait_for(lambda: agents.others["h2"].given_up)
+    assert agents.faults
 
 
 def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
@@ -277,23 +277,23 @@ def test_a_channel_that_cannot_be_read_for_a_moment_is_read_again(
         yield from lines(channel)
 
     monkeypatch.setattr(Pipes, "lines", failing)
-    parents = make(h1=ANSWERS)
-    parents.start([NewProcess(process_id=0, environment={})])
-    wait_for(lambda: parents.others["h1"].pids)
-    assert parents.exits == {}
+    agents = make(h1=ANSWERS)
+    agents.start([NewProcess(process_id=0, environment={})])
+    wait_for(lambda: agents.others["h1"].pids)
+    assert agents.exits == {}
 
 
 def test_one_parent_that_fails_does_not_keep_the_others_from_being_looked_after(
     make: Callable[..., AgentPool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    parents = make(h1=ANSWERS, h2=SILENT)
+    agents = make(h1=ANSWERS, h2=SILENT)
 
     def beat() -> None:
         raise RuntimeError("a fault")
 
-    monkeypatch.setattr(parents.others["h1"], "beat", beat)
-    wait_for(lambda: parents.others["h2"].given_up)
-    assert "A look after the hosts" in parents.faults[0]
+    monkeypatch.setattr(agents.others["h1"], "beat", beat)
+    wait_for(lambda: agents.others["h2"].given_up)
+    assert "A look after the hosts" in agents.faults[0]
 
 
 def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
@@ -303,27 +303,27 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     real = time.monotonic
     monkeypatch.setattr(time, "monotonic", lambda: real() + jump)
     monkeypatch.setattr(pauses, "PAUSE_SECONDS", 1.2)
-    parents = make(h1=ANSWERS, h2=SILENT)
-    for parent in parents.others.values():
+    agents = make(h1=ANSWERS, h2=SILENT)
+    for parent in agents.others.values():
         parent._pauses = Pauses(clock=time.monotonic)
     heard: list[Happening] = []
-    parents.events.subscribe(heard.append)
+    agents.events.subscribe(heard.append)
     jump = 40.0
     began = real()
-    wait_for(lambda: parents.others["h2"].given_up)
+    wait_for(lambda: agents.others["h2"].given_up)
     # Not at once: only after a whole limit in which this kernel ran.
     assert real() - began >= 1.5
-    assert parents.others["h1"].poll() is None
+    assert agents.others["h1"].poll() is None
     assert not [e for e in heard if isinstance(e, HostsSilent) and "h1" in e.since]
 
 
 def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(
     make: Callable[..., AgentPool], tmp_path: Path
 ) -> None:
-    parents = make(h1=ANSWERS)
+    agents = make(h1=ANSWERS)
     kept = Kept((sys.executable, "-c", "input()"), None, tmp_path / "kept.log")
     try:
-        for pid in (*(parent.pid for parent in parents.all), kept.pid):
+        for pid in (*(parent.pid for parent in agents.all), kept.pid):
             # The terminal stops the group in its foreground, which is the kernel's.
             assert os.getpgid(pid) == os.getsid(pid) == pid
     finally:

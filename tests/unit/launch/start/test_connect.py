@@ -24,12 +24,10 @@ def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
         reach=SimpleNamespace(name="here"),
         controller_words=lambda: ("no socket",),
     )
-    parents = SimpleNamespace(all=[], exits={}, home=home, others={})
+    agents = SimpleNamespace(all=[], exits={}, home=home, others={})
     processes = [SimpleNamespace(host="here")]
     plan = SimpleNamespace(hosts={0: "here"}, processes=processes, start_timeout_s=60)
-    return SimpleNamespace(
-        plan=plan, parents=parents, own_agents=parents, cluster=None, connected=0
-    )
+    return SimpleNamespace(plan=plan, agents=agents, own_agents=agents, cluster=None, connected=0)
 
 
 @pytest.fixture

@@ -56,7 +56,7 @@ def running(**changes: Any) -> Any:
         **changes,
     }
     return SimpleNamespace(
-        plan=SimpleNamespace(**plan), parents=FakeParents(), rendezvous=Meeting("10.0.0.5:1234")
+        plan=SimpleNamespace(**plan), agents=FakeParents(), rendezvous=Meeting("10.0.0.5:1234")
     )
 
 
@@ -78,13 +78,13 @@ def test_a_service_is_for_several_processes_of_jax_that_are_joined(
 
 def test_engines_of_others_have_nobody_to_serve_beside_them() -> None:
     link = running()
-    link.parents.all = []
+    link.agents.all = []
     assert not wanted(link)
 
 
 def order_of(link: Any, **options: Any) -> Coordinate:
     ask_for_service(link, **options)
-    order = link.parents.all[0].orders[-1]
+    order = link.agents.all[0].orders[-1]
     assert isinstance(order, Coordinate)
     return order
 
@@ -98,12 +98,12 @@ def test_the_first_service_is_where_the_processes_will_look_for_it() -> None:
     assert order_of(link) == Coordinate(
         number=COORDINATOR, process_id=3, host="10.0.0.5", port=1234, processes=2
     )
-    assert link.parents.asked == [3, 3]
+    assert link.agents.asked == [3, 3]
 
 
 def test_the_next_one_gets_a_port_and_a_number_of_its_own() -> None:
     link = running()
-    link.parents.all[0].services[COORDINATOR] = serving(None)
+    link.agents.all[0].services[COORDINATOR] = serving(None)
     asked = order_of(link, again=True)
     assert (asked.number, asked.port) == (COORDINATOR - 1, None)
 
@@ -128,7 +128,7 @@ def hosts_live(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.mark.usefixtures("hosts_live")
 def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
-    link.parents.all[0].services[-2] = serving("127.0.0.1:4321")
+    link.agents.all[0].services[-2] = serving("127.0.0.1:4321")
     until_it_serves(link, -2)
     assert link.rendezvous == Meeting("10.0.0.5:4321", served=True)
 
@@ -136,7 +136,7 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
 @pytest.mark.usefixtures("hosts_live")
 def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     link = running()
-    link.parents.all[0].services[-2] = serving(None, "bind: in use")
+    link.agents.all[0].services[-2] = serving(None, "bind: in use")
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
         until_it_serves(link, -2)
     assert not link.rendezvous.served
@@ -146,7 +146,7 @@ def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
 @pytest.mark.parametrize("ended", [False, True])
 def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(ended: bool) -> None:
     link = running()
-    link.parents.all[0].ended = ended
+    link.agents.all[0].ended = ended
     with pytest.raises(LaunchError, match="host h3 has started no coordination service"):
         until_it_serves(link, -2)
 
@@ -154,4 +154,4 @@ def test_a_parent_that_says_nothing_is_not_waited_for_for_ever(ended: bool) -> N
 def test_a_service_is_ended_by_its_number() -> None:
     link = running()
     end(link, -3)
-    assert link.parents.all[0].orders == [EndCoordination(number=-3)]
+    assert link.agents.all[0].orders == [EndCoordination(number=-3)]

@@ -48,14 +48,14 @@ def test_what_hosts_have_said_is_known_by_the_name_of_the_plan(hosts: FakeHosts)
 def test_on_this_machine_nobody_is_waited_for(hosts: FakeHosts) -> None:
     spawned = gathered(hosts, processes=2)
     assert hosts.progress == []
-    assert spawned.parents.of(1) is spawned.parents.home
+    assert spawned.agents.of(1) is spawned.agents.home
 
 
 def test_processes_of_this_machine_beside_those_of_hosts_are_its_agents(hosts: FakeHosts) -> None:
     spawned = gathered(hosts, "localhost", "h1")
-    parents = spawned.parents
-    assert parents.of(0) is parents.home
-    assert parents.of(1) is parents.others["h1"]
+    agents = spawned.agents
+    assert agents.of(0) is agents.home
+    assert agents.of(1) is agents.others["h1"]
 
 
 def test_a_shorter_limit_of_a_person_is_one_for_answers_too(hosts: FakeHosts) -> None:

@@ -32,7 +32,7 @@ class Counted:
 
 def vain(execution: Counted, waiting: set[int], **answers: Any) -> str | None:
     engines = FakeEngines(**answers)
-    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    engines.link.agents = SimpleNamespace(ask=execution.ask)
     return waits_in_vain(engines, execution, waiting)  # type: ignore[arg-type]
 
 
@@ -60,7 +60,7 @@ def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
     execution = Counted({1: {**sent(7), "serial": 7}}, {0: {**sent(6), "serial": 6}})
     engines = FakeEngines()
     engines.in_step_at = (sent()["generation"], 5)
-    engines.link.parents = SimpleNamespace(ask=execution.ask)
+    engines.link.agents = SimpleNamespace(ask=execution.ask)
     text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
     assert "process 1 sent 2 programs to all devices, process 0 only 1" in str(text)
 

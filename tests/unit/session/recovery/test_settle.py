@@ -155,7 +155,7 @@ def test_a_lost_process_that_computes_nothing_hinders_nobody() -> None:
 
 def test_what_others_have_started_is_not_repaired(repairs: list[int]) -> None:
     engines = FakeEngines(step=sent)
-    engines.link.parents.all = []
+    engines.link.agents.all = []
     assert "has not started these processes" in str(settled(engines).why)
     assert repairs == []
 

@@ -17,6 +17,7 @@ from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, NbdistError, SessionError
 from nbdist.launch.files.sync import Copied, Files
+from nbdist.launch.model import roles
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import Happening, HostEnded, HostsSilent, ProcessLost
 from nbdist.launch.model.progress import StartProgress
@@ -103,7 +104,7 @@ class EngineGroup:
         self.monitor = Monitor(
             session=session,
             planned=tuple(
-                Planned(process_id=p.process_id, host=p.host, role=p.role, task=plan.task(p))
+                Planned(process_id=p.process_id, host=p.host, role=p.role, task=roles.task(plan, p))
                 for p in plan.processes
             ),
             connection=link.connection,
@@ -115,7 +116,7 @@ class EngineGroup:
         self.monitor.start()
         self.choice = TargetSelector(
             plan.hosts,
-            named=plan.named,
+            named=roles.named(plan),
             workers=self.facts.workers,
             facts=lambda: self.facts,
             activity=self.monitor.activity,

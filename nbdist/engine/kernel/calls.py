@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
+from nbdist.engine.kernel.labels import LOOKS, PREFIX
 from nbdist.errors import NbdistError, SessionError
 from nbdist.version import __version__
 
@@ -24,16 +25,6 @@ if TYPE_CHECKING:
 
 PROTOCOL = 5
 """Rises when a call changes its meaning; compared in the first message."""
-
-LOOKS = frozenset({"complete", "inspect", "layout"})
-"""Calls that one process alone gets, and in which an attribute of a user's object may compute."""
-
-INTERRUPTIBLE = LOOKS | {
-    *("initialize", "offer", "widget", "digests", "receive", "ready", "shards", "nan", "summary")
-}
-"""Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
-
-PREFIX = "nbdist."
 
 Buffers = Sequence[bytes | memoryview]
 Answer = tuple[dict[str, Any], list[Any]]
@@ -88,13 +79,6 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
             text = str(showable(error))
             return json.dumps({"error": {"type": type(error).__name__, "text": text}}), []
-
-
-def interruptible(label: str | None) -> bool:
-    """Whether what a request with this label calls may be interrupted; what is not ours may be."""
-    if label is None or not label.startswith(PREFIX):
-        return True
-    return label.removeprefix(PREFIX) in INTERRUPTIBLE
 
 
 def calls() -> dict[str, Callable[..., Answer]]:

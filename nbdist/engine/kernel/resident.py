@@ -39,7 +39,6 @@ from nbdist.engine.cell.where import where
 from nbdist.engine.cell.withdrawal import Withdrawal
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.kernel.calls import interruptible
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -47,6 +46,7 @@ from nbdist.engine.kernel.kernel_gaps import (
     show_help,
     threads_speak_for_cells,
 )
+from nbdist.engine.kernel.labels import interruptible
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import ArrayError, SessionError

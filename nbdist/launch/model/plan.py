@@ -12,7 +12,6 @@ from dataclasses import dataclass, field, replace
 from typing import Any, Literal
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.placement import Placement
 from nbdist.spelling import Placeholder, option
 
@@ -81,15 +80,6 @@ class Plan:
         """The processes that compute in step."""
         return tuple(process for process in self.processes if process.role == "worker")
 
-    @property
-    def named(self) -> dict[str, tuple[int, ...]]:
-        """Process ids by role, where the framework has roles."""
-        if not framework_named(self.framework).has_roles:
-            return {}
-        workers = tuple(process.process_id for process in self.workers)
-        evaluators = tuple(sorted(self.hosts.keys() - set(workers)))
-        return {"worker": workers, "chief": workers[:1], "evaluator": evaluators}
-
     def on(self, host: str) -> tuple[PlannedProcess, ...]:
         """The processes of one host."""
         return tuple(process for process in self.processes if process.host == host)
@@ -127,10 +117,6 @@ class Plan:
             processes=tuple(processes),
             placement=replace(self.placement, hosts=hosts),
         )
-
-    def task(self, process: PlannedProcess) -> str | None:
-        """What the framework calls a process, such as `"worker 0, chief"`; None where it has no such names."""
-        return framework_named(self.framework).role(process.role, process.task_index)
 
 
 def plan_for(

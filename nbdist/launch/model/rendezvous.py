@@ -9,8 +9,6 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine.ports import free_ports
 from nbdist.spelling import option
@@ -45,44 +43,6 @@ class ThisMachine:
 
     ports: list[int]
     address: str | None = LOOPBACK
-
-
-def meet(
-    plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False
-) -> Rendezvous:
-    """The addresses of a plan, with free ports where none were asked for.
-
-    Args:
-      plan: What is to be started.
-      places: The host of each process, by process id; ports are taken from it. None: all are on this machine.
-      again: The ports of the first time are still in use; hosts stay, other ports are chosen.
-    """
-    ids = [process.process_id for process in plan.processes]
-    here = places is None
-    if places is None:
-        machine = ThisMachine(ports=free_ports(len(ids)))
-        places = dict.fromkeys(ids, machine)
-
-    def serves(process_id: int, host: str | None = None) -> str:
-        place = places[process_id]
-        return f"{host or place.address or LOOPBACK}:{place.ports.pop()}"
-
-    own = {p: place.address for p, place in places.items() if place.address is not None}
-    if framework_named(plan.framework).each_serves:
-        addresses = list(plan.addresses)
-        if again or not addresses:
-            hosts: list[str | None] = [address.rpartition(":")[0] for address in addresses]
-            hosts = hosts or [None] * len(ids)
-            addresses = [serves(p, host) for p, host in zip(ids, hosts, strict=True)]
-        tasks = dict(zip(ids, addresses, strict=True))
-        return Rendezvous(coordinator=tasks[ids[0]], tasks=tasks, own=own)
-    asked = plan.addresses[0] if plan.addresses else plan.coordinator
-    if asked is not None and ":" not in asked:
-        asked = serves(ids[0], asked)
-    chosen = asked or serves(ids[0])
-    # Who chooses an address of this machine chooses it for gloo as well.
-    mine = {} if here and not chosen.startswith(LOOPBACK) else own
-    return Rendezvous(coordinator=chosen, tasks={}, own=mine)
 
 
 def checked_coordinator(

@@ -13,9 +13,10 @@ from typing import Any
 
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
-from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine, meet
+from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.sessions.asking import ANSWER_SECONDS, Told, client_of, who
 from nbdist.launch.sessions.attached_cluster import AttachedCluster

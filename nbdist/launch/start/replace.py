@@ -9,8 +9,8 @@ from typing import Any
 
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
-from nbdist.launch.model.rendezvous import meet
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
 from nbdist.launch.start.initialize import broadcast

@@ -24,8 +24,9 @@ from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan, PlannedProcess
-from nbdist.launch.model.rendezvous import Rendezvous, meet
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.start.agent_commands import (

@@ -13,9 +13,10 @@ from nbdist.launch.doctor.refused import refused
 from nbdist.launch.doctor.report import do_text
 from nbdist.launch.files.sync import first_failure
 from nbdist.launch.model.host_info import HostInfo
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
-from nbdist.launch.model.rendezvous import Place, ThisMachine, meet
+from nbdist.launch.model.rendezvous import Place, ThisMachine
 from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets

@@ -15,10 +15,11 @@ import nbdist
 from nbdist import options
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.frameworks import tensorflow as tensorflow_plan
-from nbdist.launch.model import platform
+from nbdist.launch.model import platform, roles
 from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Rendezvous, meet
+from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.start import initialize as join
 from nbdist.machine import ports
@@ -84,13 +85,13 @@ def test_the_plan_keeps_role_and_task_apart_from_the_process_id() -> None:
         (2, "evaluator", 0),
         (3, "evaluator", 1),
     ]
-    assert [found.task(p) for p in found.processes] == [
+    assert [roles.task(found, p) for p in found.processes] == [
         "worker 0, chief",
         "worker 1",
         "evaluator 0",
         "evaluator 1",
     ]
-    assert found.named == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
+    assert roles.named(found) == {"worker": (0, 1), "chief": (0,), "evaluator": (2, 3)}
 
 
 def test_one_tensorflow_process_alone_gets_no_cluster() -> None:

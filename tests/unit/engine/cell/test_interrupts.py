@@ -16,7 +16,8 @@ import pytest
 
 from nbdist.engine.cell import interrupts as module
 from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.kernel.calls import Call, interruptible
+from nbdist.engine.kernel.calls import Call
+from nbdist.engine.kernel.labels import interruptible
 
 LONG_SECONDS = 30.0
 

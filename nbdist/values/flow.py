@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -135,7 +136,7 @@ class Flow:
             refuse_gone(self._processes, {job.process_id for job, _ in self._running})
         for job, request in ended:
             self._running.remove((job, request))
-            job.end(request.get())
+            job.end(answer_of(self._processes, job.process_id, request))
         return [job for job, _ in ended]
 
 
@@ -153,7 +154,7 @@ def ask_each(processes: Processes, asked: Mapping[int, Request], *, timeout_s: f
         next(iter(waiting.values())).wait(POLL_SECONDS)
         here = {p: request for p, request in waiting.items() if request.ready()}
         for process_id, request in here.items():
-            request.get()  # raises what the process has raised
+            answer_of(processes, process_id, request)  # raises what the process has raised
             del waiting[process_id]
         if not here:
             refuse_gone(processes, waiting)
@@ -170,10 +171,27 @@ def send(
     Raises:
       GoneError: The process has ended; says how, as soon as that is known.
     """
-    try:
+    with _saying_how(processes, process_id):
         return processes.send(process_id, name, *buffers, **arguments)
+
+
+def answer_of(processes: Processes, process_id: int, request: Request) -> Answer:
+    """The answer to a request of a move that is ready.
+
+    Raises:
+      GoneError: The process has ended; says how, as soon as that is known.
+      NbdistError: What the process raised.
+    """
+    with _saying_how(processes, process_id):
+        return request.get()
+
+
+@contextlib.contextmanager
+def _saying_how(processes: Processes, process_id: int) -> Iterator[None]:
+    """That a process cannot be reached is known a moment before how it has ended."""
+    try:
+        yield
     except GoneError:
-        # That it cannot be reached is known a moment before how it has ended.
         until = time.monotonic() + HOW_SECONDS
         while time.monotonic() < until:
             refuse_gone(processes, [process_id])

@@ -187,7 +187,7 @@ def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, 
     refused, seen, *jobs = said.stdout.splitlines()
     job = seen.split()[-1]
     assert refused.startswith(
-        f"--nodes 3: this kernel runs in Slurm's allocation {job}, which has 2 (h[1-2])."
+        f"nodes=3: this kernel runs in Slurm's allocation {job}, which has 2 (h[1-2])."
     )
     assert seen == f"2 h1 h2 2 {job}"
     assert jobs == [f"{job} RUNNING h[1-2]"]

@@ -28,7 +28,7 @@ def test_hosts_that_reach_only_each_other_compute_through_a_tunnel(
     barred: TestBed, left: Left
 ) -> None:
     config = str(barred.ssh_config)
-    with pytest.raises(HostError, match=r"(?s)cannot connect to the notebook's.*--tunnel"):
+    with pytest.raises(HostError, match=r"(?s)cannot connect to the notebook's.*tunnel=True"):
         nbdist.start(hosts="h1:1,h2:1", ssh_config=config)
     with nbdist.start(hosts="h1:1,h2:1", ssh_config=config, tunnel=True) as session:
         session.run(COLLECTIVE)

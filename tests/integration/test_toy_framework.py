@@ -75,7 +75,7 @@ def test_a_framework_of_two_files_computes_in_a_session(tmp_path: Path) -> None:
     assert found["file"] == str(tmp_path / "nbdist/__init__.py")
     assert found["choices"] == ["jax", "keras", "tensorflow", "toy"]
     assert found["unknown"].endswith("known are jax, keras, tensorflow, toy.")
-    assert "this is for --framework keras" in found["foreign"]
+    assert "this is for framework='keras'" in found["foreign"]
     assert found["ranks"] == ["0", "1"]
     assert found["x"] == [1.0, 2.0]
     assert found["arrays"] == [["x", [2], "per_process"]]

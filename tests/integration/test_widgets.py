@@ -76,7 +76,7 @@ def test_equal_widgets_are_one_that_all_processes_follow(notebook: Notebook) -> 
     assert "processes 0, 1   7" in notebook.good("%dist slider.value").text
     move(notebook, model, 8)
     assert "(8, 8.0)" in notebook.good("%dist slider.value, float(w.sum())").text
-    assert "proven" in notebook.good("%dist_recover").text
+    assert "in step: checked just now" in notebook.good("%dist_recover").text
 
 
 def test_what_a_callback_prints_or_raises_is_shown(notebook: Notebook) -> None:

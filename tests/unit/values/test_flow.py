@@ -15,7 +15,7 @@ from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
 from nbdist.session import moving
 from nbdist.values.arriving import Arriving
 from nbdist.values.differing import Comparison
-from nbdist.values.flow import Flow, Job, send
+from nbdist.values.flow import Flow, Job, answer_of, send
 from nbdist.values.offers import Offers
 from nbdist.values.push import Packed
 from tests.builders.engines import FakeEngines
@@ -162,21 +162,29 @@ def test_a_process_that_has_ended_ends_the_move() -> None:
         Flow(processes, timeout_s=60, progress=lambda done, total: None).run(jobs)  # type: ignore[arg-type]
 
 
-def test_a_process_that_cannot_be_reached_any_more_is_waited_for_until_it_is_known_how_it_ended() -> (
-    None
-):
+@pytest.mark.parametrize("seen", ["when it is asked", "by its answer"])
+def test_a_process_that_cannot_be_reached_any_more_is_waited_for_until_it_is_known_how_it_ended(
+    seen: str,
+) -> None:
     looks: list[int] = []
+
+    class Gone:
+        def get(self) -> Any:
+            raise GoneError("process 1: EngineError: Engine 1 died while running task 'x'")
 
     class Leaving(Processes):
         def send(self, process_id: int, name: str) -> Any:
-            raise GoneError("process 1 has ended.")
+            if seen == "when it is asked":
+                raise GoneError("process 1 has ended.")
+            return Gone()
 
         def gone(self, process_id: int) -> str | None:
             looks.append(process_id)
             return "killed by SIGKILL" if len(looks) > 2 else None
 
     with pytest.raises(GoneError, match=r"has ended while values were moved: killed by SIGKILL"):
-        send(Leaving(), 1, "put")  # type: ignore[arg-type]
+        processes: Any = Leaving()
+        answer_of(processes, 1, send(processes, 1, "put"))
 
 
 def test_who_does_not_answer_is_named() -> None:

@@ -78,7 +78,7 @@ assert {"three_own.layers[2].moving_mean", "two_own.layers[2].moving_mean"} <= a
 
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0", "cpu:1"]))
 look.note()
-(of_keras,) = [one for one in look.now(names).distributions if one["framework"] == "keras"]
+(of_keras,) = [one for one in look.now(names).distributions if one["noun"] == "distribution"]
 assert (of_keras["kind"], of_keras["mesh"]) == ("DataParallel", None)
 assert "tensorflow back end does nothing with it" in of_keras["problem"]
 look.unhook()

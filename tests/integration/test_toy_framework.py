@@ -11,7 +11,6 @@ from typing import Any
 import nbdist
 
 TOY = Path(__file__).parent / "toy"
-CONTRIBUTING = Path(__file__).parents[2] / "CONTRIBUTING.md"
 
 SESSION = """
 import json

@@ -2,7 +2,6 @@
 
 import json
 import math
-from pathlib import Path
 
 import jax
 import numpy as np
@@ -12,8 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks.jax.observe import describe
 from nbdist.engine.probe.device_bytes import holders, is_whole_everywhere, piece_bytes, totals
-
-GOLDEN = Path(__file__).parents[1] / "golden"
+from tests.places import GOLDEN
 
 
 def described(array):

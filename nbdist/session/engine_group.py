@@ -7,7 +7,7 @@ import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 from nbdist.cells.facts import Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
@@ -250,6 +250,21 @@ class EngineGroup:
         self._have_told(list(self.plan.hosts), within_s=DEVICES_SECONDS)
         if framework_named(self.plan.framework).summary(self.plan, self.answers) is not None:
             self.monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
+
+    @property
+    def alive(self) -> bool:
+        """Whether they were neither stopped nor left."""
+        return self.state is not EngineState.ENDED
+
+    def living(self) -> Self:
+        """These, while they live.
+
+        Raises:
+          SessionError: They were stopped, or this kernel has left them.
+        """
+        if not self.alive:
+            raise SessionError("The session has ended. %dist_init starts one.")
+        return self
 
     def host_text(self, host: str) -> str:
         """`host h1`; `this machine` where the kernel has put all processes there."""

@@ -3,61 +3,33 @@
 from __future__ import annotations
 
 import atexit
-import itertools
-import time
 import uuid
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Mapping
 from types import TracebackType
 from typing import Any, Self
 
-from nbdist.cells.attached_cell import RegainedRun
-from nbdist.cells.background import Background, queued_text, stopping_text
-from nbdist.cells.cellrun import CellHandle, CellRun
-from nbdist.cells.context import Ended
-from nbdist.cells.execution import Cell, without_leading_blank_lines
-from nbdist.cells.facts import Facts
-from nbdist.cells.followed import FollowedRun
-from nbdist.cells.history import History, OpenCell, PastCell
-from nbdist.cells.history import read as read_history
-from nbdist.cells.listed import ListedCell, listed
-from nbdist.cells.outcome import first_cause
-from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import refuse_computing
-from nbdist.cells.stacks import native_text, stacks_text
+from nbdist.cells.cellrun import CellHandle
+from nbdist.cells.history import PastCell
+from nbdist.cells.listed import ListedCell
 from nbdist.cells.target_selector import Targets
-from nbdist.check import refuse_disagreement
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import ArrayError, NbdistError, SessionError
+from nbdist.errors import SessionError
 from nbdist.launch.files.sync import Copied
-from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress, silent
-from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.output.shown import SHOWN
-from nbdist.quantities import processes_text
 from nbdist.rules import Rules
-from nbdist.session import moving
-from nbdist.session.engine_group import EngineGroup
-from nbdist.session.keeping import say_kept, say_running, take_up, write_down
+from nbdist.session import interrupting, moving
+from nbdist.session.life import Life
 from nbdist.session.moving import LARGE_BYTES, Progress
-from nbdist.session.recovery.after import after_cell, left_unsettled, make_sure, recover
-from nbdist.session.recovery.compared import have_sent_the_same, place_of
-from nbdist.session.recovery.context import cell_context
-from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
-from nbdist.session.recovery.widget import deliver
+from nbdist.session.stacks import stacks
+from nbdist.session.views import Views
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
-from nbdist.view.text import nan_text, status_text
-from nbdist.view.values import shown_values
-from nbdist.widgets import Event
-
-REPORTED_SECONDS = 2.0
-"""How long something new may take to be reported; processes look at least once a second."""
+from nbdist.view.text import status_text
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -67,12 +39,6 @@ LOOK_SECONDS = 5.0
 
 PULL_SECONDS = 120.0
 """How long processes may take to send a value."""
-
-SETTLE_SECONDS = 0.005
-"""How often is looked whether the end of a cell on a thread has been seen to."""
-
-MAX_PICTURES = 8
-"""The stills of the newest views are kept up to date; older ones stay as they are."""
 
 
 class Session:
@@ -91,71 +57,35 @@ class Session:
         left_out: tuple[str, ...] = (),
     ) -> None:
         self._left_out = left_out
-        self.feed = feed or Feed()
         self._rules = rules
-        self._pictures: list[Picture] = []
-        self._engines: EngineGroup | None = None
+        self._views = Views(feed)
+        self.feed = self._views.feed
         if isinstance(source, AttachedCluster):
-            self._attach(source, progress)
+            self._asked, self._ours, self.id = source.asked, source.ours, source.session
+            life = Life.attach(source, rules=rules, progress=progress, publish=self._views.publish)
+            self._take(life)
         else:
-            self._asked = source.plan
-            self.id = uuid.uuid4().hex[:8]
+            self._asked, self._ours, self.id = source.plan, True, uuid.uuid4().hex[:8]
             self._start(source, progress)
 
     def _start(self, spawned: Spawned, progress: StartProgress) -> None:
-        engines = EngineGroup.begin(
-            spawned, session=self.id, progress=progress, publish=self._publish
-        )
-        self._numbers = itertools.count(1)
-        self._history = History(Path(engines.link.folder))
-        self._background = Background()
-        self._ours = True
-        self._take(engines)
-        unwritten = self._write_down(engines)
-        self._own_remarks = ([unwritten] if unwritten else [say_kept(self.id)]) * self.plan.keep
-
-    def _write_down(self, engines: EngineGroup) -> str | None:
-        return write_down(engines, session=self.id, asked=self._asked, rules=self._rules)
-
-    def _attach(self, regained: AttachedCluster, progress: StartProgress) -> None:
-        self._asked, self._ours, self.id = regained.asked, regained.ours, regained.session
-        folder = Path(regained.link.folder)
-        known = read_history(folder)
-        engines = EngineGroup.again(
-            regained,
+        life = Life.begin(
+            spawned,
             session=self.id,
-            progress=progress,
-            publish=self._publish,
-            since=known.since,
-            stuck=known.stuck,
-        )
-        numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
-        self._numbers = itertools.count(1 + max(numbers, default=0))
-        self._history = History(folder)
-        self._history.cells = known.past
-        self._take(engines)
-        regained_runs = take_up(
-            engines,
-            known.running,
-            besides=regained.others,
             rules=self._rules,
-            ended=self._ended,
+            progress=progress,
+            publish=self._views.publish,
         )
-        self._background = Background(regained_runs)
-        self._own_remarks = [*regained.remarks, *say_running(regained_runs)]
-        if engines.proves and not regained_runs and left_unsettled(engines):
-            done = make_sure(engines, automatic=self._rules.recover)
-            self._own_remarks += [done] if done else []
+        self._take(life)
 
-    def _take(self, engines: EngineGroup) -> None:
-        self._engines = engines
-        self.feed.on_fault = engines.monitor.fault
+    def _take(self, life: Life) -> None:
+        self._life = life
+        monitor = life.engines.monitor
+        self.feed.on_fault = monitor.fault
         self.feed.values = self.values
         self.feed.outputs = SHOWN.of
-        engines.widgets.on_event = self._widget_event
-        self.plan = engines.plan
-        self._snapshot = engines.monitor.snapshot
-        self._described = engines.describe()
+        self.plan = life.engines.plan
+        self._snapshot = monitor.snapshot
         atexit.register(self.leave)
 
     # -- what is there -------------------------------------------------------------------------
@@ -163,7 +93,7 @@ class Session:
     @property
     def alive(self) -> bool:
         """Whether the session has processes."""
-        return self._engines is not None
+        return self._life.engines.alive
 
     @property
     def hosts(self) -> Mapping[int, str]:
@@ -173,7 +103,7 @@ class Session:
     @property
     def out_of_step(self) -> bool:
         """Whether collectives of different processes may no longer match."""
-        return self._alive().facts.out_of_step
+        return self._alive().engines.facts.out_of_step
 
     @property
     def kept(self) -> bool:
@@ -188,16 +118,12 @@ class Session:
     @property
     def history(self) -> list[PastCell]:
         """The cells that have ended, those of kernels before this one included."""
-        return self._history.cells
+        return self._life.cells.history.cells
 
     @property
     def running(self) -> tuple[CellHandle, ...]:
         """Cells of a kernel before this one that still run."""
-        return tuple(CellHandle(run) for run in self._regained)
-
-    @property
-    def _regained(self) -> tuple[RegainedRun, ...]:
-        return tuple(run for run in self._background.runs if isinstance(run, RegainedRun))
+        return tuple(CellHandle(run) for run in self._life.cells.regained)
 
     def cells(self) -> tuple[ListedCell, ...]:
         """The cells that run in the background, and the last that have ended.
@@ -205,12 +131,12 @@ class Session:
         Returns:
           In the order they were sent in.
         """
-        return listed(self._background, self.history, now=time.time())
+        return self._life.cells.listed()
 
     @property
     def client(self) -> Any:
         """ipyparallel's own client of the engines, for what nbdist does not do."""
-        return self._alive().link.client
+        return self._alive().engines.link.client
 
     def stacks(self, on: Targets = None, *, native: bool = False) -> str:
         """What processes are in the middle of, also while they run a cell: their Python stacks, equal ones once.
@@ -226,14 +152,7 @@ class Session:
           TargetError: There is no such process, or it is gone.
           SessionError: Somebody else has started the processes.
         """
-        engines = self._alive()
-        asked = engines.choice.there(on)
-        found = engines.stacks(asked, native=native)
-        missing = [p for p in asked if p not in found]
-        if native:
-            return native_text({p: answer["native"] for p, answer in found.items()}, missing)
-        threads = {p: answer["threads"] for p, answer in found.items()}
-        return stacks_text(threads, missing, whole=on is not None)
+        return stacks(self._alive().engines, on, native=native)
 
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now.
@@ -262,30 +181,20 @@ class Session:
           A picture that follows the session; `show()` displays it.
         """
         self._look()
-        picture = Picture(self.feed, self.snapshot, path=path)
-        self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
-        return picture
+        return self._views.picture(self.snapshot, path=path)
 
     def _look(self) -> None:
-        if self._engines is None:
-            return
-        self._engines.look(self._background.busy())
-
-    def _publish(self, snapshot: Snapshot) -> None:
-        """Called on the monitor's thread with each new snapshot."""
-        self.feed.push(snapshot)
-        for picture in self._pictures:
-            picture.follow(snapshot)
+        if self.alive:
+            self._life.engines.look(self._life.cells.background.busy())
 
     def describe(self) -> str:
         """One line: processes, hosts, devices, and how long the start took."""
-        return self._described
+        return self._life.described
 
     @property
     def remarks(self) -> list[str]:
         """What a person must know of this start, a sentence each."""
-        left_out = [f"Left out: {text}" for text in self._left_out]
-        return [*left_out, *self._alive().remarks, *self._own_remarks]
+        return [*(f"Left out: {text}" for text in self._left_out), *self._alive().remarks]
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -328,61 +237,17 @@ class Session:
           TargetError: `on` names no process.
           AgreementError: The targets differ in what must be equal, or could not be compared; nothing has run.
         """
-        engines = self._alive()
-        self._wait_for_ends()
-        chosen = engines.choice.targets(on)
-        if engines.proves and engines.facts.out_of_step:
-            refuse_computing(code, engines.facts)
-        if self._rules.check if check is None else check:
-            self._compare(engines, chosen, code)
-        number = cell if cell is not None else next(self._numbers)
-        # IPython takes leading blank lines away before it counts.
-        code, blank = without_leading_blank_lines(code)
-        # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
-        context = cell_context(
-            engines,
-            chosen,
-            rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
-            began=self._begun,
-            ended=self._ended,
-        )
-        run = (CellRun if wait else FollowedRun)(
-            Cell(number=number, code=code, offset=offset + blank),
-            targets=chosen,
-            context=context,
+        return self._alive().cells.run(
+            code,
+            on=on,
             timeout_s=timeout_s,
-            remarks=self._remarks(engines, on, chosen, number, wait=wait),
+            grace_s=grace_s,
+            wait=wait,
+            live=live,
+            check=check,
+            cell=cell,
+            offset=offset,
             renderer=renderer,
-        )
-        handle = run.begin()
-        if isinstance(run, FollowedRun):
-            self._background.add(run)
-            return run.follow(shown=live)
-        return handle.wait()
-
-    def _remarks(
-        self, engines: EngineGroup, on: Targets, chosen: Sequence[int], number: int, *, wait: bool
-    ) -> list[str]:
-        """Lines to show above a cell's output."""
-        busy = self._background.busy()
-        queued = queued_text({p: busy[p] for p in chosen if p in busy})
-        remarks = [*engines.choice.remarks(on, chosen), *([queued] if queued else [])]
-        if wait:
-            return remarks
-        since = time.strftime("%H:%M:%S")
-        return [
-            f"cell {number} in the background on {processes_text(chosen)}, since {since}",
-            *remarks,
-        ]
-
-    def _compare(self, engines: EngineGroup, targets: Iterable[int], code: str) -> None:
-        refuse_disagreement(
-            engines.send,
-            [p for p in targets if p in engines.facts.workers],  # nobody computes with an evaluator
-            without_leading_blank_lines(code)[0],
-            hosts=self.hosts,
-            activity=engines.monitor.activity,
-            digests=engines.digests,
         )
 
     def follow(self, cell: int) -> None:
@@ -394,8 +259,7 @@ class Session:
         Raises:
           SessionError: No cell of this number runs in the background.
         """
-        self._alive()
-        self._background.find(cell).watch()
+        self._alive().cells.background.find(cell).watch()
 
     def debug(self, on: Targets, *, cell: int | None = None) -> None:
         """Opens the prompt of a debugger on processes.
@@ -412,16 +276,7 @@ class Session:
           SessionError: No cell has failed on one of them, or it is in the middle of one.
           ProcessError: The debugger was left with an error.
         """
-        engines = self._alive()
-        chosen = engines.choice.targets(on)
-        waiting = self._background.at_prompt(chosen)
-        if waiting is not None:
-            waiting.watch()
-            return
-        self._wait_for_ends()
-        refuse_busy([p for p in chosen if engines.busy(p)])
-        refuse_sound(engines.failures(chosen, timeout_s=ANSWER_SECONDS))
-        self.run("%debug", on=chosen, check=False, cell=cell)
+        self._alive().cells.debug(on, cell=cell)
 
     def interrupt(self, cell: int | None = None) -> str:
         """Interrupts what runs on all processes; then they are proven to be in step, or brought there.
@@ -435,23 +290,8 @@ class Session:
         Raises:
           SessionError: `cell` does not run in the background.
         """
-        engines = self._alive()
-        if cell is not None:
-            run = self._background.find(cell)
-            inside = run.execution.still_in()
-            if not inside:
-                return f"cell {cell} has ended"
-            run.interrupt()
-            return f"interrupted: cell {cell} ({processes_text(inside)})"
-        stopped = self._background.interrupt()
-        others = [p for p in sorted(self.hosts) if not any(p in ids for ids in stopped.values())]
-        # No other: a signal that finds a process between two cells might end the one that comes next.
-        busy = [p for p in others if engines.in_cell(p) or p in engines.facts.stuck]
-        if busy:
-            engines.interrupt(busy)
-        said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
-        said += [f"what runs on {processes_text(busy)}"] if busy else []
-        return f"interrupted: {', '.join(said)}" if said else "no cell is running"
+        life = self._alive()
+        return interrupting.interrupt(life.engines, life.cells.background, cell)
 
     def stop_at_step(self) -> str:
         """Has all processes leave what runs in the background before the same step; all stay in step.
@@ -465,58 +305,8 @@ class Session:
         Raises:
           SessionError: No cell runs in the background, or its processes cannot agree on a step.
         """
-        engines = self._alive()
-        runs = self._background.inside()
-        if not runs:
-            raise SessionError("No cell runs in the background that could be stopped.")
-        said = []
-        for run, inside in runs.items():
-            steps = engines.stop_at_step(inside, run.execution.number)
-            run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
-            said.append(stopping_text(run.cell.number, inside, steps))
-        return "\n".join(said)
-
-    def _begun(self, cell: OpenCell) -> None:
-        self._alive().monitor.sent(cell.requests, cell.run)
-        self._history.begun(cell)
-
-    def _wait_for_ends(self) -> None:
-        """Waits for what follows the end of a cell on a thread: that all are in step, or are not."""
-        for run in self._background.runs:
-            while (run.has_left or run.ending) and not run.done:
-                time.sleep(SETTLE_SECONDS)
-        engines = self._alive()
-        with engines.settling:
-            pass
-        if engines.proves and engines.computed_alone():
-            make_sure(engines, automatic=self._rules.recover)
-
-    def _ended(self, end: Ended) -> Facts:
-        """Learns from a cell that has ended, and sees to it that the processes are in step."""
-        engines = self._alive()
-        ran = any(s.outcome != "not run" for s in end.standings.values())
-        facts = engines.learn(end.standings, end.cell.number) if ran else engines.facts
-        if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
-            if end.clean and have_sent_the_same(end.steps, facts.workers):
-                engines.in_step_at = place_of(end.steps) or engines.in_step_at
-            else:
-                facts = after_cell(engines, end, automatic=self._rules.recover)
-        failed = [s for s in end.standings.values() if s.outcome != "finished"]
-        cause = first_cause(end.standings.values()) or next(iter(failed), None)
-        self._history.ended(
-            PastCell(
-                number=end.cell.number,
-                code=end.cell.code,
-                targets=tuple(end.standings),
-                started=end.started,
-                seconds=time.time() - end.started,
-                outcome=cause.outcome if cause is not None else "finished",
-            ),
-            run=end.number,
-            since=facts.since,
-            stuck=facts.stuck,
-        )
-        return facts
+        life = self._alive()
+        return interrupting.stop_at_step(life.engines, life.cells.background)
 
     # -- values ----------------------------------------------------------------------------------
 
@@ -549,14 +339,14 @@ class Session:
           SessionError: A process is in a cell, or did not answer in time; nothing has been changed.
           GoneError: A process ended meanwhile.
         """
-        engines = self._alive()
-        self._wait_for_ends()
+        life = self._alive()
+        life.cells.wait_for_ends()
         moving.push(
-            engines,
-            engines.choice.targets(on),
+            life.engines,
+            life.engines.choice.targets(on),
             values,
             sharding=sharding,
-            busy=self._background.busy(),
+            busy=life.cells.background.busy(),
             rules=self._rules,
             progress=progress,
         )
@@ -597,13 +387,13 @@ class Session:
           SessionError: A process is busy, or did not answer in time.
           GoneError: A process ended meanwhile.
         """
-        engines = self._alive()
+        life = self._alive()
         return moving.pull(
-            engines,
-            lambda name, ids, **arguments: self._evaluated(
+            life.engines,
+            lambda name, ids, **arguments: life.evaluation.of(
                 name, expression, ids, timeout_s=timeout_s, **arguments
             ),
-            engines.choice.targets(on),
+            life.engines.choice.targets(on),
             expression,
             each=each,
             limit_bytes=limit_bytes,
@@ -628,51 +418,7 @@ class Session:
           ArrayError: `expression` holds no JAX arrays, or is one without values.
           SessionError: A process is busy, or did not answer in time.
         """
-        doing = self._doing()
-        if doing is not None:
-            path = expression.strip()
-            shards: Shards | None = self._when_reported(
-                lambda now: Shards.seen(path, now, while_=doing)
-            )
-            if shards is None:
-                raise _unreported(expression, doing)
-            return shards
-        try:
-            answer = self._first("shards", expression, timeout_s)
-        except ArrayError:
-            elsewhere = self._elsewhere(expression.strip())
-            if elsewhere is None:
-                raise
-            return elsewhere
-        return Shards.decode(answer, self.snapshot())
-
-    def _elsewhere(self, path: str) -> Shards | None:
-        """What other processes than the one that is asked have reported under a path, and it has not."""
-        engines = self._alive()
-        first = engines.choice.targets(None)[0]
-        while_ = f"there is no such array on {engines.where(first)}"
-        self._look()
-        found = Shards.seen(path, self.snapshot(), while_=while_)
-        if found is None or any(not a.processes or first in a.processes for a in found.arrays):
-            return None
-        return found
-
-    def _when_reported(self, look: Callable[[Snapshot], Any]) -> Any:
-        """What `look` finds in what is reported now, or a moment later: of what was made just before."""
-        deadline = time.monotonic() + REPORTED_SECONDS
-        while not (found := look(self.snapshot())) and time.monotonic() < deadline:
-            time.sleep(SETTLE_SECONDS)
-        return found
-
-    def _doing(self) -> str | None:
-        """In which cell the lowest of the processes is that are in one; None where none is."""
-        engines = self._alive()
-        sent = self._background.busy()
-        inside = next((p for p in sorted(self.hosts) if p in sent or engines.in_cell(p)), None)
-        if inside is None or engines.in_cell(inside):
-            return None if inside is None else engines.doing(inside)
-        # It has been sent one, and not yet reported so.
-        return f"{engines.where(inside)} is in cell {sent[inside]}"
+        return self._alive().looks.shards(expression, timeout_s=timeout_s)
 
     def values(self, path: str, *, timeout_s: float = LOOK_SECONDS) -> dict[str, Any]:
         """What is in the array under a path, as the live view shows it, out of what each process has of it.
@@ -688,20 +434,7 @@ class Session:
           ArrayError: There is no array under this path, or it is still being computed.
           SessionError: A process is busy, or did not answer in time.
         """
-        engines = self._alive()
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
-        self._refuse_while_busy(workers)
-        found = ask_some(engines, "summary", workers, timeout_s=timeout_s, path=path)
-        return shown_values(path, {p: answer for p, (answer, _) in found.items()})
-
-    def _widget_event(self, event: Event) -> None:
-        """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
-        engines = self._alive()
-        try:
-            deliver(engines, event, busy=self._background.busy(), rules=self._rules)
-        except NbdistError as error:
-            engines.monitor.fault(str(error))
-            raise
+        return self._alive().looks.values(path, timeout_s=timeout_s)
 
     def nan(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> str:
         """Counts NaN and infinite values in each array of a tree, by piece and without a collective.
@@ -717,15 +450,7 @@ class Session:
           ArrayError: `expression` raises, or names nothing.
           SessionError: A process is busy, or did not answer in time; or the session computes with TensorFlow.
         """
-        engines = self._alive()
-        framework = framework_named(self.plan.framework)
-        if not framework.counts_nan:
-            raise SessionError(
-                f"NaN are counted in JAX arrays; this session computes with {framework.title}."
-            )
-        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
-        found = self._evaluated("nan", expression, workers, timeout_s=timeout_s)
-        return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
+        return self._alive().looks.nan(expression, timeout_s=timeout_s)
 
     def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout | Shards:
         """Every variable of one Keras model, with the rule that placed it and what each device holds.
@@ -743,63 +468,7 @@ class Session:
           ArrayError: `expression` is no Keras model or layer, or one without variables.
           SessionError: A process is busy, or did not answer in time.
         """
-        doing = self._doing()
-        if doing is not None:
-            return self._layout_reported(expression.strip(), doing)
-        answer = self._first("layout", expression, timeout_s)
-        kind = Layout if "model" in answer else Shards
-        return kind.decode(answer, self.snapshot())
-
-    def _layout_reported(self, path: str, doing: str) -> Layout | Shards:
-        """As `layout`, of what was reported."""
-
-        def look(now: Snapshot) -> Layout | Shards | None:
-            model = Layout.seen(path, now, while_=doing)
-            return Shards.seen(path, now, while_=doing) if model is None else model
-
-        found: Layout | Shards | None = self._when_reported(look)
-        if found is None:
-            raise _unreported(path, doing)
-        return found
-
-    def _first(
-        self, name: str, expression: str, timeout_s: float, **arguments: Any
-    ) -> dict[str, Any]:
-        first = self._alive().choice.targets(None)[:1]
-        return self._evaluated(name, expression, first, timeout_s=timeout_s, **arguments)[first[0]][
-            0
-        ]
-
-    def _evaluated(
-        self, name: str, expression: str, ids: Sequence[int], *, timeout_s: float, **arguments: Any
-    ) -> Answers:
-        """What processes answer of an expression; all evaluate it together where it may compute."""
-        engines = self._alive()
-        self._wait_for_ends()
-        self._refuse_while_busy(ids)
-        if not engines.proves or is_name(expression):
-            arguments["expression"] = expression
-            return ask_some(engines, name, ids, timeout_s=timeout_s, **arguments)
-        if engines.facts.out_of_step:
-            refuse_computing(expression, engines.facts)
-        return ask_all_workers(
-            engines,
-            name,
-            wanted=ids,
-            timeout_s=timeout_s,
-            rules=self._rules,
-            expression=expression,
-            **arguments,
-        )
-
-    def _refuse_while_busy(self, ids: Sequence[int]) -> None:
-        busy = self._background.busy()
-        inside = next((p for p in ids if p in busy), None)
-        if inside is not None:
-            raise SessionError(
-                f"{self._alive().doing(inside)}: its values are available when that has ended. %sync waits for "
-                "it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
-            )
+        return self._alive().looks.layout(expression, timeout_s=timeout_s)
 
     # -- asking ----------------------------------------------------------------------------------
 
@@ -814,11 +483,9 @@ class Session:
         Returns:
           Its answer; None when none is idle or none answers in time.
         """
-        return (
-            self._engines.ask_idle(name, timeout_s=timeout_s, **arguments)
-            if self._engines
-            else None
-        )
+        if not self.alive:
+            return None
+        return self._life.engines.ask_idle(name, timeout_s=timeout_s, **arguments)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -832,10 +499,7 @@ class Session:
           ProcessError: A cell of a kernel before this one has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
-        for run in self._regained:
-            run.wait(timeout_s, show=False)
-        self._alive().wait_until_idle(timeout_s=timeout_s)
-        self._wait_for_ends()
+        self._alive().cells.sync(timeout_s=timeout_s)
 
     def sync_files(self) -> Copied:
         """Brings what has changed of the files that `sync` named to the hosts, as `%dist_sync` does.
@@ -850,7 +514,7 @@ class Session:
           OptionError: The files have become too much; nothing was sent.
           SyncError: A host could not take them; it has what it had.
         """
-        return self._alive().sync_files()
+        return self._alive().engines.sync_files()
 
     def recover(self, *, progress: StartProgress | None = None) -> str:
         """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.
@@ -868,12 +532,7 @@ class Session:
           RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
           LaunchError: It did not succeed with TensorFlow.
         """
-        engines = self._alive()
-        self._wait_for_ends()
-        done = recover(engines, progress=progress or silent)
-        self._history.recovered()
-        self._write_down(engines)
-        return done
+        return self._alive().recover(progress=progress or silent)
 
     def restart(self, *, progress: StartProgress | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost.
@@ -900,17 +559,13 @@ class Session:
         if not self._ours:
             self.detach()
             return
-        engines = self._give_up()
-        if engines is not None:
-            engines.stop()
-            registry.remove(self.id)
+        self._life.stop()
+        atexit.unregister(self.leave)
 
     def detach(self) -> None:
         """Lets the processes go on without this kernel. Those of a session that is not kept end with it."""
-        engines = self._give_up()
-        if engines is not None:
-            registry.go(self.id)
-            engines.leave()
+        self._life.leave()
+        atexit.unregister(self.leave)
 
     def leave(self) -> None:
         """Lets go on what outlives this kernel, and stops the rest."""
@@ -919,17 +574,9 @@ class Session:
         else:
             self.shutdown()
 
-    def _give_up(self) -> EngineGroup | None:
-        engines, self._engines = self._engines, None
-        if engines is not None:
-            atexit.unregister(self.leave)
-            self._background.leave()
-        return engines
-
-    def _alive(self) -> EngineGroup:
-        if self._engines is None:
-            raise SessionError("The session has ended. %dist_init starts one.")
-        return self._engines
+    def _alive(self) -> Life:
+        self._life.engines.living()
+        return self._life
 
     def __enter__(self) -> Self:
         return self
@@ -945,10 +592,3 @@ class Session:
     def __repr__(self) -> str:
         state = self.describe() if self.alive else "ended"
         return f"<nbdist.Session {self.id}: {state}>"
-
-
-def _unreported(expression: str, doing: str) -> SessionError:
-    return SessionError(
-        f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: %dist_mesh "
-        "lists what was."
-    )

@@ -85,7 +85,7 @@ def proofs(*, count: int) -> dict[str, list[float]]:
     """
     with start(PROCESSES) as session:
         session.run(f"rounds = {count}\n{PROVES}", renderer=Silent())
-        engines = session._engines
+        engines = session._life.engines
         asks = {
             "asked": lambda: ask_all(engines, "step", within_s=60),
             "proven": lambda: unproven(engines),
@@ -130,7 +130,9 @@ def with_a_heap(*, count: int) -> list[float]:
         for _ in range(count):
             with contextlib.suppress(ProcessError):
                 session.run(FAILS["asynchronous"], renderer=Silent())
-            found.append(float(session._engines.facts.repaired.split("after ")[1].split(" s")[0]))
+            found.append(
+                float(session._life.engines.facts.repaired.split("after ")[1].split(" s")[0])
+            )
     return found
 
 

@@ -18,7 +18,7 @@ total = jax.jit(lambda x: x.sum())
 
 
 def states(session: Session, name: str) -> set[Any]:
-    engines = session._engines
+    engines = session._life.engines
     assert engines is not None
     return {engines.send(p, "step").get(60)[0][name] for p in session.hosts}
 

@@ -72,7 +72,7 @@ def test_no_signal_is_sent_where_no_cell_runs(
 ) -> None:
     """It might come so late that it ends the next one."""
     session.run("'idle'")
-    engines = session._engines
+    engines = session._life.engines
     assert engines is not None
     monkeypatch.setattr(engines, "interrupt", lambda process_ids: pytest.fail(f"{process_ids}"))
     assert session.interrupt() == "no cell is running"
@@ -117,7 +117,7 @@ def test_one_that_a_signal_reaches_is_not_cut_however_late_it_is(
     """On a busy machine it may be asked to free itself before its interrupt has come: a cut costs a repair."""
     handle = session.run(f"print('in it', flush=True)\n{code}", wait=False)
     wait_for(lambda: str(handle.blocks()).count("in it") > 0)
-    engines = session._engines
+    engines = session._life.engines
     assert engines is not None
     engines.link.agents.ask(Aside.FREE, sorted(session.hosts))
     assert outcomes(handle) == {"finished"}

@@ -1,0 +1,84 @@
+"""Expressions of the processes: evaluated by one alone where they only name, by all where they may compute."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from nbdist.cells.refuse import refuse_computing
+from nbdist.errors import SessionError
+from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
+from nbdist.session.running import Cells
+
+
+class Evaluation:
+    """Asks processes that are in no cell for values.
+
+    Args:
+      engines: The processes.
+      cells: Those of the session; an expression waits for what follows their ends.
+      rules: Of the session.
+    """
+
+    def __init__(self, engines: EngineGroup, cells: Cells, rules: Rules) -> None:
+        self._engines = engines
+        self._cells = cells
+        self._rules = rules
+
+    def first(
+        self, name: str, expression: str, *, timeout_s: float, **arguments: Any
+    ) -> dict[str, Any]:
+        """As `of`, what the lowest process answers."""
+        first = self._engines.choice.targets(None)[:1]
+        answers = self.of(name, expression, first, timeout_s=timeout_s, **arguments)
+        return answers[first[0]][0]
+
+    def of(
+        self, name: str, expression: str, ids: Sequence[int], *, timeout_s: float, **arguments: Any
+    ) -> Answers:
+        """What processes answer of an expression; all evaluate it together where it may compute.
+
+        Args:
+          name: The name of a function in `nbdist.engine.kernel.calls` that takes an `expression`.
+          expression: Of the processes.
+          ids: Whose answers are wanted.
+          timeout_s: How many seconds they may take.
+          **arguments: Of the function.
+
+        Raises:
+          SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute.
+          NbdistError: What one raised.
+        """
+        engines = self._engines
+        self._cells.wait_for_ends()
+        self.refuse_while_busy(ids)
+        if not engines.proves or is_name(expression):
+            arguments["expression"] = expression
+            return ask_some(engines, name, ids, timeout_s=timeout_s, **arguments)
+        if engines.facts.out_of_step:
+            refuse_computing(expression, engines.facts)
+        return ask_all_workers(
+            engines,
+            name,
+            wanted=ids,
+            timeout_s=timeout_s,
+            rules=self._rules,
+            expression=expression,
+            **arguments,
+        )
+
+    def refuse_while_busy(self, ids: Sequence[int]) -> None:
+        """Lets pass when none of these is in a cell that was sent to it.
+
+        Raises:
+          SessionError: One is; says in which.
+        """
+        busy = self._cells.background.busy()
+        inside = next((p for p in ids if p in busy), None)
+        if inside is not None:
+            raise SessionError(
+                f"{self._engines.doing(inside)}: its values are available when that has ended. %sync waits for "
+                "it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
+            )

@@ -1,0 +1,177 @@
+"""One life of a session's processes: from their start, or from an attachment, to their end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from nbdist.cells.history import History
+from nbdist.cells.history import read as read_history
+from nbdist.contract.snapshot import Snapshot
+from nbdist.errors import NbdistError
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.progress import StartProgress
+from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.start.spawn import Spawned
+from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.evaluating import Evaluation
+from nbdist.session.keeping import say_kept, say_running, take_up, write_down
+from nbdist.session.looking import Looks
+from nbdist.session.recovery.after import left_unsettled, make_sure, recover
+from nbdist.session.recovery.widget import deliver
+from nbdist.session.running import Cells
+from nbdist.widgets import Event
+
+
+class Life:
+    """Processes, their cells, and what may be asked of them; made by `begin` or `attach`.
+
+    A restart of the session is the end of one life and the beginning of another.
+
+    Args:
+      engines: The processes.
+      session: The session's id.
+      asked: The plan that was asked for; a scheduler may have put the processes elsewhere.
+      rules: Of the session.
+      cells: Those of the session.
+    """
+
+    def __init__(
+        self, engines: EngineGroup, *, session: str, asked: Plan, rules: Rules, cells: Cells
+    ) -> None:
+        self.engines = engines
+        self.cells = cells
+        self.evaluation = Evaluation(engines, cells, rules)
+        self.looks = Looks(engines, cells, self.evaluation)
+        self.described = engines.describe()
+        self._session = session
+        self._asked = asked
+        self._rules = rules
+        self._remarks: list[str] = []
+        engines.widgets.on_event = self._widget_event
+
+    @classmethod
+    def begin(
+        cls,
+        spawned: Spawned,
+        *,
+        session: str,
+        rules: Rules,
+        progress: StartProgress,
+        publish: Callable[[Snapshot], None],
+    ) -> Life:
+        """Starts processes whose agents are there.
+
+        Args:
+          spawned: Their agents.
+          session: The session's id.
+          rules: Of the session.
+          progress: As for `nbdist.start`.
+          publish: Gets each new snapshot, on the monitor's thread.
+
+        Raises:
+          LaunchError: They could not be started; nothing is left.
+        """
+        engines = EngineGroup.begin(spawned, session=session, progress=progress, publish=publish)
+        try:
+            cells = Cells(engines, rules=rules, history=History(Path(engines.link.folder)))
+            life = cls(engines, session=session, asked=spawned.plan, rules=rules, cells=cells)
+            unwritten = life._write_down()
+        except BaseException:
+            engines.stop()
+            registry.remove(session)
+            raise
+        if engines.plan.keep:
+            life._remarks = [unwritten or say_kept(session)]
+        return life
+
+    @classmethod
+    def attach(
+        cls,
+        attached: AttachedCluster,
+        *,
+        rules: Rules,
+        progress: StartProgress,
+        publish: Callable[[Snapshot], None],
+    ) -> Life:
+        """Goes on with processes that run already, and with the cells that they run; arguments as for `begin`.
+
+        Raises:
+          LaunchError: Their framework could not be initialized; they go on.
+        """
+        folder = Path(attached.link.folder)
+        known = read_history(folder)
+        engines = EngineGroup.again(
+            attached,
+            session=attached.session,
+            progress=progress,
+            publish=publish,
+            since=known.since,
+            stuck=known.stuck,
+        )
+        numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
+        history = History(folder)
+        history.cells = known.past
+        cells = Cells(engines, rules=rules, history=history, number=max(numbers, default=0))
+        try:
+            life = cls(
+                engines, session=attached.session, asked=attached.asked, rules=rules, cells=cells
+            )
+            runs = take_up(
+                engines, known.running, besides=attached.others, rules=rules, ended=cells.ended
+            )
+            for run in runs:
+                cells.background.add(run)
+            life._remarks = [*attached.remarks, *say_running(runs)]
+            if engines.proves and not runs and left_unsettled(engines):
+                done = make_sure(engines, automatic=rules.recover)
+                life._remarks += [done] if done else []
+        except BaseException:
+            _leave(engines, cells)
+            raise
+        return life
+
+    @property
+    def remarks(self) -> list[str]:
+        """What a person must know of this start, a sentence each."""
+        return [*self.engines.living().remarks, *self._remarks]
+
+    def recover(self, *, progress: StartProgress) -> str:
+        """Brings the processes in step again; see `nbdist.session.session.Session.recover`."""
+        self.cells.wait_for_ends()
+        done = recover(self.engines, progress=progress)
+        self.cells.history.recovered()
+        self._write_down()
+        return done
+
+    def stop(self) -> None:
+        """Stops what was started, by handle. A second call does nothing."""
+        if self.engines.alive:
+            self.cells.background.leave()
+            self.engines.stop()
+            registry.remove(self._session)
+
+    def leave(self) -> None:
+        """Lets the processes go on without this kernel. A second call does nothing."""
+        if self.engines.alive:
+            registry.go(self._session)
+            _leave(self.engines, self.cells)
+
+    def _write_down(self) -> str | None:
+        return write_down(self.engines, session=self._session, asked=self._asked, rules=self._rules)
+
+    def _widget_event(self, event: Event) -> None:
+        """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
+        engines = self.engines.living()
+        try:
+            deliver(engines, event, busy=self.cells.background.busy(), rules=self._rules)
+        except NbdistError as error:
+            engines.monitor.fault(str(error))
+            raise
+
+
+def _leave(engines: EngineGroup, cells: Cells) -> None:
+    cells.background.leave()
+    engines.leave()

@@ -1,0 +1,203 @@
+"""The cells of a session: sent, waited for or followed, and what is learned from their ends."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Any
+
+from nbdist.cells.attached_cell import RegainedRun
+from nbdist.cells.background import Background, queued_text
+from nbdist.cells.cellrun import CellHandle, CellRun
+from nbdist.cells.context import Ended
+from nbdist.cells.execution import Cell, without_leading_blank_lines
+from nbdist.cells.facts import Facts
+from nbdist.cells.followed import FollowedRun
+from nbdist.cells.history import History, OpenCell, PastCell
+from nbdist.cells.listed import ListedCell, listed
+from nbdist.cells.outcome import first_cause
+from nbdist.cells.post_mortem import refuse_busy, refuse_sound
+from nbdist.cells.refuse import refuse_computing
+from nbdist.cells.target_selector import Targets
+from nbdist.check import refuse_disagreement
+from nbdist.quantities import processes_text
+from nbdist.rules import Rules
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.after import after_cell, make_sure
+from nbdist.session.recovery.compared import have_sent_the_same, place_of
+from nbdist.session.recovery.context import cell_context
+
+FAILURE_SECONDS = 30.0
+"""How long an idle process may take to say what its last cell has raised."""
+
+SETTLE_SECONDS = 0.005
+"""How often is looked whether the end of a cell on a thread has been seen to."""
+
+
+class Cells:
+    """The cells of a session from one start, or attachment, of its processes on.
+
+    Args:
+      engines: The processes.
+      rules: Of the session.
+      history: Of the cells that have ended; those that end are added.
+      number: The highest that a cell had before; they are counted from there where a notebook does not.
+    """
+
+    def __init__(
+        self, engines: EngineGroup, *, rules: Rules, history: History, number: int = 0
+    ) -> None:
+        self._engines = engines
+        self._rules = rules
+        self._numbers = itertools.count(number + 1)
+        self.history = history
+        self.background = Background()
+
+    @property
+    def regained(self) -> tuple[RegainedRun, ...]:
+        """Those of a kernel before this one that still run."""
+        return tuple(run for run in self.background.runs if isinstance(run, RegainedRun))
+
+    def listed(self) -> tuple[ListedCell, ...]:
+        """Those in the background and the last that have ended, in the order they were sent in."""
+        return listed(self.background, self.history.cells, now=time.time())
+
+    def run(
+        self,
+        code: str,
+        *,
+        on: Targets,
+        timeout_s: float | None = None,
+        grace_s: float | None = None,
+        wait: bool = True,
+        live: bool = False,
+        check: bool | None = None,
+        cell: int | None = None,
+        offset: int = 0,
+        renderer: Any = None,
+    ) -> CellHandle:
+        """Sends a cell; see `nbdist.session.session.Session.run`."""
+        engines = self._engines
+        self.wait_for_ends()
+        chosen = engines.choice.targets(on)
+        if engines.proves and engines.facts.out_of_step:
+            refuse_computing(code, engines.facts)
+        if self._rules.check if check is None else check:
+            self._compare(chosen, code)
+        number = cell if cell is not None else next(self._numbers)
+        # IPython takes leading blank lines away before it counts.
+        code, blank = without_leading_blank_lines(code)
+        context = cell_context(
+            engines,
+            chosen,
+            rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
+            began=self._begun,
+            ended=self.ended,
+        )
+        # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
+        run = (CellRun if wait else FollowedRun)(
+            Cell(number=number, code=code, offset=offset + blank),
+            targets=chosen,
+            context=context,
+            timeout_s=timeout_s,
+            remarks=self._remarks(on, chosen, number, wait=wait),
+            renderer=renderer,
+        )
+        handle = run.begin()
+        if isinstance(run, FollowedRun):
+            self.background.add(run)
+            return run.follow(shown=live)
+        return handle.wait()
+
+    def _remarks(self, on: Targets, chosen: Sequence[int], number: int, *, wait: bool) -> list[str]:
+        """Lines to show above a cell's output."""
+        busy = self.background.busy()
+        queued = queued_text({p: busy[p] for p in chosen if p in busy})
+        remarks = [*self._engines.choice.remarks(on, chosen), *([queued] if queued else [])]
+        if wait:
+            return remarks
+        since = time.strftime("%H:%M:%S")
+        return [
+            f"cell {number} in the background on {processes_text(chosen)}, since {since}",
+            *remarks,
+        ]
+
+    def _compare(self, targets: Iterable[int], code: str) -> None:
+        engines = self._engines
+        refuse_disagreement(
+            engines.send,
+            [p for p in targets if p in engines.facts.workers],  # nobody computes with an evaluator
+            without_leading_blank_lines(code)[0],
+            hosts=engines.plan.hosts,
+            activity=engines.monitor.activity,
+            digests=engines.digests,
+        )
+
+    def debug(self, on: Targets, *, cell: int | None) -> None:
+        """Opens the prompt of a debugger on processes; see `nbdist.session.session.Session.debug`."""
+        engines = self._engines
+        chosen = engines.choice.targets(on)
+        waiting = self.background.at_prompt(chosen)
+        if waiting is not None:
+            waiting.watch()
+            return
+        self.wait_for_ends()
+        refuse_busy([p for p in chosen if engines.busy(p)])
+        refuse_sound(engines.failures(chosen, timeout_s=FAILURE_SECONDS))
+        self.run("%debug", on=chosen, check=False, cell=cell)
+
+    def sync(self, *, timeout_s: float | None) -> None:
+        """Waits until every process has finished what it was given.
+
+        Raises:
+          ProcessError: A cell of a kernel before this one has failed.
+          TimeoutError: Some are still busy after `timeout_s` seconds.
+        """
+        for run in self.regained:
+            run.wait(timeout_s, show=False)
+        self._engines.living().wait_until_idle(timeout_s=timeout_s)
+        self.wait_for_ends()
+
+    def wait_for_ends(self) -> None:
+        """Waits for what follows the end of a cell on a thread: that all are in step, or are not."""
+        for run in self.background.runs:
+            while (run.has_left or run.ending) and not run.done:
+                time.sleep(SETTLE_SECONDS)
+        engines = self._engines.living()
+        with engines.settling:
+            pass
+        if engines.proves and engines.computed_alone():
+            make_sure(engines, automatic=self._rules.recover)
+
+    def _begun(self, cell: OpenCell) -> None:
+        self._engines.living().monitor.sent(cell.requests, cell.run)
+        self.history.begun(cell)
+
+    def ended(self, end: Ended) -> Facts:
+        """Learns from a cell that has ended, and sees to it that the processes are in step."""
+        engines = self._engines.living()
+        ran = any(s.outcome != "not run" for s in end.standings.values())
+        facts = engines.learn(end.standings, end.cell.number) if ran else engines.facts
+        if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
+            if end.clean and have_sent_the_same(end.steps, facts.workers):
+                engines.in_step_at = place_of(end.steps) or engines.in_step_at
+            else:
+                facts = after_cell(engines, end, automatic=self._rules.recover)
+        failed = [s for s in end.standings.values() if s.outcome != "finished"]
+        cause = first_cause(end.standings.values()) or next(iter(failed), None)
+        self.history.ended(
+            PastCell(
+                number=end.cell.number,
+                code=end.cell.code,
+                targets=tuple(end.standings),
+                started=end.started,
+                seconds=time.time() - end.started,
+                outcome=cause.outcome if cause is not None else "finished",
+            ),
+            run=end.number,
+            since=facts.since,
+            stuck=facts.stuck,
+        )
+        return facts

@@ -15,7 +15,7 @@ from nbdist.cells.remedies import Remedies
 from nbdist.widgets import Widgets
 
 
-def _nothing(*_: Any) -> None:
+def nothing(*_: Any) -> None:
     """Nobody is to be called."""
 
 
@@ -72,5 +72,5 @@ class CellContext:
     ended: Callable[[Ended], Facts]
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
-    progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=_nothing)
-    began: Callable[[OpenCell], None] = field(default=_nothing)
+    progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
+    began: Callable[[OpenCell], None] = field(default=nothing)

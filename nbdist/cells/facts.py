@@ -20,8 +20,8 @@ class Facts:
     processes ended, `stuck` which did not come back from an interrupt, `silent` which hosts do not answer (and
     since when, Unix seconds), `since` the cell after which the session was out of step (None: it is in step),
     and `why` how that is known. Processes of which `proves` says so can prove that they are in step, so that
-    nothing is concluded from who was interrupted. `repairing`: they are being brought in step.
-    `repaired` says what was done the last time, until another cell has ended.
+    nothing is concluded from who was interrupted. `repaired` says what was done the last time, until another
+    cell has ended.
     `diverged` says how the cell that has just ended had left them out of step, whatever was done then.
     """
 
@@ -33,7 +33,6 @@ class Facts:
     since: int | None = None
     why: str | None = None
     proves: bool = False
-    repairing: bool = False
     repaired: str | None = None
     diverged: str | None = None
 
@@ -77,8 +76,13 @@ class Facts:
         """These facts when all processes are there again and in step; `done` says what it took."""
         return replace(self, lost={}, stuck=frozenset(), since=None, why=None, repaired=done)
 
-    def known(self, standings: Mapping[int, ProcessOutcome] | None = None) -> Known:
-        """For the live view; `standings` of a cell that runs."""
+    def known(
+        self,
+        standings: Mapping[int, ProcessOutcome] | None = None,
+        *,
+        repairing: bool = False,
+    ) -> Known:
+        """For the live view; `standings` of a cell that runs, `repairing` while they are brought in step."""
         still = any(s.outcome == "running" for s in (standings or {}).values())
         failed = {
             p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)
@@ -93,7 +97,7 @@ class Facts:
             silent=self.silent,
             out_of_step=self.out_of_step,
             why=self.why,
-            repairing=self.repairing,
+            repairing=repairing,
             repaired=self.repaired,
             way_on=self.remedy,
         )

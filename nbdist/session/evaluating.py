@@ -79,6 +79,6 @@ class Evaluation:
         inside = next((p for p in ids if p in busy), None)
         if inside is not None:
             raise SessionError(
-                f"{self._engines.doing(inside)}: its values are available when that has ended. %sync waits for "
-                "it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
+                f"{self._engines.reports.doing(inside)}: its values are available when that has ended. %sync "
+                "waits for it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
             )

@@ -27,7 +27,7 @@ def interrupt(engines: EngineGroup, background: Background, cell: int | None) ->
     stopped = background.interrupt()
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
     # No other: a signal that finds a process between two cells might end the one that comes next.
-    busy = [p for p in others if engines.in_cell(p) or p in engines.facts.stuck]
+    busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
     if busy:
         engines.interrupt(busy)
     said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]
@@ -49,7 +49,7 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
         raise SessionError("No cell runs in the background that could be stopped.")
     said = []
     for run, inside in runs.items():
-        steps = engines.stop_at_step(inside, run.execution.number)
+        steps = engines.asides.stop_at_step(inside, run.execution.number)
         run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
         said.append(stopping_text(run.cell.number, inside, steps))
     return "\n".join(said)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import replace
 
 from nbdist.cells.attached_cell import RegainedRun
@@ -55,7 +55,7 @@ def take_up(
     besides: Collection[int],
     rules: Rules,
     ended: OnEnd,
-) -> list[RegainedRun]:
+) -> Iterator[RegainedRun]:
     """Follows the cells that another kernel has sent and that nobody follows.
 
     Args:
@@ -64,8 +64,10 @@ def take_up(
       besides: Numbers of other kernels that live; they see to their own cells.
       rules: Of the session.
       ended: Hears their ends.
+
+    Yields:
+      Each as soon as it is followed.
     """
-    runs = []
     for cell in cells:
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
@@ -85,8 +87,7 @@ def take_up(
             if engines.link.agents.all
             else None,
         )
-        runs.append(run)
-    return runs
+        yield run
 
 
 def say_running(runs: Iterable[RegainedRun]) -> list[str]:

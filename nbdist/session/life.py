@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import contextlib
+from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nbdist.cells.history import History
+from nbdist.cells.history import History, OpenCell
 from nbdist.cells.history import read as read_history
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError
@@ -15,6 +16,8 @@ from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.spawn import Spawned
 from nbdist.rules import Rules
+from nbdist.session.alone import AskedAlone
+from nbdist.session.description import describe, remarks
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.evaluating import Evaluation
 from nbdist.session.keeping import say_kept, say_running, take_up, write_down
@@ -22,6 +25,7 @@ from nbdist.session.looking import Looks
 from nbdist.session.recovery.after import left_unsettled, make_sure, recover
 from nbdist.session.recovery.widget import deliver
 from nbdist.session.running import Cells
+from nbdist.session.user_files import files_brought
 from nbdist.widgets import Event
 
 
@@ -35,20 +39,32 @@ class Life:
       session: The session's id.
       asked: The plan that was asked for; a scheduler may have put the processes elsewhere.
       rules: Of the session.
-      cells: Those of the session.
+      history: Of its cells.
+      number: The highest that a cell had before.
+      came: As for `nbdist.session.description.describe`.
     """
 
     def __init__(
-        self, engines: EngineGroup, *, session: str, asked: Plan, rules: Rules, cells: Cells
+        self,
+        engines: EngineGroup,
+        *,
+        session: str,
+        asked: Plan,
+        rules: Rules,
+        history: History,
+        number: int = 0,
+        came: str,
     ) -> None:
         self.engines = engines
-        self.cells = cells
-        self.evaluation = Evaluation(engines, cells, rules)
-        self.looks = Looks(engines, cells, self.evaluation)
-        self.described = engines.describe()
+        self.alone = AskedAlone(engines)
+        self.cells = Cells(engines, self.alone, rules=rules, history=history, number=number)
+        self.evaluation = Evaluation(engines, self.cells, rules)
+        self.looks = Looks(engines, self.cells, self.evaluation)
+        self.described = describe(engines, came)
         self._session = session
         self._asked = asked
         self._rules = rules
+        self._brought: list[str] = []
         self._remarks: list[str] = []
         engines.widgets.on_event = self._widget_event
 
@@ -76,8 +92,15 @@ class Life:
         """
         engines = EngineGroup.begin(spawned, session=session, progress=progress, publish=publish)
         try:
-            cells = Cells(engines, rules=rules, history=History(Path(engines.link.folder)))
-            life = cls(engines, session=session, asked=spawned.plan, rules=rules, cells=cells)
+            life = cls(
+                engines,
+                session=session,
+                asked=spawned.plan,
+                rules=rules,
+                history=History(Path(engines.link.folder)),
+                came="ready",
+            )
+            life._brought = files_brought(engines.link.agents)
             unwritten = life._write_down()
         except BaseException:
             engines.stop()
@@ -114,29 +137,38 @@ class Life:
         numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
         history = History(folder)
         history.cells = known.past
-        cells = Cells(engines, rules=rules, history=history, number=max(numbers, default=0))
-        try:
+        with contextlib.ExitStack() as failed:
+            failed.callback(engines.leave)
             life = cls(
-                engines, session=attached.session, asked=attached.asked, rules=rules, cells=cells
+                engines,
+                session=attached.session,
+                asked=attached.asked,
+                rules=rules,
+                history=history,
+                number=max(numbers, default=0),
+                came="attached",
             )
-            runs = take_up(
-                engines, known.running, besides=attached.others, rules=rules, ended=cells.ended
-            )
-            for run in runs:
-                cells.background.add(run)
-            life._remarks = [*attached.remarks, *say_running(runs)]
-            if engines.proves and not runs and left_unsettled(engines):
-                done = make_sure(engines, automatic=rules.recover)
-                life._remarks += [done] if done else []
-        except BaseException:
-            _leave(engines, cells)
-            raise
+            failed.callback(life.cells.background.leave)
+            life._go_on(attached, known.running)
+            failed.pop_all()
         return life
+
+    def _go_on(self, attached: AttachedCluster, running: Iterable[OpenCell]) -> None:
+        """Follows the cells that run, and sees to it that all are in step where none does."""
+        engines, cells = self.engines, self.cells
+        for run in take_up(
+            engines, running, besides=attached.others, rules=self._rules, ended=cells.ended
+        ):
+            cells.background.add(run)
+        self._remarks = [*attached.remarks, *say_running(cells.regained)]
+        if engines.proves and not cells.regained and left_unsettled(engines):
+            done = make_sure(engines, automatic=self._rules.recover)
+            self._remarks += [done] if done else []
 
     @property
     def remarks(self) -> list[str]:
         """What a person must know of this start, a sentence each."""
-        return [*self.engines.living().remarks, *self._remarks]
+        return [*remarks(self.engines.living(), self._brought), *self._remarks]
 
     def recover(self, *, progress: StartProgress) -> str:
         """Brings the processes in step again; see `nbdist.session.session.Session.recover`."""
@@ -157,7 +189,8 @@ class Life:
         """Lets the processes go on without this kernel. A second call does nothing."""
         if self.engines.alive:
             registry.go(self._session)
-            _leave(self.engines, self.cells)
+            self.cells.background.leave()
+            self.engines.leave()
 
     def _write_down(self) -> str | None:
         return write_down(self.engines, session=self._session, asked=self._asked, rules=self._rules)
@@ -170,8 +203,3 @@ class Life:
         except NbdistError as error:
             engines.monitor.fault(str(error))
             raise
-
-
-def _leave(engines: EngineGroup, cells: Cells) -> None:
-    cells.background.leave()
-    engines.leave()

@@ -96,7 +96,7 @@ class Looks:
         engines = self._engines
         first = engines.choice.targets(None)[0]
         while_ = f"there is no such array on {engines.where(first)}"
-        engines.look(self._cells.background.busy())
+        engines.reports.look(self._cells.background.busy())
         found = Shards.seen(path, self._snapshot(), while_=while_)
         if found is None or any(not a.processes or first in a.processes for a in found.arrays):
             return None
@@ -126,10 +126,10 @@ class Looks:
         engines = self._engines
         sent = self._cells.background.busy()
         inside = next(
-            (p for p in sorted(engines.plan.hosts) if p in sent or engines.in_cell(p)), None
+            (p for p in sorted(engines.plan.hosts) if p in sent or engines.reports.in_cell(p)), None
         )
-        if inside is None or engines.in_cell(inside):
-            return None if inside is None else engines.doing(inside)
+        if inside is None or engines.reports.in_cell(inside):
+            return None if inside is None else engines.reports.doing(inside)
         # It has been sent one, and not yet reported so.
         return f"{engines.where(inside)} is in cell {sent[inside]}"
 

@@ -24,6 +24,7 @@ from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
+from nbdist.session.alone import AskedAlone
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import after_cell, make_sure
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
@@ -31,6 +32,9 @@ from nbdist.session.recovery.context import cell_context
 
 FAILURE_SECONDS = 30.0
 """How long an idle process may take to say what its last cell has raised."""
+
+IDLE_LOOK_SECONDS = 0.05
+"""How often is looked whether processes that are waited for have finished."""
 
 SETTLE_SECONDS = 0.005
 """How often is looked whether the end of a cell on a thread has been seen to."""
@@ -41,15 +45,23 @@ class Cells:
 
     Args:
       engines: The processes.
+      alone: What one of them is asked alone.
       rules: Of the session.
       history: Of the cells that have ended; those that end are added.
       number: The highest that a cell had before; they are counted from there where a notebook does not.
     """
 
     def __init__(
-        self, engines: EngineGroup, *, rules: Rules, history: History, number: int = 0
+        self,
+        engines: EngineGroup,
+        alone: AskedAlone,
+        *,
+        rules: Rules,
+        history: History,
+        number: int = 0,
     ) -> None:
         self._engines = engines
+        self._alone = alone
         self._rules = rules
         self._numbers = itertools.count(number + 1)
         self.history = history
@@ -132,7 +144,7 @@ class Cells:
             without_leading_blank_lines(code)[0],
             hosts=engines.plan.hosts,
             activity=engines.monitor.activity,
-            digests=engines.digests,
+            digests=engines.asides.digests,
         )
 
     def debug(self, on: Targets, *, cell: int | None) -> None:
@@ -144,8 +156,8 @@ class Cells:
             waiting.watch()
             return
         self.wait_for_ends()
-        refuse_busy([p for p in chosen if engines.busy(p)])
-        refuse_sound(engines.failures(chosen, timeout_s=FAILURE_SECONDS))
+        refuse_busy([p for p in chosen if engines.reports.busy(p)])
+        refuse_sound(_failures(engines, chosen))
         self.run("%debug", on=chosen, check=False, cell=cell)
 
     def sync(self, *, timeout_s: float | None) -> None:
@@ -157,7 +169,7 @@ class Cells:
         """
         for run in self.regained:
             run.wait(timeout_s, show=False)
-        self._engines.living().wait_until_idle(timeout_s=timeout_s)
+        _wait_until_idle(self._engines.living(), timeout_s=timeout_s)
         self.wait_for_ends()
 
     def wait_for_ends(self) -> None:
@@ -168,7 +180,7 @@ class Cells:
         engines = self._engines.living()
         with engines.settling:
             pass
-        if engines.proves and engines.computed_alone():
+        if engines.proves and self._alone.computed():
             make_sure(engines, automatic=self._rules.recover)
 
     def _begun(self, cell: OpenCell) -> None:
@@ -179,7 +191,7 @@ class Cells:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
         engines = self._engines.living()
         ran = any(s.outcome != "not run" for s in end.standings.values())
-        facts = engines.learn(end.standings, end.cell.number) if ran else engines.facts
+        facts = engines.health.learn(end.standings, end.cell.number) if ran else engines.facts
         if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
                 engines.in_step_at = place_of(end.steps) or engines.in_step_at
@@ -201,3 +213,25 @@ class Cells:
             stuck=facts.stuck,
         )
         return facts
+
+
+def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:
+    """What the last cell that has failed on each of these raised; None where none has."""
+    asked = {p: engines.send(p, "failure") for p in process_ids}
+    return {p: request.get(FAILURE_SECONDS)[0]["error"] for p, request in asked.items()}
+
+
+def _wait_until_idle(engines: EngineGroup, *, timeout_s: float | None) -> None:
+    """Waits until every process that can has finished what it was given.
+
+    Raises:
+      TimeoutError: Some are still busy after `timeout_s` seconds.
+    """
+    asked = {p: engines.send(p, "complete", code="", cursor=0) for p in engines.choice.able()}
+    deadline = None if timeout_s is None else time.monotonic() + timeout_s
+    for request in asked.values():
+        while not request.ready():
+            request.wait(IDLE_LOOK_SECONDS)
+            if deadline is not None and time.monotonic() > deadline:
+                busy = [p for p, other in asked.items() if not other.ready()]
+                raise TimeoutError(f"{processes_text(busy)} still busy after {timeout_s:g} s.")

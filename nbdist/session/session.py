@@ -24,6 +24,7 @@ from nbdist.session import interrupting, moving
 from nbdist.session.life import Life
 from nbdist.session.moving import LARGE_BYTES, Progress
 from nbdist.session.stacks import stacks
+from nbdist.session.user_files import sync_files
 from nbdist.session.views import Views
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
@@ -185,7 +186,7 @@ class Session:
 
     def _look(self) -> None:
         if self.alive:
-            self._life.engines.look(self._life.cells.background.busy())
+            self._life.engines.reports.look(self._life.cells.background.busy())
 
     def describe(self) -> str:
         """One line: processes, hosts, devices, and how long the start took."""
@@ -485,7 +486,7 @@ class Session:
         """
         if not self.alive:
             return None
-        return self._life.engines.ask_idle(name, timeout_s=timeout_s, **arguments)
+        return self._life.alone.ask(name, timeout_s=timeout_s, **arguments)
 
     # -- the end ---------------------------------------------------------------------------------
 
@@ -514,7 +515,7 @@ class Session:
           OptionError: The files have become too much; nothing was sent.
           SyncError: A host could not take them; it has what it had.
         """
-        return self._alive().engines.sync_files()
+        return sync_files(self._alive().engines)
 
     def recover(self, *, progress: StartProgress | None = None) -> str:
         """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.

@@ -10,7 +10,7 @@ from nbdist.session.engine_group import EngineGroup
 def stacks(engines: EngineGroup, on: Targets, *, native: bool) -> str:
     """The stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
     asked = engines.choice.there(on)
-    found = engines.stacks(asked, native=native)
+    found = engines.asides.stacks(asked, native=native)
     missing = [p for p in asked if p not in found]
     if native:
         return native_text({p: answer["native"] for p, answer in found.items()}, missing)

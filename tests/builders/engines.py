@@ -4,13 +4,20 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping
+from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
 from nbdist.cells.facts import Facts
+from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError
+from nbdist.merge import Known
+from nbdist.quantities import where_text
+from nbdist.session.health import Health
+from nbdist.session.reports import Reports
+from tests.builders.hosts import plan_of
+from tests.builders.reports import IDLE
 
 
 class Request:
@@ -18,6 +25,11 @@ class Request:
 
     def __init__(self, answer: Any) -> None:
         self._answer = answer
+        self.computed = False
+
+    def answer(self, answer: Any, *, computed: bool = False) -> None:
+        """The answer comes after all."""
+        self._answer, self.computed = answer, computed
 
     def ready(self) -> bool:
         return self._answer is not None
@@ -32,6 +44,36 @@ class Request:
         if self._answer is None:
             raise TimeoutError
         return self._answer, []
+
+
+class FakeMonitor:
+    """A monitor that no process reports to.
+
+    `reported` is what each has reported last, by process id; `shown` what was to be shown of them, in order.
+    """
+
+    def __init__(self) -> None:
+        self.reported: dict[int, Activity] = dict.fromkeys((0, 1), IDLE)
+        self.shown: list[Known] = []
+        self.at_rest: list[tuple[int, int]] = []
+        self.waited_for: dict[int, int] = {}
+
+    def activity(self, process_id: int) -> Activity | None:
+        return self.reported.get(process_id)
+
+    def know(self, known: Known) -> None:
+        self.shown.append(known)
+
+    def rest(self, process_ids: Iterable[int], cell: int) -> None:
+        self.at_rest += [(process_id, cell) for process_id in process_ids]
+
+    def wait_for(self, sequences: Mapping[int, int], *, timeout_s: float) -> None:
+        self.waited_for = dict(sequences)
+
+    @property
+    def repairing(self) -> list[bool]:
+        """Whether a repair was shown, each change once."""
+        return [repairing for repairing, _ in groupby(known.repairing for known in self.shown)]
 
 
 class FakeEngines:
@@ -56,18 +98,31 @@ class FakeEngines:
             **answers,
         }
         self.asked: list[tuple[str, int]] = []
+        self.monitor = FakeMonitor()
+        self.plan = plan_of("h1", "h2")
+        self.health = Health(self.plan, self.monitor)  # type: ignore[arg-type]
         self.facts = Facts(
             workers=frozenset({0, 1}), way_on="%dist_recover tries again.", proves=True
         )
+        self.health.running()
+        self.reports = Reports(self.monitor, self.health, self.plan.hosts, self.send)  # type: ignore[arg-type]
         self.link = SimpleNamespace(exits={}, agents=SimpleNamespace(all=["a parent"]))
-        self.plan = SimpleNamespace(hosts={0: "h1", 1: "h2"}, framework="jax")
         self.settling = threading.RLock()
         self.hurry = threading.Event()
-        self.learned: list[Any] = []
-        self.last_cell = 4
-        self.proves = True
+        self.health.last_cell = 4
         self.in_step_at: tuple[int, int] | None = None
-        self.in_repair: list[bool] = []
+
+    @property
+    def facts(self) -> Facts:
+        return self.health.facts
+
+    @facts.setter
+    def facts(self, facts: Facts) -> None:
+        self.health.facts = facts
+
+    @property
+    def proves(self) -> bool:
+        return self.facts.proves
 
     def send(self, process_id: int, name: str, **arguments: Any) -> Request:
         self.asked.append((name, process_id))
@@ -76,19 +131,8 @@ class FakeEngines:
     def next_number(self) -> int:
         return 7
 
-    def take_back(self) -> None:
-        """None of these was given up and has come back."""
-
-    def repairing(self, repairing: bool) -> None:
-        self.in_repair.append(repairing)
-
-    def recovered(self, done: str | None = None) -> None:
-        self.learned.append(("in step", done))
-        self.facts = self.facts.recovered()
-
-    def out_of_step(self, cell: int, why: str) -> None:
-        self.learned.append((cell, why))
-        self.facts = replace(self.facts, since=cell, why=why)
+    def where(self, process_id: int) -> str:
+        return where_text([process_id], self.plan.hosts)
 
     def names(self) -> list[str]:
         """What was asked, each call once."""

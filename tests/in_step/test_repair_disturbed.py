@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from nbdist.errors import ProcessError, RecoveryError
-from nbdist.session.engine_group import EngineGroup
+from nbdist.session.health import Health
 from nbdist.session.recovery import inplace
 from tests.in_step.world import LIMIT_SECONDS, Said, Shown, World
 
@@ -44,13 +44,18 @@ if me == 1:
 def repairing(monkeypatch: pytest.MonkeyPatch) -> Iterator[threading.Event]:
     """Set while a repair is under way."""
     under_way = threading.Event()
-    tell = EngineGroup.repairing
+    repairing = Health.repairing
 
-    def told(engines: EngineGroup, begins: bool) -> None:
-        (under_way.set if begins else under_way.clear)()
-        tell(engines, begins)
+    @contextmanager
+    def noted(health: Health) -> Iterator[None]:
+        with repairing(health):
+            under_way.set()
+            try:
+                yield
+            finally:
+                under_way.clear()
 
-    monkeypatch.setattr(EngineGroup, "repairing", told)
+    monkeypatch.setattr(Health, "repairing", noted)
     yield under_way
     under_way.clear()
 

@@ -43,9 +43,9 @@ def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
 
 def _learn(engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str], None]) -> Facts:
     if settled.why is not None:
-        engines.out_of_step(cell, settled.why)
+        engines.health.out_of_step(cell, settled.why)
     else:
-        engines.recovered(settled.done)
+        engines.health.recovered(settled.done)
         if settled.done is not None:
             say(settled.done)
     return engines.facts
@@ -79,7 +79,7 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
         engines,
         lambda: settle(engines, automatic=automatic, say=said.append),
     )
-    _learn(engines, settled, engines.last_cell, said.append)
+    _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
         said.append(f"the session is out of step: {settled.why}. {engines.facts.remedy}")
     return "\n".join(said) or None
@@ -148,7 +148,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
             return "in step: checked just now; nothing to do"
     said: list[str] = []
     settled = exclusive(engines, lambda: mend(engines, say=said.append))
-    _learn(engines, settled, engines.last_cell, said.append)
+    _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
         raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {engines.facts.remedy}")
     return "\n".join(said)

@@ -4,18 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Any
 
-from nbdist.cells.context import CellContext, Ended
+from nbdist.cells.context import CellContext, Ended, nothing
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.remedies import remedies_for
-
-
-def _nobody(cell: OpenCell) -> Any:
-    """Nobody notes that it has been sent."""
 
 
 def cell_context(
@@ -24,7 +19,7 @@ def cell_context(
     *,
     rules: Rules,
     ended: Callable[[Ended], Facts],
-    began: Callable[[OpenCell], Any] = _nobody,
+    began: Callable[[OpenCell], None] = nothing,
 ) -> CellContext:
     """The context of one cell.
 
@@ -47,7 +42,7 @@ def cell_context(
         give_up_s=rules.give_up_s,
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
-        progress=engines.told,
+        progress=engines.health.told,
         began=began,
         ended=ended,
     )

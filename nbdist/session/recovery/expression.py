@@ -52,8 +52,8 @@ def ask_some(
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
             raise SessionError(
-                f"{engines.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait for its "
-                "end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
+                f"{engines.reports.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait "
+                "for its end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
             )
         answers[process_id] = request.get()
     return answers
@@ -123,11 +123,11 @@ def refuse_busy(
     """
     ids = sorted(process_ids)
     deadline = time.monotonic() + REPORT_SECONDS
-    while busy := [p for p in ids if engines.in_cell(p)] or sorted(set(ids) & set(known)):
+    while busy := [p for p in ids if engines.reports.in_cell(p)] or sorted(set(ids) & set(known)):
         if time.monotonic() > deadline or set(busy) & set(known):
             raise SessionError(
-                f"{engines.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt it with "
-                "%dist_interrupt."
+                f"{engines.reports.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt "
+                "it with %dist_interrupt."
             )
         time.sleep(POLL_SECONDS)
 
@@ -178,4 +178,4 @@ def _free(engines: EngineGroup, asked: dict[int, Request], give_up_s: float) -> 
         asked[waiting[0]].wait(POLL_SECONDS)
         waiting = [p for p in waiting if not asked[p].ready()]
     if waiting:
-        engines.stuck(waiting)
+        engines.health.stuck(waiting)

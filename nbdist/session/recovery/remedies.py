@@ -18,7 +18,7 @@ def remedies_for(engines: EngineGroup) -> Remedies:
     always = Remedies(
         abandon=partial(ask, Aside.ABANDON),
         rescue=partial(ask, Aside.RESCUE),
-        reply=engines.reply,
+        reply=engines.asides.reply,
     )
     if not engines.proves:
         return always

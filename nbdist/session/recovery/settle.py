@@ -86,19 +86,17 @@ def mend(
         why = "this kernel has not started these processes, and cannot repair them"
     if why is not None:
         return Settled(why=why)
-    engines.repairing(True)
     try:
-        done = repair(engines, number=engines.next_number(), say=say, states=states)
+        with engines.health.repairing():
+            done = repair(engines, number=engines.next_number(), say=say, states=states)
     except NbdistError as error:
         return Settled(why=f"the repair failed: {error}")
-    finally:
-        engines.repairing(False)
     return Settled(done=done.text(), lost=done.lost)
 
 
 def hindrance(engines: EngineGroup) -> str | None:
     """Why the processes can be neither proven nor repaired; None when they can."""
-    engines.take_back()
+    engines.health.take_back()
     facts = engines.facts
     gone = facts.workers.intersection(facts.lost)
     if gone:

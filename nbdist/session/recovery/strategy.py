@@ -59,7 +59,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     if gone:
         replace(engines.link, gone, progress=progress)
     rebuild_strategy(engines.link, gone, workers=workers, progress=progress)
-    engines.recovered()
+    engines.health.recovered()
     kept = sorted(engines.plan.hosts.keys() - gone)
     parts = []
     if workers:

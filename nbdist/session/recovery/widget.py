@@ -31,8 +31,8 @@ def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rule
     inside = [p for p in sorted({*ids, *engines.facts.workers}) if p in busy]
     if inside:
         raise SessionError(
-            f"{processes_text(inside)} cannot do what the widget asks: {engines.doing(inside[0])}. Use the widget "
-            "again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
+            f"{processes_text(inside)} cannot do what the widget asks: {engines.reports.doing(inside[0])}. Use "
+            "the widget again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
         )
     arguments = {
         "models": {str(p): model for p, model in event.models.items()},

@@ -1,84 +1,136 @@
-"""Asking processes that may end while they are asked."""
+"""The life of an engine group, from agents that import to the end of all; whatever fails, nothing is left."""
 
 from __future__ import annotations
 
-from types import SimpleNamespace
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from nbdist.errors import GoneError
-from nbdist.session.engine_group import EngineGroup
+from nbdist.errors import GoneError, HostError, LaunchError, SessionError
+from nbdist.session.description import describe
+from tests.builders.live import LiveHosts
+from tests.waiting import wait_for
 
 
-class Ended:
-    """The answer of a process that has died over the question."""
-
-    def ready(self) -> bool:
-        return True
-
-    def wait(self, timeout_s: float) -> None:
-        pass
-
-    def get(self, timeout_s: float | None = None) -> Any:
-        raise GoneError("process 1 (host h1): EngineError: Engine 1 died while running task 'x'")
+@pytest.fixture
+def life(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveHosts]:
+    made = LiveHosts(monkeypatch)
+    yield made
+    made.stop()
 
 
-class Well(Ended):
-    def get(self, timeout_s: float | None = None) -> Any:
-        return {"sequence": 7}, []
-
-
-def engines() -> Any:
-    """A engines of two, of which the second dies when it is asked."""
-    made: Any = EngineGroup.__new__(EngineGroup)
-    made.heard = {}
-    made.asked_alone = []
-    made.send = lambda process_id, name, **arguments: Well() if process_id == 0 else Ended()
-    made.monitor = SimpleNamespace(
-        wait_for=lambda sequences, timeout_s: made.heard.update(sequences),
-        activity=lambda process_id: SimpleNamespace(state="idle"),
-    )
-    made.plan = SimpleNamespace(hosts={1: "h1"})
-    made.facts = SimpleNamespace(lost={}, stuck=frozenset())
-    return made
-
-
-def test_a_process_that_dies_while_it_is_asked_what_it_holds_is_no_error_of_the_question() -> None:
-    made = engines()
-    made._have_told([0, 1], within_s=1.0)
-    assert made.heard == {0: 7}
-
-
-def test_nor_is_it_where_any_idle_process_may_answer() -> None:
-    assert engines().ask_idle("complete", timeout_s=1.0) is None
-
-
-class Busy(Well):
-    """One in a cell: it answers when that has ended."""
-
-    def ready(self) -> bool:
-        return False
-
-
-def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are_not(
-    monkeypatch: pytest.MonkeyPatch,
+def test_a_group_that_has_begun_knows_its_processes_and_devices_and_its_end_leaves_nothing(
+    life: LiveHosts,
 ) -> None:
-    monkeypatch.setattr("nbdist.session.engine_group.IMPORTED_SECONDS", 0.0)
-    asked: list[tuple[int, Any]] = []
+    group = life.begin("h1", "h2")
+    assert group.alive
+    assert describe(group, "ready").startswith(
+        "2 processes on 2 hosts, 4 cpu devices, jax 0.10.2, ready in"
+    )
+    assert [p.process_id for p in group.monitor.snapshot().processes] == [0, 1]
+    assert len(group.monitor.snapshot().devices) == 4
+    group.stop()
+    assert life.left() == []
+    assert life.socket.closed
+    assert life.client.closed
+    assert life.published[-1].state == "stopped"
 
-    def send(process_id: int, name: str, *, paths: list[str]) -> Any:
-        asked.append((process_id, paths))
-        if process_id == 3:
-            return Ended()
-        request = Busy() if process_id == 2 else Well()
-        request.get = lambda timeout_s=None: ({"modules": ["steps"]}, [])
-        return request
 
-    made = engines()
-    made.send = send
-    made.choice = SimpleNamespace(able=lambda: [0, 1, 2, 3])
-    made.link = SimpleNamespace(agents=SimpleNamespace(place=lambda process_id: None))
-    files: Any = SimpleNamespace(path=lambda name, folder: f"/here/{name}")
-    assert made._imported(files, ["steps.py"]) == ({"steps": (0, 1)}, (2,))
-    assert asked == [(p, ["/here/steps.py"]) for p in (0, 1, 2, 3)]
+def test_each_process_knows_the_ports_of_the_others_and_all_have_met_once(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+    assert life.asked_of("meet") == {0: {"ports": [8001]}, 1: {"ports": [8000]}}
+    proofs = life.asked_of("prove")
+    assert sorted(proofs) == [0, 1]
+    assert len({arguments["number"] for arguments in proofs.values()}) == 1
+    assert group.proves
+
+
+def test_one_process_has_nobody_to_meet(life: LiveHosts) -> None:
+    group = life.begin("h1")
+    assert life.asked_of("meet") == life.asked_of("prove") == {}
+    assert not group.proves
+
+
+@pytest.mark.parametrize(
+    ("answer", "kind", "text"),
+    [
+        (SessionError("no GPU is free"), LaunchError, "could not initialize jax: no GPU is free"),
+        (None, LaunchError, "did not connect to the coordinator in time"),
+    ],
+)
+def test_where_the_processes_do_not_join_nothing_is_left(
+    life: LiveHosts, answer: Any, kind: type[Exception], text: str
+) -> None:
+    well = life.answers["initialize"]
+    life.answers["initialize"] = lambda p, arguments: answer if p == 1 else well(p, arguments)
+    with pytest.raises(kind, match=text):
+        life.begin("h1", "h2", jax={"initialization_timeout": 5})
+    assert life.left() == []
+    assert life.socket.closed
+
+
+def test_where_a_host_falls_silent_while_all_join_nothing_is_left(life: LiveHosts) -> None:
+    def silent(process_id: int, arguments: dict[str, Any]) -> None:
+        life.agents["h2"].silent = True
+
+    life.answers["initialize"] = silent
+    with pytest.raises(HostError, match="Host h2 has not answered for"):
+        life.begin("h1", "h2")
+    assert life.left() == []
+
+
+@pytest.mark.parametrize("call", ["initialize", "meet", "prove", "look"])
+def test_an_interrupt_at_any_call_of_the_beginning_leaves_nothing(
+    life: LiveHosts, call: str
+) -> None:
+    def interrupted(process_id: int, arguments: dict[str, Any]) -> Any:
+        raise KeyboardInterrupt
+
+    life.answers[call] = interrupted
+    with pytest.raises(KeyboardInterrupt):
+        life.begin("h1", "h2")
+    assert life.left() == []
+    assert life.socket.closed
+
+
+def test_a_process_that_ends_between_cells_is_lost_with_how_it_ended(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+    life.exited("h2", 1, code=-9)
+    wait_for(lambda: group.gone(1))
+    assert group.gone(1) == "killed by signal 9 (SIGKILL)"
+    assert group.gone(0) is None
+    assert "lost" in str(group.monitor.snapshot().notices)
+
+
+def test_a_host_whose_connection_ends_takes_its_processes_along(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+    life.agents["h2"].exit(255, "Connection reset by peer")
+    wait_for(lambda: group.gone(1))
+    assert group.gone(1) == "out of reach: the connection to host h2 ended with exit code 255"
+    assert group.gone(0) is None
+
+
+def test_a_process_that_has_left_the_client_cannot_be_asked(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+
+    class Left(dict[int, int]):
+        def __getitem__(self, engine: int) -> int:
+            raise IndexError(engine)
+
+    life.client.processes = Left()
+    with pytest.raises(GoneError, match=r"^process 1 \(host h2\) has ended\.$"):
+        group.send(1, "look", timeout_s=0.1)
+
+
+def test_an_end_that_was_asked_for_is_no_loss(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+    group.stop()
+    assert group.facts.lost == {}
+    assert life.published[-1].state == "stopped"
+
+
+def test_what_agents_could_not_handle_is_shown(life: LiveHosts) -> None:
+    group = life.begin("h1", "h2")
+    life.agents["h2"].say("fault", text="An order could not be handled.")
+    wait_for(lambda: "An order could not be handled." in str(group.monitor.snapshot().notices))

@@ -32,7 +32,7 @@ from nbdist.launch.files import listing
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sending import HostCopy
 from nbdist.launch.files.sync import FIRST, Copied, Files, files_again
-from nbdist.session.engine_group import EngineGroup
+from nbdist.session.user_files import sync_files
 from tests.waiting import wait_for
 
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
@@ -428,7 +428,7 @@ def test_hosts_with_the_same_done_share_a_line_and_old_modules_are_named() -> No
 def test_a_session_without_files_says_how_to_name_some() -> None:
     engines = SimpleNamespace(link=SimpleNamespace(agents=SimpleNamespace(files=None)))
     with pytest.raises(SessionError, match="%dist_init --sync PATH names them"):
-        EngineGroup.sync_files(engines)  # type: ignore[arg-type]
+        sync_files(engines)  # type: ignore[arg-type]
 
 
 def test_this_machine_alone_needs_no_copy(project: Path) -> None:

@@ -17,6 +17,7 @@ from nbdist.session.recovery.differing import differing_labels, which_differ
 from nbdist.session.recovery.inplace import Repaired
 from nbdist.session.recovery.settle import Settled, hindrance, mend
 from tests.builders.engines import FakeEngines, gone, sent
+from tests.builders.reports import RUNNING
 
 REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
 
@@ -56,7 +57,7 @@ def test_counts_that_differ_are_repaired_without_a_proof(repairs: list[int], sta
     assert done.why is None
     assert "different" in str(done.because)
     assert done.lost == ("w",)
-    assert engines.in_repair == [True, False]
+    assert engines.monitor.repairing == [False, True, False]
 
 
 def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
@@ -142,9 +143,19 @@ def test_nothing_is_asked_where_one_cannot_answer(
 ) -> None:
     engines = FakeEngines()
     engines.facts = replace(engines.facts, **facts)
+    engines.monitor.reported[1] = RUNNING
     assert settled(engines, automatic=automatic) == Settled(why=why)
     assert mend(engines, say=print) == Settled(why=why)
     assert (engines.asked, repairs) == ([], [])
+
+
+def test_one_that_was_stuck_and_has_left_its_cell_since_is_as_the_others(
+    repairs: list[int],
+) -> None:
+    engines = FakeEngines()
+    engines.facts = replace(engines.facts, stuck=frozenset({1}))
+    assert settled(engines) == Settled()
+    assert engines.facts.stuck == frozenset()
 
 
 def test_a_lost_process_that_computes_nothing_hinders_nobody() -> None:
@@ -169,7 +180,7 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     engines = FakeEngines(step=sent)
     done = settled(engines)
     assert done.why == f"the repair failed: {error}"
-    assert engines.in_repair == [True, False]
+    assert engines.monitor.repairing == [False, True, False]
 
 
 def test_what_a_repair_has_done_is_said_in_lines() -> None:
@@ -411,7 +422,7 @@ def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
     engines.facts = replace(engines.facts, since=3, why="before")
     assert make_sure(engines, automatic=True) == REPAIRED.text()
     assert not engines.facts.out_of_step
-    assert engines.learned == [("in step", REPAIRED.text())]
+    assert engines.facts.repaired == REPAIRED.text()
 
 
 def test_that_it_is_out_of_step_is_said_with_the_way_on() -> None:

@@ -1,0 +1,164 @@
+"""What is known of the processes of a session beyond their reports, from one cell to the next."""
+
+from __future__ import annotations
+
+import contextlib
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
+
+from nbdist.cells.facts import Facts
+from nbdist.cells.outcome import Outcome, ProcessOutcome
+from nbdist.launch.model.exits import ProcessExit
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.plan import Plan
+from nbdist.merge import Known
+from nbdist.monitor import Monitor
+from nbdist.session.engine_state import EngineState
+
+RECOVER = (
+    "%dist_recover brings the processes in step, %dist_pull brings values here, "
+    "%dist_init --restart starts afresh."
+)
+
+
+class Health:
+    """The monitor knows of each change of it. Used from any thread.
+
+    Attributes:
+      state: Where they are in their life.
+      facts: What is known of them.
+      last_cell: The number of the last cell that has ended.
+
+    Args:
+      plan: Of the processes.
+      monitor: Shows what is known.
+    """
+
+    def __init__(self, plan: Plan, monitor: Monitor) -> None:
+        self.state = EngineState.STARTING
+        self.facts = Facts(
+            workers=frozenset(worker.process_id for worker in plan.workers),
+            way_on=framework_named(plan.framework).after_failure,
+        )
+        self.last_cell = 0
+        self._hosts = plan.hosts
+        self._monitor = monitor
+        self._standings: Mapping[int, ProcessOutcome] = {}
+        self._lock = threading.Lock()
+
+    def regain(self, *, since: int | None, stuck: frozenset[int]) -> None:
+        """Takes what another kernel has noted; arguments as in `Facts`."""
+        with self._lock:
+            self.facts = replace(self.facts, since=since, stuck=stuck)
+            self._show()
+
+    def can_prove(self, ready: Iterable[bool]) -> None:
+        """Whether the processes can prove that they are in step, and so need not be believed.
+
+        Args:
+          ready: Of each, whether it can.
+        """
+        proves = len(self.facts.workers) > 1 and all(ready)
+        with self._lock:
+            way_on = RECOVER if proves else self.facts.way_on
+            self.facts = replace(self.facts, proves=proves, way_on=way_on)
+            self._show()
+
+    def running(self) -> None:
+        """Cells can be sent."""
+        self._to(EngineState.RUNNING)
+
+    def ended(self) -> None:
+        """They were stopped, or this kernel has left them; nothing that is learned later is shown."""
+        self._to(EngineState.ENDED)
+
+    @contextlib.contextmanager
+    def repairing(self) -> Iterator[None]:
+        """While the processes are being brought in step again."""
+        self._to(EngineState.REPAIRING)
+        try:
+            yield
+        finally:
+            self._to(EngineState.RUNNING)
+
+    def out_of_step(self, cell: int, why: str) -> None:
+        """The processes are not in step, and could not be brought there."""
+        with self._lock:
+            since = cell if self.facts.since is None else self.facts.since
+            self.facts = replace(self.facts, since=since, why=why)
+            self._show()
+
+    def stuck(self, process_ids: Iterable[int]) -> None:
+        """These did not come back from an interrupt."""
+        stuck = {p: self._standing(p, "stuck", "did not come back") for p in process_ids}
+        self.learn(stuck, self.last_cell)
+
+    def take_back(self) -> None:
+        """Those that were stuck and have left their cell since are as the others."""
+        back = {
+            p
+            for p in self.facts.stuck
+            if (activity := self._monitor.activity(p)) is not None and activity.state == "idle"
+        }
+        with self._lock:
+            self.facts = replace(self.facts, stuck=self.facts.stuck - back)
+            self._show()
+
+    def silent(self, since: Mapping[str, float]) -> None:
+        """These hosts do not answer, and since when (Unix seconds)."""
+        with self._lock:
+            self.facts = self.facts.unheard(since)
+            self._show()
+
+    def lost(self, exits: Mapping[int, ProcessExit]) -> None:
+        """These have ended; those that were known to have are nothing new."""
+        new = {p: end for p, end in exits.items() if p not in self.facts.lost}
+        if new:
+            gone = {p: self._standing(p, "gone", str(end)) for p, end in new.items()}
+            self.learn(gone, self.last_cell)
+
+    def told(self, standings: Mapping[int, ProcessOutcome]) -> None:
+        """Hears where the processes stand in a cell that runs."""
+        with self._lock:
+            self._standings = standings
+            self._show()
+
+    def learn(self, standings: Mapping[int, ProcessOutcome], cell: int) -> Facts:
+        """Learns from a cell that has ended, or from an end between cells."""
+        with self._lock:
+            self.last_cell = cell
+            self._standings = {}
+            self.facts = self.facts.after(standings, cell)
+            left = ("finished", "raised", "interrupted")
+            self._monitor.rest((p for p, s in standings.items() if s.outcome in left), cell)
+            self._show()
+            return self.facts
+
+    def recovered(self, done: str | None = None) -> None:
+        """All processes are there again and in step; `done` says what it took, if anything."""
+        with self._lock:
+            self.facts = self.facts.recovered(done)
+            self._show()
+
+    def _to(self, state: EngineState) -> None:
+        with self._lock:
+            if self.state is not EngineState.ENDED:  # it may have been stopped in the middle
+                self.state = self.state.to(state)
+            self._show()
+
+    def _show(self) -> None:
+        if self.state is EngineState.ENDED:
+            self._monitor.know(Known(stopped=True))
+            return
+        repairing = self.state is EngineState.REPAIRING
+        self._monitor.know(self.facts.known(self._standings, repairing=repairing))
+
+    def _standing(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
+        return ProcessOutcome(
+            process_id=process_id,
+            host=self._hosts[process_id],
+            one_host=len(set(self._hosts.values())) == 1,
+            outcome=outcome,
+            error=error,
+        )

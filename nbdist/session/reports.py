@@ -1,0 +1,150 @@
+"""What processes report of themselves: where they are, and what they hold as soon as a person asks."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+
+from nbdist.errors import GoneError
+from nbdist.launch.start.request import Request
+from nbdist.monitor import Monitor
+from nbdist.quantities import where_text
+from nbdist.session.health import Health
+
+LOOK_SECONDS = 0.5
+"""How long idle processes may take to say what they hold, when a person asks."""
+
+IDLE_SECONDS = 2.0
+"""How long a process that has left its cell may take to report so; it does at least once a second."""
+
+POLL_SECONDS = 0.005
+
+DEVICES_SECONDS = 5.0
+"""How long after joining is waited for all processes to report their devices."""
+
+AGAIN_SECONDS = 1.5
+REPEAT_SECONDS = 0.05
+"""How long processes that run already may take to tell of themselves, and how often they are asked."""
+
+
+class Reports:
+    """The reports of the processes of one session.
+
+    Args:
+      monitor: Receives them.
+      health: What is known beside them.
+      hosts: Host names by process id.
+      send: Sends a process a request, as `EngineGroup.send`.
+    """
+
+    def __init__(
+        self,
+        monitor: Monitor,
+        health: Health,
+        hosts: Mapping[int, str],
+        send: Callable[..., Request],
+    ) -> None:
+        self._monitor = monitor
+        self._health = health
+        self._hosts = hosts
+        self._send = send
+
+    def busy(self, process_id: int) -> bool:
+        """Whether a process has said of itself that it is in a cell."""
+        return self._state(process_id) not in ("idle", None)
+
+    def in_cell(self, process_id: int) -> bool:
+        """Whether a process is in a cell that has not ended.
+
+        A report from before the end of a cell may come after it: it says of a cell that has ended that it runs.
+        """
+        activity = self._monitor.activity(process_id)
+        return (
+            activity is not None
+            and activity.state != "idle"
+            and activity.cell != self._health.last_cell
+        )
+
+    def doing(self, process_id: int) -> str:
+        """Which cell a process is in, and where: `process 0 is in cell 7, line 3`."""
+        activity = self._monitor.activity(process_id)
+        where = where_text([process_id], self._hosts)
+        if activity is None or activity.cell is None:
+            return f"{where} is busy"
+        line = f", line {activity.line}" if activity.line is not None else ""
+        return f"{where} is in cell {activity.cell}{line}"
+
+    def look(self, in_cells: Collection[int]) -> None:
+        """Has processes report what they hold now, so that what is shown next is what is there.
+
+        Args:
+          in_cells: Those that have not left their cells; their probes report by themselves.
+        """
+        facts = self._health.facts
+        there = [
+            p
+            for p in sorted(self._hosts)
+            if p not in in_cells and p not in facts.lost and p not in facts.stuck
+        ]
+        # That a cell has ended is known from its replies; the reports of that may still be on their way.
+        deadline = time.monotonic() + IDLE_SECONDS
+        while any(map(self.busy, there)) and time.monotonic() < deadline:
+            time.sleep(POLL_SECONDS)
+        self.renew([p for p in there if self._state(p) == "idle"], within_s=LOOK_SECONDS)
+
+    def renew(self, process_ids: Sequence[int], *, within_s: float) -> None:
+        """Has idle processes report what there is now, and waits for that; no longer than `within_s`."""
+        deadline = time.monotonic() + within_s
+        asked = {p: self._send(p, "look", timeout_s=LOOK_SECONDS / 2) for p in process_ids}
+        sequences = {}
+        for process_id, request in asked.items():
+            request.wait(max(0.0, deadline - time.monotonic()))
+            if request.ready():
+                # One that has ended while it was asked tells nothing more; its end is told elsewhere.
+                with contextlib.suppress(GoneError):
+                    sequences[process_id] = request.get()[0]["sequence"]
+        self._monitor.wait_for(sequences, timeout_s=within_s)
+
+    def first(self, *, devices: bool) -> None:
+        """Waits until every process that was just started has reported.
+
+        Args:
+          devices: Whether they have devices to report.
+        """
+        # Their next look by themselves would come a little later.
+        self.renew(list(self._hosts), within_s=DEVICES_SECONDS)
+        if devices:
+            self._monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
+
+    def again(
+        self, there: Sequence[int], repeat: Callable[[Sequence[int]], None], *, devices: bool
+    ) -> None:
+        """Waits a moment until processes that run already have reported, also in the middle of a cell.
+
+        Args:
+          there: Those that live.
+          repeat: Has them repeat their last reports.
+          devices: Whether they have devices to report.
+        """
+        deadline = time.monotonic() + AGAIN_SECONDS
+        idle = {p: self._repeats(p) for p in there}
+        while time.monotonic() < deadline and not self._have_reported(there, devices=devices):
+            # Again and again: the monitor's subscription may not have been there.
+            repeat(there)
+            idle |= {p: self._repeats(p) for p, asked in idle.items() if asked.ready()}
+            time.sleep(REPEAT_SECONDS)
+
+    def _repeats(self, process_id: int) -> Request:
+        return self._send(process_id, "look", timeout_s=LOOK_SECONDS / 2, again=True)
+
+    def _have_reported(self, process_ids: Sequence[int], *, devices: bool) -> bool:
+        with_devices = {device.process_id for device in self._monitor.snapshot().devices}
+        return all(
+            self._monitor.activity(p) is not None and (p in with_devices or not devices)
+            for p in process_ids
+        )
+
+    def _state(self, process_id: int) -> str | None:
+        activity = self._monitor.activity(process_id)
+        return None if activity is None else activity.state

@@ -74,6 +74,7 @@ class Life:
         spawned: Spawned,
         *,
         session: str,
+        asked: Plan,
         rules: Rules,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
@@ -83,6 +84,7 @@ class Life:
         Args:
           spawned: Their agents.
           session: The session's id.
+          asked: The plan that was asked for.
           rules: Of the session.
           progress: As for `nbdist.start`.
           publish: Gets each new snapshot, on the monitor's thread.
@@ -95,7 +97,7 @@ class Life:
             life = cls(
                 engines,
                 session=session,
-                asked=spawned.plan,
+                asked=asked,
                 rules=rules,
                 history=History(Path(engines.link.folder)),
                 came="ready",

@@ -73,6 +73,7 @@ class Session:
         life = Life.begin(
             spawned,
             session=self.id,
+            asked=self._asked,
             rules=self._rules,
             progress=progress,
             publish=self._views.publish,

@@ -233,11 +233,14 @@ class FakeHosts:
     def _channel(
         self, command: Sequence[str], environment: Mapping[str, str] | None, log: Path
     ) -> FakeChannel:
-        number = log.stem.partition("-")[2]
-        name = self._names[int(number)] if number else "home"
-        log.touch()
-        agent = self.agents[name] = FakeChannel(name, log, self._obey, self.clock.sleep)
+        agent = FakeChannel(self._name(log), log, self._obey, self.clock.sleep)
+        self.agents[agent.name] = agent
         return agent
+
+    def _name(self, log: Path) -> str:
+        number = log.stem.partition("-")[2]
+        log.touch()
+        return self._names[int(number)] if number else "home"
 
     def _obey(self, agent: FakeChannel, order: Order) -> None:
         kind = order["order"]

@@ -2,23 +2,117 @@
 
 from __future__ import annotations
 
+import itertools
+import signal
 import time
+from collections.abc import Callable
+from concurrent.futures import Future
+from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from ipyparallel.error import RemoteError
 
 from nbdist import monitor
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
+from nbdist.launch.agents import agent_handle
+from nbdist.launch.sessions import registry
 from nbdist.launch.start.iopub import wire
+from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
-from tests.builders.hosts import CONNECTION, FakeHosts, plan_of
+from nbdist.session.session import Session
+from tests.builders.agents import FakeChannel, Order
+from tests.builders.engines import sent
+from tests.builders.hosts import CONNECTION, FakeClient, FakeHosts, plan_of
 from tests.builders.reports import report
 from tests.builders.sockets import FakeSocket
 
+NUMBERS = itertools.count(1)
+
+
+class SentCell:
+    """A cell on one process, which ends when a test, or an interrupt, has it end."""
+
+    def __init__(self, process_id: int, code: str) -> None:
+        self.process_id = process_id
+        self.code = code
+        self.begun = False
+        self.reply: Any = Future()
+        self.reply.msg_id = f"request-{next(NUMBERS)}"
+        self.reply.iopub_callbacks = []
+        self.reply.output = Future()
+        self.reply.output.metadata = {"stdout": "", "stderr": "", "outputs": []}
+
+    @property
+    def ended(self) -> bool:
+        return bool(self.reply.done())
+
+    def say(self, kind: str, **content: Any) -> None:
+        """A message of its output."""
+        for take in self.reply.iopub_callbacks:
+            take({"msg_type": kind, "content": content})
+
+    def begin(self) -> None:
+        """The process is in it."""
+        self.begun = True
+        self.say("execute_input")
+
+    def finish(self, text: str = "") -> None:
+        """It goes through, with this output."""
+        if text:
+            self.say("stream", name="stdout", text=text)
+        self._end({"status": "ok"})
+
+    def fail(self, name: str, value: str = "") -> None:
+        """It raises this."""
+        self._end(RemoteError(name, value, f"{name}: {value}", {"engine_id": self.process_id}))
+
+    def _end(self, reply: Any) -> None:
+        self.reply.output.set_result(None)
+        if isinstance(reply, BaseException):
+            self.reply.set_exception(reply)
+        else:
+            self.reply.set_result(reply)
+
+
+class LiveClient(FakeClient):
+    """ipyparallel's client, as far as cells need it."""
+
+    def __init__(self, hosts: LiveHosts) -> None:
+        super().__init__(hosts)
+        self._live = hosts
+        self.listening: list[str] = []
+
+    def __getitem__(self, engine: int) -> Any:
+        view = super().__getitem__(engine)
+        view._socket = self.processes[engine]
+        return view
+
+    def send_execute_request(
+        self, socket: int, code: str, *, message_future_hook: Callable[[Any], None], **_: Any
+    ) -> Any:
+        return self._live.submit(socket, code, message_future_hook)
+
+    def abort(self, requests: list[str], **_: Any) -> Any:
+        """Each process says whether it has begun what is taken back."""
+        cells = [cell for cell in self._live.sent if cell.reply.msg_id in requests]
+        reply: Any = Future()
+        taken = [cell.reply.msg_id for cell in cells if cell.begun]
+        reply.set_result([{"content": {"taken": taken}}])
+        return reply
+
+    def listen(self, request: str, take: Any) -> None:
+        self.listening.append(request)
+
 
 class LiveHosts(FakeHosts):
-    """Hosts whose processes report when they are asked to."""
+    """Hosts whose processes report when they are asked to, and run cells.
+
+    `runs` is what a process does with a cell; all finish it at once where a test does not say otherwise. `sent`
+    are all the cells. An interrupt raises `KeyboardInterrupt` in those that have not ended.
+    """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
@@ -27,6 +121,10 @@ class LiveHosts(FakeHosts):
         self._wire = wire(CONNECTION)
         self._sequence = 0
         self.published: list[Snapshot] = []
+        self.sent: list[SentCell] = []
+        self.runs: Callable[[SentCell], None] = SentCell.finish
+        self.client = LiveClient(self)
+        monkeypatch.setattr(agent_handle, "Kept", self._kept_channel())
         self.answers |= {
             "initialize": lambda p, _: {
                 "process_id": p,
@@ -35,7 +133,16 @@ class LiveHosts(FakeHosts):
                 "ports": [8000 + p],
             },
             "meet": lambda p, _: {},
-            "prove": lambda p, _: None,
+            "prove": lambda p, _: {"passed": True, "alike": True, "error": None},
+            "step": lambda p, _: {**sent(), "unsettled": False},
+            "versions": lambda p, _: {
+                "versions": {},
+                "reasons": {},
+                "unnamed": [],
+                "generation": 0,
+            },
+            "complete": lambda p, _: {"matches": []},
+            "let_go": lambda p, _: {},
             "look": self._look,
         }
 
@@ -53,6 +160,59 @@ class LiveHosts(FakeHosts):
         )
         self.started.append(group)
         return group
+
+    def session(self, *names: str, rules: Rules | None = None, **options: Any) -> Session:
+        """A session of such a start; `keep` as an option has it outlive its kernel."""
+        spawned = self.spawn(plan_of(*names, **options))
+        session = Session(spawned, rules=rules or Rules(grace_s=0.0), progress=self.hear)
+        self.started.append(SimpleNamespace(stop=session.shutdown))
+        return session
+
+    def cells(self, process_id: int) -> list[SentCell]:
+        """Those that a process was sent."""
+        return [cell for cell in self.sent if cell.process_id == process_id]
+
+    def recorded(self) -> list[registry.Record]:
+        """The sessions that are written down."""
+        found = (registry.read(path) for path in registry.folder().glob("*.json"))
+        return [record for record in found if record is not None]
+
+    def _kept_channel(self) -> type[FakeChannel]:
+        hosts = self
+
+        class KeptChannel(FakeChannel):
+            """A channel to an agent that outlives the kernel."""
+
+            spot = None
+
+            def __init__(self, command: Any, environment: Any, log: Path, *, first: bytes) -> None:
+                super().__init__(hosts._name(log), log, hosts._obey, hosts.clock.sleep)
+                hosts.agents[self.name] = self
+                self.kept = False
+                self.send(first)
+
+            def keep(self) -> None:
+                self.kept = True
+
+        return KeptChannel
+
+    def submit(self, process_id: int, code: str, hook: Callable[[Any], None]) -> Any:
+        """A process is sent a cell."""
+        cell = SentCell(process_id, code)
+        hook(cell.reply)
+        if all(other.ended for other in self.cells(process_id)):
+            cell.begin()
+        self.sent.append(cell)
+        self.runs(cell)
+        return cell.reply
+
+    def _signal(self, agent: FakeChannel, order: Order) -> None:
+        if order["number"] != signal.SIGINT:
+            super()._signal(agent, order)
+            return
+        for cell in self.sent:
+            if cell.process_id in order["process_ids"] and cell.begun and not cell.ended:
+                cell.fail("KeyboardInterrupt")
 
     def asked_of(self, name: str) -> dict[int, dict[str, Any]]:
         return {p: arguments for p, asked, arguments in self.asked if asked == name}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -13,17 +12,10 @@ from tests.builders.live import LiveHosts
 from tests.waiting import wait_for
 
 
-@pytest.fixture
-def life(monkeypatch: pytest.MonkeyPatch) -> Iterator[LiveHosts]:
-    made = LiveHosts(monkeypatch)
-    yield made
-    made.stop()
-
-
 def test_a_group_that_has_begun_knows_its_processes_and_devices_and_its_end_leaves_nothing(
-    life: LiveHosts,
+    live: LiveHosts,
 ) -> None:
-    group = life.begin("h1", "h2")
+    group = live.begin("h1", "h2")
     assert group.alive
     assert describe(group, "ready").startswith(
         "2 processes on 2 hosts, 4 cpu devices, jax 0.10.2, ready in"
@@ -31,24 +23,24 @@ def test_a_group_that_has_begun_knows_its_processes_and_devices_and_its_end_leav
     assert [p.process_id for p in group.monitor.snapshot().processes] == [0, 1]
     assert len(group.monitor.snapshot().devices) == 4
     group.stop()
-    assert life.left() == []
-    assert life.socket.closed
-    assert life.client.closed
-    assert life.published[-1].state == "stopped"
+    assert live.left() == []
+    assert live.socket.closed
+    assert live.client.closed
+    assert live.published[-1].state == "stopped"
 
 
-def test_each_process_knows_the_ports_of_the_others_and_all_have_met_once(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
-    assert life.asked_of("meet") == {0: {"ports": [8001]}, 1: {"ports": [8000]}}
-    proofs = life.asked_of("prove")
+def test_each_process_knows_the_ports_of_the_others_and_all_have_met_once(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
+    assert live.asked_of("meet") == {0: {"ports": [8001]}, 1: {"ports": [8000]}}
+    proofs = live.asked_of("prove")
     assert sorted(proofs) == [0, 1]
     assert len({arguments["number"] for arguments in proofs.values()}) == 1
     assert group.proves
 
 
-def test_one_process_has_nobody_to_meet(life: LiveHosts) -> None:
-    group = life.begin("h1")
-    assert life.asked_of("meet") == life.asked_of("prove") == {}
+def test_one_process_has_nobody_to_meet(live: LiveHosts) -> None:
+    group = live.begin("h1")
+    assert live.asked_of("meet") == live.asked_of("prove") == {}
     assert not group.proves
 
 
@@ -60,77 +52,77 @@ def test_one_process_has_nobody_to_meet(life: LiveHosts) -> None:
     ],
 )
 def test_where_the_processes_do_not_join_nothing_is_left(
-    life: LiveHosts, answer: Any, kind: type[Exception], text: str
+    live: LiveHosts, answer: Any, kind: type[Exception], text: str
 ) -> None:
-    well = life.answers["initialize"]
-    life.answers["initialize"] = lambda p, arguments: answer if p == 1 else well(p, arguments)
+    well = live.answers["initialize"]
+    live.answers["initialize"] = lambda p, arguments: answer if p == 1 else well(p, arguments)
     with pytest.raises(kind, match=text):
-        life.begin("h1", "h2", jax={"initialization_timeout": 5})
-    assert life.left() == []
-    assert life.socket.closed
+        live.begin("h1", "h2", jax={"initialization_timeout": 5})
+    assert live.left() == []
+    assert live.socket.closed
 
 
-def test_where_a_host_falls_silent_while_all_join_nothing_is_left(life: LiveHosts) -> None:
+def test_where_a_host_falls_silent_while_all_join_nothing_is_left(live: LiveHosts) -> None:
     def silent(process_id: int, arguments: dict[str, Any]) -> None:
-        life.agents["h2"].silent = True
+        live.agents["h2"].silent = True
 
-    life.answers["initialize"] = silent
+    live.answers["initialize"] = silent
     with pytest.raises(HostError, match="Host h2 has not answered for"):
-        life.begin("h1", "h2")
-    assert life.left() == []
+        live.begin("h1", "h2")
+    assert live.left() == []
 
 
 @pytest.mark.parametrize("call", ["initialize", "meet", "prove", "look"])
 def test_an_interrupt_at_any_call_of_the_beginning_leaves_nothing(
-    life: LiveHosts, call: str
+    live: LiveHosts, call: str
 ) -> None:
     def interrupted(process_id: int, arguments: dict[str, Any]) -> Any:
         raise KeyboardInterrupt
 
-    life.answers[call] = interrupted
+    live.answers[call] = interrupted
     with pytest.raises(KeyboardInterrupt):
-        life.begin("h1", "h2")
-    assert life.left() == []
-    assert life.socket.closed
+        live.begin("h1", "h2")
+    assert live.left() == []
+    assert live.socket.closed
 
 
-def test_a_process_that_ends_between_cells_is_lost_with_how_it_ended(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
-    life.exited("h2", 1, code=-9)
+def test_a_process_that_ends_between_cells_is_lost_with_how_it_ended(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
+    live.exited("h2", 1, code=-9)
     wait_for(lambda: group.gone(1))
     assert group.gone(1) == "killed by signal 9 (SIGKILL)"
     assert group.gone(0) is None
     assert "lost" in str(group.monitor.snapshot().notices)
 
 
-def test_a_host_whose_connection_ends_takes_its_processes_along(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
-    life.agents["h2"].exit(255, "Connection reset by peer")
+def test_a_host_whose_connection_ends_takes_its_processes_along(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
+    live.agents["h2"].exit(255, "Connection reset by peer")
     wait_for(lambda: group.gone(1))
     assert group.gone(1) == "out of reach: the connection to host h2 ended with exit code 255"
     assert group.gone(0) is None
 
 
-def test_a_process_that_has_left_the_client_cannot_be_asked(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
+def test_a_process_that_has_left_the_client_cannot_be_asked(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
 
     class Left(dict[int, int]):
         def __getitem__(self, engine: int) -> int:
             raise IndexError(engine)
 
-    life.client.processes = Left()
+    live.client.processes = Left()
     with pytest.raises(GoneError, match=r"^process 1 \(host h2\) has ended\.$"):
         group.send(1, "look", timeout_s=0.1)
 
 
-def test_an_end_that_was_asked_for_is_no_loss(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
+def test_an_end_that_was_asked_for_is_no_loss(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
     group.stop()
     assert group.facts.lost == {}
-    assert life.published[-1].state == "stopped"
+    assert live.published[-1].state == "stopped"
 
 
-def test_what_agents_could_not_handle_is_shown(life: LiveHosts) -> None:
-    group = life.begin("h1", "h2")
-    life.agents["h2"].say("fault", text="An order could not be handled.")
+def test_what_agents_could_not_handle_is_shown(live: LiveHosts) -> None:
+    group = live.begin("h1", "h2")
+    live.agents["h2"].say("fault", text="An order could not be handled.")
     wait_for(lambda: "An order could not be handled." in str(group.monitor.snapshot().notices))

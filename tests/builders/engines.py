@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
 from nbdist.cells.facts import Facts
+from nbdist.contract.asides import Aside
 from nbdist.contract.snapshot import Activity
-from nbdist.errors import GoneError
+from nbdist.errors import GoneError, SessionError
 from nbdist.merge import Known
 from nbdist.quantities import where_text
 from nbdist.session.health import Health
@@ -79,7 +80,7 @@ class FakeMonitor:
 class FakeEngines:
     """Two processes that are in step; `answers` maps a call to a function of process id and arguments.
 
-    An answer that is an exception is raised, one that is None never comes.
+    An answer that is an exception is raised; one that is None comes when an interrupt does, as its error.
     """
 
     def __init__(self, **answers: Callable[..., Any]) -> None:
@@ -106,7 +107,12 @@ class FakeEngines:
         )
         self.health.running()
         self.reports = Reports(self.monitor, self.health, self.plan.hosts, self.send)  # type: ignore[arg-type]
-        self.link = SimpleNamespace(exits={}, agents=SimpleNamespace(all=["a parent"]))
+        self.asides: list[tuple[Aside, list[int]]] = []
+        self.interrupted: list[list[int]] = []
+        self.obeys: set[int] = {0, 1}
+        self._requests: list[tuple[int, Request]] = []
+        agents = SimpleNamespace(all=["a parent"], ask=self._aside)
+        self.link = SimpleNamespace(exits={}, agents=agents)
         self.settling = threading.RLock()
         self.hurry = threading.Event()
         self.health.last_cell = 4
@@ -126,7 +132,19 @@ class FakeEngines:
 
     def send(self, process_id: int, name: str, **arguments: Any) -> Request:
         self.asked.append((name, process_id))
-        return Request(self.answers[name](process_id, **arguments))
+        request = Request(self.answers[name](process_id, **arguments))
+        self._requests.append((process_id, request))
+        return request
+
+    def interrupt(self, process_ids: Sequence[int]) -> None:
+        """Ends what those of these do that `obeys` names."""
+        self.interrupted.append(list(process_ids))
+        for process_id, request in self._requests:
+            if process_id in self.obeys.intersection(process_ids) and not request.ready():
+                request.answer(SessionError("KeyboardInterrupt: "))
+
+    def _aside(self, what: Aside, process_ids: Sequence[int], *_: Any) -> None:
+        self.asides.append((what, list(process_ids)))
 
     def next_number(self) -> int:
         return 7

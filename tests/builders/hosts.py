@@ -48,7 +48,10 @@ ENDS_SECONDS = 30.0
 THIS_MACHINE = socket.gethostname()
 
 Does = Callable[[FakeChannel, Any], None]
-Answer = dict[str, Any] | BaseException | None
+Answer = dict[str, Any] | tuple[Any, ...] | BaseException | None
+"""A tuple has buffers behind the answer."""
+
+Later = Answer | Callable[[], Answer]
 
 
 def plan_of(*hosts: str, processes: int = 1, **changes: Any) -> Plan:
@@ -68,11 +71,20 @@ def plan_of(*hosts: str, processes: int = 1, **changes: Any) -> Plan:
 
 
 class FakeResult:
-    """What ipyparallel gives for a request: `answer` comes at once, and never where that is None."""
+    """What ipyparallel gives for a request.
 
-    def __init__(self, answer: Answer, sleep: Callable[[float], None]) -> None:
-        self._answer = answer
+    Args:
+      answer: What comes at once, or a function that gives it whenever somebody looks; None: nothing has come.
+      sleep: Called where somebody waits in vain.
+    """
+
+    def __init__(self, answer: Later, sleep: Callable[[float], None]) -> None:
+        self._later = answer if callable(answer) else lambda: answer
         self._sleep = sleep
+
+    @property
+    def _answer(self) -> Answer:
+        return self._later()
 
     def ready(self) -> bool:
         return self._answer is not None
@@ -81,13 +93,15 @@ class FakeResult:
         if self._answer is None:
             self._sleep(0.0)
 
-    def get(self, timeout_s: float | None = None) -> list[str]:
-        if isinstance(self._answer, BaseException):
-            error = {"type": type(self._answer).__name__, "text": str(self._answer)}
+    def get(self, timeout_s: float | None = None) -> list[Any]:
+        answer = self._answer
+        if isinstance(answer, BaseException):
+            error = {"type": type(answer).__name__, "text": str(answer)}
             return [json.dumps({"error": error})]
-        if self._answer is None:
+        if answer is None:
             raise TimeoutError
-        return [json.dumps({"ok": self._answer})]
+        facts, *buffers = answer if isinstance(answer, tuple) else (answer,)
+        return [json.dumps({"ok": facts}), *buffers]
 
 
 class FakeClient:
@@ -135,7 +149,7 @@ class FakeHosts:
         self.does: dict[tuple[str, str], Does] = {}
         self.client = FakeClient(self)
         self.asked: list[tuple[int, str, dict[str, Any]]] = []
-        self.answers: dict[str, Callable[[int, dict[str, Any]], Answer]] = {
+        self.answers: dict[str, Callable[[int, dict[str, Any]], Later]] = {
             "hello": self._hello,
             "initialize": lambda p, arguments: {"process_id": p, "version": "0.10.2"},
         }

@@ -7,6 +7,7 @@ import signal
 import time
 from collections.abc import Callable
 from concurrent.futures import Future
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -15,10 +16,12 @@ import pytest
 from ipyparallel.error import RemoteError
 
 from nbdist import monitor
+from nbdist.cells import attached_cell, foreign_output
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.sessions import registry
+from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.start.iopub import wire
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
@@ -111,17 +114,21 @@ class LiveHosts(FakeHosts):
     """Hosts whose processes report when they are asked to, and run cells.
 
     `runs` is what a process does with a cell; all finish it at once where a test does not say otherwise. `sent`
-    are all the cells. An interrupt raises `KeyboardInterrupt` in those that have not ended.
+    are all the cells. `holds` are the arrays that a process reports. An interrupt raises
+    `KeyboardInterrupt` in those that have not ended.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         super().__init__(monkeypatch)
-        self.socket = FakeSocket(lambda milliseconds: time.sleep(0.0005))
-        monkeypatch.setattr(monitor, "subscriber", lambda *_: self.socket)
+        self.socket = FakeSocket(self._no_message)
+        monkeypatch.setattr(monitor, "subscriber", lambda *_: self._subscribe())
+        monkeypatch.setattr(foreign_output, "subscriber", lambda *_: FakeSocket(self._no_message))
+        monkeypatch.setattr(attached_cell, "ECHO_SECONDS", 0.0)
         self._wire = wire(CONNECTION)
         self._sequence = 0
         self.published: list[Snapshot] = []
         self.sent: list[SentCell] = []
+        self.holds: dict[int, tuple[Any, ...]] = {}
         self.runs: Callable[[SentCell], None] = SentCell.finish
         self.client = LiveClient(self)
         monkeypatch.setattr(agent_handle, "Kept", self._kept_channel())
@@ -142,16 +149,38 @@ class LiveHosts(FakeHosts):
                 "generation": 0,
             },
             "complete": lambda p, _: {"matches": []},
+            "recall": self._recall,
             "let_go": lambda p, _: {},
             "look": self._look,
         }
 
     def _look(self, process_id: int, arguments: dict[str, Any]) -> dict[str, Any]:
         self._sequence += 1
-        content = encode(report(process_id, sequence=self._sequence))
+        arrays = self.holds.get(process_id, ())
+        content = encode(report(process_id, *arrays, sequence=self._sequence))
         message = self._wire.msg("nbdist_report", content)
         self.socket.put([b"nbdist.0", *self._wire.serialize(message)])
         return {"sequence": self._sequence}
+
+    @staticmethod
+    def _no_message(milliseconds: int) -> None:
+        time.sleep(0.0005)
+
+    def _subscribe(self) -> FakeSocket:
+        self.socket = FakeSocket(self._no_message)
+        return self.socket
+
+    def _recall(self, process_id: int, arguments: dict[str, Any]) -> Callable[[], Any]:
+        (cell,) = [one for one in self.sent if one.reply.msg_id == arguments["request"]]
+
+        def answer() -> dict[str, Any] | None:
+            if not cell.ended:
+                return None
+            failed = cell.reply.exception()
+            error = None if failed is None else f"{failed.ename}: {failed.evalue}"
+            return {"end": {"error": error, "time": time.time()}, "messages": [], "lost": {}}
+
+        return answer
 
     def begin(self, *names: str, **options: Any) -> EngineGroup:
         spawned = self.spawn(plan_of(*names, **options))
@@ -167,6 +196,22 @@ class LiveHosts(FakeHosts):
         session = Session(spawned, rules=rules or Rules(grace_s=0.0), progress=self.hear)
         self.started.append(SimpleNamespace(stop=session.shutdown))
         return session
+
+    def attach(self, session: Session, **changes: Any) -> Session:
+        """Another session of the same processes, which the first has left."""
+        link = session._life.engines.link
+        self.client = LiveClient(self)
+        self.client.processes = {engine: p for p, engine in link.engines.items()}
+        attached = AttachedCluster(
+            session=session.id,
+            link=replace(link, client=self.client),
+            asked=session.plan,
+            answers=session._life.engines.answers,
+            **{"ours": True, "began": time.monotonic(), "rules": Rules(grace_s=0.0), **changes},
+        )
+        made = Session(attached, rules=attached.rules, progress=self.hear)
+        self.started.append(SimpleNamespace(stop=made.shutdown))
+        return made
 
     def cells(self, process_id: int) -> list[SentCell]:
         """Those that a process was sent."""

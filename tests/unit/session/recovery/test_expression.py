@@ -1,0 +1,156 @@
+"""An expression that all processes evaluate at the same time: whatever happens, nobody is left waiting in it."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nbdist.contract.asides import Aside
+from nbdist.errors import ArrayError, SessionError
+from nbdist.rules import Rules
+from nbdist.session.recovery import expression
+from nbdist.session.recovery.expression import ask_all_workers, ask_some, is_name, refuse_busy
+from tests.builders.engines import FakeEngines
+from tests.builders.reports import RUNNING
+
+RULES = Rules(grace_s=0.0, give_up_s=0.0)
+ANSWER = {"arrays": []}
+
+
+@pytest.fixture(autouse=True)
+def patient(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expression, "REPORT_SECONDS", 0.02)
+
+
+def asked(
+    engines: Any, *, wanted: Any = (0, 1), timeout_s: float = 60.0, name: str = "shards"
+) -> Any:
+    return ask_all_workers(
+        engines, name, wanted=wanted, timeout_s=timeout_s, rules=RULES, expression="f(w)"
+    )
+
+
+@pytest.mark.parametrize(
+    ("text", "name"), [("w", True), (" w ", True), ("w.b", False), ("w[0]", False), ("f()", False)]
+)
+def test_only_a_plain_name_needs_no_program(text: str, name: bool) -> None:
+    assert is_name(text) == name
+
+
+def test_some_are_asked_and_all_answers_taken() -> None:
+    engines: Any = FakeEngines(shards=lambda p, **_: {"p": p})
+    answers = ask_some(engines, "shards", [0, 1], timeout_s=1.0)
+    assert {p: answer for p, (answer, _) in answers.items()} == {0: {"p": 0}, 1: {"p": 1}}
+
+
+def test_one_that_does_not_answer_in_time_is_said_with_what_it_does() -> None:
+    engines: Any = FakeEngines(shards=lambda p, **_: None if p else ANSWER)
+    engines.monitor.reported[1] = RUNNING
+    with pytest.raises(
+        SessionError,
+        match=r"process 1 \(host h2\) is in cell 12, line 4, and did not answer within",
+    ):
+        ask_some(engines, "shards", [0, 1], timeout_s=0.01)
+
+
+def test_all_take_part_under_one_number_and_only_the_wanted_answer() -> None:
+    numbers: dict[int, int] = {}
+
+    def shards(process_id: int, *, number: int, expression: str) -> dict[str, Any]:
+        numbers[process_id] = number
+        return ANSWER
+
+    engines = FakeEngines(shards=shards)
+    assert list(asked(engines, wanted=(1,))) == [1]
+    assert numbers == {0: 7, 1: 7}
+    assert engines.names() == ["shards"], "nothing has to be made sure of"
+
+
+def test_a_process_in_a_cell_keeps_all_from_it() -> None:
+    engines = FakeEngines(shards=lambda p, **_: ANSWER)
+    engines.monitor.reported[1] = RUNNING
+    with pytest.raises(
+        SessionError, match=r"^process 1 \(host h2\) is in cell 12, line 4\. An expr"
+    ):
+        asked(engines)
+    assert engines.asked == []
+
+
+def test_a_report_from_before_the_end_of_its_cell_does_not() -> None:
+    engines = FakeEngines(shards=lambda p, **_: ANSWER)
+    engines.monitor.reported[1] = replace(RUNNING, cell=engines.health.last_cell)
+    assert list(asked(engines)) == [0, 1]
+
+
+def test_one_that_is_known_to_be_in_a_cell_is_not_waited_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expression, "REPORT_SECONDS", 60.0)
+    engines: Any = FakeEngines()
+    with pytest.raises(SessionError, match="Values can be pushed only while"):
+        refuse_busy(engines, [0, 1], "Values can be pushed only while no cell runs", known=[1])
+    refuse_busy(engines, [0], "Values", known=[1])
+
+
+def test_where_one_fails_the_others_are_freed_and_it_is_made_sure_that_all_are_in_step() -> None:
+    engines = FakeEngines(shards=lambda p, **_: ArrayError("no array") if p else None)
+    with pytest.raises(ArrayError, match=r"^no array$"):
+        asked(engines)
+    assert engines.interrupted == [[0]]
+    assert engines.asides[0] == (Aside.ABANDON, [0])
+    assert engines.names() == ["shards", "step", "prove", "versions"]
+    assert not engines.facts.out_of_step
+
+
+def test_what_was_done_then_stands_below_the_error() -> None:
+    engines = FakeEngines(
+        shards=lambda p, **_: ArrayError("no array"),
+        prove=lambda p, **_: {"passed": False, "alike": True, "error": "x"},
+    )
+    engines.link.agents.all = []
+    with pytest.raises(
+        ArrayError, match=r"^no array\nthe session is out of step: this kernel has not"
+    ):
+        asked(engines)
+    assert engines.facts.out_of_step
+
+
+def test_what_takes_too_long_is_interrupted_and_said() -> None:
+    engines = FakeEngines(shards=lambda p, **_: None)
+    with pytest.raises(SessionError, match="processes 0, 1 did not end within"):
+        asked(engines, timeout_s=0.01)
+    assert engines.interrupted == [[0, 1]]
+    assert not engines.facts.out_of_step
+
+
+def test_one_that_does_not_come_back_is_stuck(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expression, "CUT_SECONDS", 0.01)
+    monkeypatch.setattr(expression, "CUT_AGAIN_SECONDS", 0.01)
+
+    def shards(process_id: int, **_: Any) -> Any:
+        engines.monitor.reported[1] = RUNNING  # from then on it says that it computes
+        return None if process_id else ANSWER
+
+    engines = FakeEngines(shards=shards)
+    engines.obeys = {0}
+    with pytest.raises(SessionError, match="process 1 did not stop when interrupted"):
+        asked(engines, timeout_s=0.01)
+    assert engines.facts.stuck == frozenset({1})
+    assert (Aside.FREE, [1]) in engines.asides
+
+
+def test_an_interrupt_of_the_person_frees_all_and_makes_sure(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engines = FakeEngines(shards=lambda p, **_: None)
+
+    def pressed(*_: Any, **__: Any) -> Any:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(expression, "_until_end", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        asked(engines)
+    assert engines.interrupted == [[0, 1]]
+    assert "prove" in engines.names()

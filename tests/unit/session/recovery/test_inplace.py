@@ -1,0 +1,110 @@
+"""A repair from its first message to its last, on processes that are not there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbdist.errors import ProcessError, RecoveryError
+from nbdist.session.engine_state import EngineState
+from nbdist.session.session import Session
+from tests.builders.engines import sent
+from tests.builders.live import LiveHosts, SentCell
+
+SAVED = {"versions": {}, "unnamed": [], "generation": 1, "on_disk": 0, "nbytes": 0, "free": 0}
+CALLS = ["step", "labels", "save", "leave", "rejoin", "restore", "meet", "prove"]
+
+
+@pytest.fixture
+def session(live: LiveHosts) -> Session:
+    """Of two processes, of which the second has sent a program more; a repair would bring them in step."""
+    counts = {0: 2, 1: 3}
+
+    def restore(process_id: int, arguments: dict[str, Any]) -> dict[str, Any]:
+        counts[process_id] = 0
+        return {"lost": [], "stale": [], "ports": [9000 + process_id]}
+
+    live.answers |= {
+        "step": lambda p, _: {**sent(counts[p]), "unsettled": False},
+        "labels": lambda p, _: {"labels": ["f() 1"] * counts[p], "kinds": [None] * counts[p]},
+        "save": lambda p, _: SAVED,
+        "leave": lambda p, _: {},
+        "rejoin": lambda p, _: {},
+        "restore": restore,
+    }
+    made = live.session("h1", "h2")
+    live.asked.clear()
+    return made
+
+
+def fails(live: LiveHosts, session: Session) -> ProcessError:
+    live.runs = lambda cell: cell.fail("ValueError", "no") if cell.process_id else cell.finish()
+    with pytest.raises(ProcessError) as raised:
+        session.run("f()")
+    live.runs = SentCell.finish
+    return raised.value
+
+
+def order(live: LiveHosts) -> list[str]:
+    return list(dict.fromkeys(name for _, name, _ in live.asked))
+
+
+def test_after_a_failure_they_are_in_step_again_and_the_next_cell_runs(
+    live: LiveHosts, session: Session
+) -> None:
+    fails(live, session)
+    assert order(live) == CALLS
+    assert not session.out_of_step
+    assert "in step again after" in str(session._life.engines.facts.repaired)
+    # All meet at a new service, and each knows the new ports of the other.
+    where = {
+        arguments["arguments"]["coordinator_address"]
+        for arguments in live.asked_of("rejoin").values()
+    }
+    assert len(where) == 1
+    assert live.asked_of("meet") == {0: {"ports": [9001]}, 1: {"ports": [9000]}}
+    session.run("total = step(x)")
+
+
+def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
+    live: LiveHosts, session: Session
+) -> None:
+    live.answers["save"] = lambda p, _: {**SAVED, "versions": {"w": [0, p, "0"], "b": [0, 1, "0"]}}
+    fails(live, session)
+    assert {p: a["lost"] for p, a in live.asked_of("restore").items()} == {0: ["w"], 1: ["w"]}
+    assert "lost: w" in str(session._life.engines.facts.repaired)
+
+
+@pytest.mark.parametrize("call", ["save", "leave", "rejoin", "restore"])
+def test_one_that_fails_in_the_middle_leaves_them_out_of_step_and_may_be_tried_again(
+    live: LiveHosts, session: Session, call: str
+) -> None:
+    well = live.answers[call]
+    live.answers[call] = lambda p, a: RecoveryError("no memory is left") if p else well(p, a)
+    fails(live, session)
+    assert session.out_of_step
+    facts = session._life.engines.facts
+    assert "the repair failed: process 1 (host h2): no memory is left" in str(facts.why)
+    assert session._life.engines.health.state is EngineState.RUNNING
+    live.answers[call] = well
+    assert "in step again after" in session.recover()
+    assert not session.out_of_step
+
+
+def test_a_proof_that_does_not_pass_at_its_end_is_no_repair(
+    live: LiveHosts, session: Session
+) -> None:
+    live.answers["prove"] = lambda p, _: {"passed": False, "alike": True, "error": "x"}
+    fails(live, session)
+    assert "the processes are not in step after the repair" in str(session._life.engines.facts.why)
+
+
+def test_where_memory_is_short_it_is_said_that_it_takes_longer(
+    live: LiveHosts, session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    live.answers["save"] = lambda p, _: {**SAVED, "on_disk": p * 1000, "nbytes": 2000, "free": 10}
+    fails(live, session)
+    said = capsys.readouterr().out
+    assert "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B" in said
+    assert "process 0 (host h1): " not in said

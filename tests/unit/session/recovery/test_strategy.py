@@ -1,0 +1,112 @@
+"""Lost processes of TensorFlow are replaced, and the strategy made anew on those that are needed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nbdist.errors import SessionError
+from nbdist.session.recovery import strategy
+from nbdist.session.recovery.after import recover
+from tests.builders.engines import FakeEngines
+from tests.builders.hosts import plan_of
+from tests.builders.reports import IDLE, RUNNING
+
+
+class Done:
+    """What was done to the processes, in order."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.steps: list[tuple[Any, ...]] = []
+        monkeypatch.setattr(strategy, "end", lambda link, ids: self.steps.append(("end", set(ids))))
+        monkeypatch.setattr(strategy, "meet_again", lambda link: self.steps.append(("meet",)))
+        monkeypatch.setattr(strategy, "replace", self._replace)
+        monkeypatch.setattr(strategy, "rebuild_strategy", self._rebuild)
+        monkeypatch.setattr(strategy, "BACK_SECONDS", 0.0)
+        monkeypatch.setattr(strategy, "REPORT_SECONDS", 0.0)
+
+    def _replace(self, link: Any, ids: Any, *, progress: Any) -> None:
+        self.steps.append(("replace", set(ids)))
+
+    def _rebuild(self, link: Any, replaced: Any, *, workers: bool, progress: Any) -> None:
+        self.steps.append(("rebuild", workers))
+
+
+@pytest.fixture
+def done(monkeypatch: pytest.MonkeyPatch) -> Done:
+    return Done(monkeypatch)
+
+
+def engines_of(framework: str, **options: Any) -> Any:
+    made: Any = FakeEngines()
+    made.plan = plan_of("h1", "h2", framework=framework, **options)
+    made.facts = replace(made.facts, proves=False)
+    return made
+
+
+def recovered(engines: Any, *, progress: Callable[..., None] = lambda *_: None) -> str:
+    return recover(engines, progress=progress)
+
+
+def test_a_lost_worker_is_replaced_and_all_make_the_strategy_anew(done: Done) -> None:
+    engines = engines_of("tensorflow")
+    engines.facts = replace(engines.facts, lost={1: "killed"}, since=3)
+    text = recovered(engines)
+    assert done.steps == [("meet",), ("replace", {1}), ("rebuild", True)]
+    assert text.startswith(
+        "new strategy on 2 workers: create your models again under it; process 1 started again, their variables "
+        "are lost; process 0 kept their variables; "
+    )
+    assert engines.facts.lost == {}
+    assert not engines.facts.out_of_step
+
+
+def test_a_stuck_one_that_comes_back_keeps_its_variables(done: Done) -> None:
+    engines = engines_of("tensorflow")
+    engines.facts = replace(engines.facts, stuck=frozenset({1}), since=3)
+    engines.monitor.reported[1] = RUNNING
+
+    def interrupt(process_ids: Any) -> None:
+        engines.interrupted.append(process_ids)
+        engines.monitor.reported[1] = IDLE
+
+    engines.interrupt = interrupt
+    recovered(engines)
+    assert engines.interrupted == [[1]]
+    assert done.steps == [("meet",), ("rebuild", True)]
+
+
+def test_one_that_does_not_come_back_is_ended_and_replaced(done: Done) -> None:
+    engines = engines_of("tensorflow")
+    engines.facts = replace(engines.facts, stuck=frozenset({1}), since=3)
+    engines.monitor.reported[1] = RUNNING
+    recovered(engines)
+    assert done.steps == [("end", {1}), ("meet",), ("replace", {1}), ("rebuild", True)]
+
+
+def test_one_in_a_cell_keeps_all_from_it(done: Done) -> None:
+    engines = engines_of("tensorflow")
+    engines.monitor.reported[1] = RUNNING
+    with pytest.raises(SessionError, match="process 1 still in cell 12; interrupt it first"):
+        recovered(engines)
+    assert done.steps == []
+
+
+def test_where_nothing_is_wrong_the_strategy_is_made_anew_since_a_person_asks(done: Done) -> None:
+    assert "new strategy on 2 workers" in recovered(engines_of("tensorflow"))
+    assert done.steps == [("meet",), ("rebuild", True)]
+
+
+def test_a_session_that_made_its_own_strategy_is_refused(done: Done) -> None:
+    with pytest.raises(SessionError, match="you make its strategy yourself"):
+        recovered(engines_of("tensorflow", initialize=False))
+    assert done.steps == []
+
+
+def test_what_can_neither_be_repaired_nor_replaced_says_what_to_type(done: Done) -> None:
+    with pytest.raises(SessionError, match="there is only one, or %dist_init has not joined them"):
+        recovered(engines_of("jax"))
+    assert done.steps == []

@@ -12,9 +12,10 @@ import numpy as np
 from nbdist.bounds import Bounds, boxes, elements, slices
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
-from nbdist.engine.frameworks import stand_in
+from nbdist.engine.frameworks import imported
 from nbdist.engine.values.arrays import is_numpy_array
 from nbdist.engine.values.packing import packed
+from nbdist.engine.values.parts import stand_in
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.machine.sealed import Sealed
@@ -57,12 +58,13 @@ class Packed:
     def __init__(self, values: Mapping[str, Any], *, all_apart: bool) -> None:
         self.arrays: list[np.ndarray[Any, Any]] = []
         self._numbers: dict[int, int] = {}
+        self._stand_in = functools.partial(stand_in, imported())
         self._least = 0 if all_apart else APART_BYTES
         if all_apart:
             values = {name: _array(name, value) for name, value in values.items()}
         try:
             self.structure = packed(
-                dict(values), self._number, code_by_value=True, stand_in=stand_in
+                dict(values), self._number, code_by_value=True, stand_in=self._stand_in
             )
         except Exception:
             for name, value in values.items():
@@ -71,7 +73,7 @@ class Packed:
 
     def _refuse_unfit(self, name: str, value: object) -> None:
         try:
-            packed(value, self._number, code_by_value=True, stand_in=stand_in)
+            packed(value, self._number, code_by_value=True, stand_in=self._stand_in)
         except Exception as error:
             raise ArrayError(
                 f"{name!r} (of type {type(value).__name__}) cannot be sent to the processes "

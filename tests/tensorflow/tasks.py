@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow import adapt as adaptation
 from nbdist.engine.frameworks.tensorflow import arrays, context, interrupt, observe
 from tests.tensorflow.workers import tf_config
@@ -295,7 +296,7 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
     model.evaluate(x, y, batch_size=32, verbose=0)
     looks.append(_look(observer, namespace))
     offered = {
-        name: arrays.offer_array(value, name)
+        name: arrays.offer_array(array_of(value), name)
         for name, value in {
             "kernel": namespace["kernel"],
             "variable": model.layers[0].kernel,

@@ -10,6 +10,7 @@ from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.names import Names
 from nbdist.engine.agreement.reads import reads
+from nbdist.engine.cell.packages import packages_of
 from nbdist.engine.probe.library import Library
 
 NOT_COMPARED = frozenset({"local", "meshes", "omitted"})
@@ -46,7 +47,7 @@ class Agreement:
         self._shell = shell
         self._frameworks = frameworks
         self._comparers: dict[int, Comparer] = {}
-        self._packages = frozenset(name for one in frameworks for name in one.packages)
+        self._packages = packages_of(frameworks)
         self._names = Names(self._packages)
         self._texts: dict[str, tuple[Any, str]] = {}
 

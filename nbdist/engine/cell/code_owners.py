@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from pathlib import PurePath
 from typing import NamedTuple, Protocol
 
+from nbdist.engine.cell.packages import packages_of
+
 CELL_FILE = re.compile(r"[/\\]ipykernel_\d+[/\\][^/\\]+\.py$|^<ipython-input-|^<nbdist cell ")
 """Names that ipykernel, IPython and nbdist give to the code of a cell."""
 
@@ -54,7 +56,7 @@ class CodeOwners:
 
     def __init__(self, frameworks: Iterable[Owner]) -> None:
         self._frameworks = tuple(frameworks)
-        self._packages = tuple(name for one in self._frameworks for name in one.packages)
+        self._packages = tuple(sorted(packages_of(self._frameworks)))
         self._waits = {at: kind for one in self._frameworks for at, kind in one.waits.items()}
 
     def side(self, filename: str) -> str:

@@ -11,6 +11,8 @@ import importlib
 import pkgutil
 from typing import TYPE_CHECKING, Any
 
+from nbdist.engine.values import parts
+
 if TYPE_CHECKING:
     from nbdist.engine.frameworks.framework import Framework
 
@@ -51,12 +53,4 @@ def unwrapped(value: Any) -> Any:
 
 def array_of(value: Any) -> Any:
     """The array that a variable stands for wherever it is met; anything else as it is."""
-    for one in imported():
-        value = one.array_of(value)
-    return value
-
-
-def stand_in(value: Any) -> Any | None:
-    """What is sent in place of an object whose class the other side need not have; None: the object itself."""
-    found = (one.stand_in(value) for one in imported())
-    return next((one for one in found if one is not None), None)
+    return parts.array_of(imported(), value)

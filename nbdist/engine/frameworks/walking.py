@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from nbdist.engine.cell.packages import packages_of
 from nbdist.engine.frameworks import frameworks, imported
 from nbdist.engine.probe.library import Library
 
 
 def packages() -> frozenset[str]:
     """The packages of all frameworks."""
-    return frozenset(name for one in frameworks() for name in one.packages)
+    return packages_of(frameworks())
 
 
 def libraries() -> list[Library]:

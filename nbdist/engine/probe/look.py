@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.engine.cell.packages import packages_of
 from nbdist.engine.probe.classes import bases_of
 from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.library import Library
@@ -44,7 +45,7 @@ class Look:
         bounds: Bounds,
     ) -> None:
         self._waiting = dict(enumerate(frameworks))
-        self._packages = frozenset(name for one in frameworks for name in one.packages)
+        self._packages = packages_of(frameworks)
         self._main_thread = main_thread
         self._process_id = process_id
         self._bounds = bounds

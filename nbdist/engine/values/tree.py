@@ -8,6 +8,7 @@ import sys
 import types
 from collections import OrderedDict, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 from nbdist.dtypes import dtype_named
@@ -15,7 +16,7 @@ from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.values.arrays import OfferedArray, is_numpy_array, whole
 from nbdist.engine.values.packing import packed
-from nbdist.engine.values.parts import Children, OfferArray, Parts
+from nbdist.engine.values.parts import Children, OfferArray, Parts, array_of, stand_in
 from nbdist.errors import ArrayError
 from nbdist.quantities import array_type_text
 
@@ -69,7 +70,10 @@ class Tree:
     ) -> None:
         self.nodes: list[Node] = []
         self.arrays: dict[str, OfferedArray] = {}
-        self._offer_array = offer_array
+        self._offer_array: OfferArray = lambda value, path: offer_array(
+            array_of(frameworks, value), path
+        )
+        self._stand_in = partial(stand_in, frameworks)
         self._frameworks = frameworks
         self._paths: dict[int, str] = {}
         self._containers: dict[int, str] = {}
@@ -171,10 +175,10 @@ class Tree:
             return [(f"[{number}]", child) for number, child in enumerate(value)]
         if isinstance(value, tuple) and hasattr(cls, "_fields"):
             return [(f".{name}", child) for name, child in zip(cls._fields, value, strict=True)]
-        stand_in = self._stand_in(value)
-        if stand_in is not None:
-            self._alive.append(stand_in)
-            return [("", stand_in)]
+        other = self._stand_in(value)
+        if other is not None:
+            self._alive.append(other)
+            return [("", other)]
         for framework in self._frameworks:
             children = framework.children(value)
             if children is not None:
@@ -184,10 +188,6 @@ class Tree:
         if dataclasses.is_dataclass(value) and not isinstance(value, type):
             return [(f".{name}", child) for name, child in fields(value)]
         return None
-
-    def _stand_in(self, value: object) -> object | None:
-        found = (framework.stand_in(value) for framework in self._frameworks)
-        return next((one for one in found if one is not None), None)
 
     def _note(self, path: str, digest: str, text: str) -> None:
         self.nodes.append(Node(path, digest, text))

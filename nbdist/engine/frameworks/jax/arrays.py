@@ -9,14 +9,13 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.bounds import slices
-from nbdist.engine.frameworks import array_of
 from nbdist.engine.values.arrays import OfferedArray, Piece
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
-    """This process's pieces of a JAX array, or of a Keras variable that holds one; None for anything else.
+    """This process's pieces of a JAX array; None for anything else.
 
     Nothing is computed, and no memory is read before a piece is. A typed PRNG key is offered as its key data
     (uint32).
@@ -27,7 +26,6 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
     jax = sys.modules.get("jax")
     if jax is None:
         return None
-    value = array_of(value)
     check_array(jax, value, expression)
     if not isinstance(value, jax.Array):
         return None

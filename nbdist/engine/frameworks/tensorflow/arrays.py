@@ -60,7 +60,6 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
     import numpy
     import tensorflow as tf
 
-    value = array_of(value)
     if not isinstance(value, tf.Variable | tf.Tensor):
         return None
     values = replica_values(value)

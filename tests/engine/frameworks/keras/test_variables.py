@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 from keras import layers
 
+from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.jax.arrays import offer_array
 from nbdist.engine.frameworks.jax.tree import explain
 from nbdist.engine.frameworks.keras import variables as variables_module
@@ -299,7 +300,7 @@ def test_a_variable_is_explained_and_offered_as_the_array_it_holds():
     told = explain(variable, "v")
     (array,) = told["arrays"]
     assert (array["path"], array["shape"]) == ("v", [2, 3])
-    offered = offer_array(variable, "v")
+    offered = offer_array(array_of(variable), "v")
     assert (offered.sharding, offered.shape) == (None, [2, 3])
     assert offered.pieces[0].read().tolist() == [[0, 1, 2], [3, 4, 5]]
 

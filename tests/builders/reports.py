@@ -47,6 +47,11 @@ RUNNING = replace(
 )
 
 
+def running(**changes):
+    """A process in the middle of a cell."""
+    return replace(RUNNING, **changes)
+
+
 def named(path="w", spec=(("data",), ("model",)), *, mesh="m", shape=(512, 256), dtype="float32"):
     sharding = NamedSharding(mesh=mesh, spec=spec, unreduced=(), memory_kind="device")
     nbytes = 4 * shape[0] * shape[1]

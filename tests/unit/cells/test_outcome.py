@@ -19,21 +19,12 @@ from nbdist.cells.outcome import (
     silence,
 )
 from nbdist.contract.snapshot import Activity
+from tests.builders.reports import running
 
 
 def activity(**changes: Any) -> Activity:
-    given: dict[str, Any] = {
-        "state": "running",
-        "cell": 1,
-        "line": 4,
-        "source": "y = step(params, x)",
-        "cell_seconds": 12.0,
-        "line_seconds": 11.0,
-        "waiting": True,
-        "rss_bytes": 0,
-        "context_mesh": None,
-    }
-    return Activity(**{**given, **changes})
+    given = {"cell": 1, "source": "y = step(params, x)", "cell_seconds": 12.0, "line_seconds": 11.0}
+    return running(**{**given, **changes})
 
 
 def standing(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:

@@ -14,9 +14,9 @@ from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompt import Prompt
 from nbdist.cells.remedies import Remedies
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
-from nbdist.contract.snapshot import Activity
 from nbdist.errors import CellTimeout
 from tests.builders.clock import Clock
+from tests.builders.reports import running
 
 
 class FakeExecution:
@@ -322,17 +322,7 @@ def test_in_a_session_out_of_step_waits_that_cannot_end_are_interrupted(clock: C
 
 
 def waiting(*ids: int, seconds: float = 9.0) -> dict[int, ProcessOutcome]:
-    activity = Activity(
-        state="running",
-        cell=1,
-        line=4,
-        source="y = step(x)",
-        cell_seconds=9.0,
-        line_seconds=seconds,
-        waiting=True,
-        rss_bytes=0,
-        context_mesh=None,
-    )
+    activity = running(cell=1, source="y = step(x)", cell_seconds=9.0, line_seconds=seconds)
     return {p: stands(p, activity=activity) for p in ids}
 
 

@@ -9,9 +9,9 @@ import pytest
 from nbdist.check import refuse_disagreement
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
-from nbdist.contract.snapshot import Activity
 from nbdist.errors import AgreementError
 from nbdist.quantities import where_text
+from tests.builders.reports import running
 
 HOSTS = {0: "h1", 1: "h2", 2: "h1", 3: "h1"}
 
@@ -237,17 +237,7 @@ class Processes:
 
 
 def refuse(processes: Processes, targets: list[int]) -> None:
-    activity = Activity(
-        state="running",
-        cell=4,
-        line=2,
-        source="time.sleep(60)",
-        cell_seconds=1.0,
-        line_seconds=1.0,
-        waiting=False,
-        rss_bytes=1,
-        context_mesh=None,
-    )
+    activity = running(cell=4, line=2, source="time.sleep(60)", waiting=False)
     refuse_disagreement(
         processes, targets, "w", hosts=HOSTS, activity=lambda _: activity, timeout_s=0.01
     )

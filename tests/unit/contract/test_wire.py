@@ -10,7 +10,6 @@ import pytest
 
 from nbdist.contract.snapshot import (
     VERSION,
-    Activity,
     Array,
     Axis,
     Device,
@@ -25,6 +24,7 @@ from nbdist.contract.snapshot import (
 )
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
+from tests.builders.reports import running
 from tests.places import ROOT
 
 ARRAY = Array(
@@ -37,17 +37,7 @@ ARRAY = Array(
     ),
 )
 MESH = Mesh(id="m1", axes=(Axis(name="data", size=2, type="auto"),), devices=("0:0", "1:2048"))
-ACTIVITY = Activity(
-    state="running",
-    cell=3,
-    line=2,
-    source="x = f(x)",
-    cell_seconds=1.0,
-    line_seconds=0.5,
-    waiting=False,
-    rss_bytes=1,
-    context_mesh=None,
-)
+ACTIVITY = running(cell=3, line=2, source="x = f(x)")
 REPORT = Report(
     version=VERSION,
     process_id=3,

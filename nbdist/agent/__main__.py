@@ -1,5 +1,70 @@
-"""`python -m nbdist.agent`."""
+"""`python -m nbdist.agent`: the signals that end an agent, and how its end is said.
 
-from nbdist.agent.agent import main
+In a job that a scheduler started each task is such an agent, of one process. `--task VARIABLE` names the
+environment variable that holds the task's number, which is the process id.
+"""
 
-main()
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from types import FrameType
+
+from nbdist.agent.agent import Agent
+from nbdist.agent.children import Children
+from nbdist.agent.reexec import unread
+from nbdist.contract.events import Stopped, Terminated
+from nbdist.contract.lines import Events
+
+
+class _Stopped(SystemExit):
+    """Somebody wants this session to end, and that may not be its kernel."""
+
+
+def _stop(number: int, frame: FrameType | None) -> None:
+    raise _Stopped(0)
+
+
+def _leave(number: int, frame: FrameType | None) -> None:
+    raise SystemExit(0)
+
+
+def _task(arguments: list[str]) -> int | None:
+    """The number of this task; None for an agent that is no task."""
+    if arguments[:1] != ["--task"]:
+        return None
+    variable = arguments[1]
+    if not os.environ.get(variable, "").isdigit():
+        raise SystemExit(f"nbdist: {variable} is not set by whoever started this task.")
+    return int(os.environ[variable])
+
+
+def main() -> None:
+    """Entry point."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, _stop)
+    # A connection that is cut takes standard output away; what is to be done is told by end of input.
+    signal.signal(signal.SIGHUP, _leave)
+    task = _task(sys.argv[1:])
+    events = Events(os.fdopen(os.dup(1), "w"), task)
+    # What libraries print while they are imported must not be taken for an event.
+    os.dup2(2, 1)
+    agent = Agent(Children(events), events, orders=0, task=task, unread=unread(sys.argv))
+    try:
+        agent.serve()
+    except _Stopped:
+        if task is None:
+            events.send(Stopped())
+            raise
+        # The scheduler ends a task so, and says itself why.
+        events.send(Terminated())
+        raise SystemExit(128 + signal.SIGTERM) from None
+    finally:
+        signal.signal(signal.SIGTERM, signal.SIG_IGN)
+        signal.signal(signal.SIGHUP, signal.SIG_IGN)
+        agent.stop()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""What an agent says of its host before it gets more orders."""
+
+from __future__ import annotations
+
+import os
+import socket
+import sys
+from pathlib import Path
+
+from nbdist.agent.sync import FOLDER
+from nbdist.contract.events import Host
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import Assignment
+from nbdist.machine import checkup
+from nbdist.machine.ports import free_ports, own_address
+from nbdist.version import __version__
+
+
+class Introduction:
+    """Says who is there, and listens for others that try whether they reach this host.
+
+    Args:
+      events: Gets what is said.
+    """
+
+    def __init__(self, events: Events) -> None:
+        self._events = events
+        self._listener: socket.socket | None = None
+
+    def say(self, assignment: Assignment, folder: str) -> None:
+        """Tells what the kernel must know before it can give more orders.
+
+        Args:
+          assignment: What this agent is for.
+          folder: The session's private folder here.
+        """
+        address = address_towards(assignment.controller_address)
+        checks = None
+        if assignment.checks is not None:
+            checks = checkup.checkup(dict(assignment.checks))
+            if address:
+                self._listener = checkup.listen(address)
+        self._events.send(
+            Host(
+                host=socket.gethostname(),
+                pid=os.getpid(),
+                nbdist=__version__,
+                folder=folder,
+                cwd=str(Path.cwd()),
+                address=address,
+                listening=self._listener.getsockname()[1] if self._listener else None,
+                ports=tuple(free_ports(assignment.ports)),
+                checks=checks,
+            )
+        )
+
+    def stop_listening(self) -> None:
+        """Closes what others connect to; a second call does nothing."""
+        if self._listener:
+            self._listener.close()
+            self._listener = None
+
+
+def address_towards(controller: str | None) -> str | None:
+    """Where others reach this host: on the way to the controller, or where ssh came in if it leads there."""
+    if controller is None:
+        return None
+    if not controller.startswith("127."):
+        return own_address(controller)
+    # `CLIENT PORT SERVER PORT`, of ssh(1); where that is no IPv4, on the way to anywhere outside.
+    came_in = os.environ.get("SSH_CONNECTION", "").split()[2:3]
+    return (own_address(came_in[0]) if came_in else None) or own_address("192.0.2.1")
+
+
+def enter(cwd: str, copy: str | None, folder: str) -> None:
+    """Goes to the working folder, or to its copy where it has none of its own here.
+
+    Args:
+      cwd: The working folder.
+      copy: The name of its copy below the session's folder; None: there is none.
+      folder: The session's private folder here.
+
+    Raises:
+      OSError: There is neither.
+    """
+    before = os.getcwd()  # noqa: PTH109 - as `python -m` has it
+    try:
+        os.chdir(cwd)
+    except OSError:
+        if copy is None:
+            raise
+        made = Path(folder, FOLDER, copy)
+        made.mkdir(mode=0o700, parents=True, exist_ok=True)
+        os.chdir(made)
+    # On this machine the kernel's folder is there, where ssh puts the home folder.
+    if sys.path[:1] == [before]:
+        sys.path[0] = str(Path.cwd())

@@ -1,0 +1,81 @@
+"""Orders of the kernel as they come in, line by line; one that cannot be read is not the last."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+import os
+import socket
+from collections.abc import Callable
+
+from nbdist.agent.reexec import begin_anew, too_late
+from nbdist.contract.events import Fault, OtherVersion
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import Assignment, Order, from_line, version_of
+from nbdist.message_guard import MessageGuard
+from nbdist.version import __version__
+
+logger = logging.getLogger(__name__)
+
+
+class OrderReader:
+    """Takes orders from a descriptor.
+
+    Attributes:
+      assigned: Whether the first order has come. Until then nothing runs here, and an error ends the agent.
+
+    Args:
+      descriptor: Where they come in.
+      events: Gets faults.
+      obey: Called with each order.
+      unread: What was read of them before this program began anew.
+    """
+
+    def __init__(
+        self,
+        descriptor: int,
+        events: Events,
+        obey: Callable[[Order], None],
+        *,
+        unread: bytes = b"",
+    ) -> None:
+        self.descriptor = descriptor
+        self.assigned = False
+        self.unread = unread
+        self._events = events
+        self._obey = obey
+        what = f"An order to the parent on {socket.gethostname()}"
+        self._guard = MessageGuard(what, logger, lambda text: events.send(Fault(text=text)))
+
+    def read(self) -> bool:
+        """Obeys what has come; answers whether more may."""
+        data = os.read(self.descriptor, 1 << 16)
+        self.take(data)
+        return bool(data)
+
+    def take(self, data: bytes) -> None:
+        """Obeys the orders that are whole now."""
+        self.unread += data
+        if b"\n" not in self.unread:
+            return
+        *lines, rest = self.unread.split(b"\n")
+        for number, line in enumerate(lines):
+            if not self.assigned:
+                self._refuse_other_version(line)
+            # One that cannot be read must not end what runs here; without an assignment nothing does yet.
+            with self._guard if self.assigned else contextlib.nullcontext():
+                order = from_line(line)
+                if isinstance(order, Assignment):
+                    if too_late(order.environment):
+                        unread = b"\n".join([*lines[number:], rest])
+                        output = self._events.descriptor
+                        begin_anew(order.environment, orders=unread, output=output)
+                    self.assigned = True
+                self._obey(order)
+        self.unread = rest
+
+    def _refuse_other_version(self, line: bytes) -> None:
+        """Ends this agent where a kernel of another version has started it: it may not read what it is sent."""
+        if version_of(line) != __version__:
+            self._events.send(OtherVersion(host=socket.gethostname(), nbdist=__version__))
+            raise SystemExit(1)

@@ -1,0 +1,93 @@
+"""The coordination services that an agent has been asked for."""
+
+from __future__ import annotations
+
+import os
+import select
+import signal
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nbdist.agent import coordinator
+from nbdist.agent.children import Children
+from nbdist.agent.heartbeat import PERIOD_SECONDS
+from nbdist.contract.events import Coordinating
+from nbdist.contract.lines import Events
+from nbdist.contract.orders import SERVES_SECONDS, Coordinate
+from nbdist.machine.log_tail import tail
+from nbdist.machine.ports import free_ports
+
+
+class Services:
+    """Starts a service a child.
+
+    Args:
+      children: Of the agent.
+      events: Gets where each serves.
+      beat: Says that this agent is there, while it waits.
+      let_go: Called in a child: closes what only the agent uses.
+    """
+
+    def __init__(
+        self,
+        children: Children,
+        events: Events,
+        *,
+        beat: Callable[[], object],
+        let_go: Callable[[], None],
+    ) -> None:
+        self.wanted: list[Coordinate] = []
+        self._children = children
+        self._events = events
+        self._beat = beat
+        self._let_go = let_go
+
+    def start(self, folder: str, *, fork: bool) -> None:
+        """Starts those that are wanted, each ready when its event is written.
+
+        Args:
+          folder: The session's private folder here.
+          fork: Whether a child is a copy of this process; else a fresh interpreter.
+        """
+        for service in self.wanted:
+            address = f"{service.host}:{service.port or free_ports(1)[0]}"
+            ready, serving = os.pipe()
+            os.set_inheritable(serving, True)
+            arguments = (address, service.processes, serving)
+            log = Path(folder) / "coordinator.log"
+            self._children.start(
+                service.number,
+                log,
+                lambda arguments=arguments: self._become(*arguments, fork=fork),  # type: ignore[misc]
+                death_signal=signal.SIGKILL,
+            )
+            os.close(serving)
+            listens = self.listens(ready)
+            os.close(ready)
+            self._events.send(
+                Coordinating(
+                    number=service.number,
+                    address=address if listens else None,
+                    last_lines=() if listens else tail(log),
+                )
+            )
+        self.wanted = []
+
+    def listens(self, ready: int) -> bool:
+        """Waits until a service listens, and says meanwhile that this agent is there."""
+        until = time.monotonic() + SERVES_SECONDS
+        while (left := until - time.monotonic()) > 0:
+            if select.select([ready], [], [], min(left, PERIOD_SECONDS))[0]:
+                return bool(os.read(ready, 1))
+            self._beat()
+        return False
+
+    def _become(self, address: str, processes: int, ready: int, *, fork: bool) -> None:
+        """Runs in the child."""
+        self._let_go()
+        if fork:
+            coordinator.serve(address, processes, ready)
+        command = [sys.executable, "-m", "nbdist.agent.coordinator"]
+        os.execv(sys.executable, [*command, address, str(processes), str(ready)])

@@ -434,7 +434,7 @@ def _completed(submission: Submission) -> float:
 
 
 def _refused(error: Any) -> bool:
-    """Whether a process has not let a cell begin, since one before it had failed; see `Resident._admit`."""
+    """Whether a process has not let a cell begin, since one before it had failed; see `Resident.admit`."""
     evalue = str(getattr(error, "evalue", ""))
     return getattr(error, "ename", "") == "SessionError" and evalue.startswith(
         "not run: an earlier"

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
 from nbdist.engine.kernel.labels import LOOKS, PREFIX
+from nbdist.engine.kernel.together import evaluate, widget_event
 from nbdist.errors import NbdistError, SessionError
 from nbdist.version import __version__
 
@@ -242,7 +243,7 @@ def shards(
     number: int | None = None,
 ) -> Answer:
     """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
-    value = resident.evaluate(expression, number=number)
+    value = evaluate(resident, expression, number=number)
     return resident.framework.explain(resident, value, expression), []
 
 
@@ -250,7 +251,7 @@ def nan(
     resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
 ) -> Answer:
     """NaN and infinite values in this process's pieces of a tree."""
-    value = resident.evaluate(expression, number=number)
+    value = evaluate(resident, expression, number=number)
     return resident.framework.nan(value, expression), []
 
 
@@ -271,7 +272,7 @@ def widget(
 ) -> Answer:
     """What a person did to a widget in the notebook, for the processes in `models`; `binary` in Base64."""
     message = {"data": data, "buffers": [base64.b64decode(one) for one in binary]}
-    resident.widget_event(models.get(str(resident.process_id)), message, number=number)
+    widget_event(resident, models.get(str(resident.process_id)), message, number=number)
     return {}, []
 
 
@@ -388,7 +389,7 @@ def layout(
     from nbdist.engine.probe.look import Look
     from nbdist.engine.probe.walk import Bounds
 
-    value = resident.evaluate(expression, number=number)
+    value = evaluate(resident, expression, number=number)
     look = Look(
         frameworks.frameworks(),
         main_thread=threading.get_ident(),

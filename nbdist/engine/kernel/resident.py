@@ -13,11 +13,10 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from nbdist.contract.asides import QUESTION, WITH_QUESTIONS, Aside
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.debugger.install import end_tracing
 from nbdist.engine.cell.debugger.install import install as install_debugger
@@ -25,20 +24,18 @@ from nbdist.engine.cell.debugger.lines import Lines, Where
 from nbdist.engine.cell.descriptors import Descriptors
 from nbdist.engine.cell.echo import Echo
 from nbdist.engine.cell.interrupts import InterruptHandler
-from nbdist.engine.cell.main_thread import MainThread, stack_reader
-from nbdist.engine.cell.native import native_stacks
+from nbdist.engine.cell.main_thread import stack_reader
 from nbdist.engine.cell.notebook_cell import NotebookCells
 from nbdist.engine.cell.progress_bars import choose_progress_bars
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.showable import showable
 from nbdist.engine.cell.stack import place
 from nbdist.engine.cell.stop import AgreedStop
-from nbdist.engine.cell.threads import stacks
 from nbdist.engine.cell.warned import name_cells
 from nbdist.engine.cell.where import where
 from nbdist.engine.cell.withdrawal import Withdrawal
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.kernel.answering import Answering
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -47,11 +44,10 @@ from nbdist.engine.kernel.kernel_gaps import (
     threads_speak_for_cells,
 )
 from nbdist.engine.kernel.labels import interruptible
+from nbdist.engine.kernel.publishing import Publisher
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
-from nbdist.errors import ArrayError, SessionError
-from nbdist.machine.folder import read_whole
-from nbdist.message_guard import MessageGuard
+from nbdist.errors import SessionError
 
 logger = logging.getLogger(__name__)
 
@@ -80,10 +76,9 @@ class Resident:
         self.process_id = -1
         self.cell = CurrentCell()
         self.probe: Probe | None = None
-        self._main_thread = MainThread(threading.main_thread().ident or 0)
         self._agreement: Agreement | None = None
-        self._loop: asyncio.AbstractEventLoop | None = None
-        self.descriptors = Descriptors(self._publish_text)
+        self.publisher = Publisher(self.kernel, lambda: self.process_id)
+        self.descriptors = Descriptors(self.publisher.text)
         self.echo = Echo(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
         self.framework = Framework()
@@ -96,7 +91,6 @@ class Resident:
         self.step: Steps | None = None
         self.repair: Repairs | None = None
         self.moving = Moving()
-        self._request: dict[str, Any] | None = None
         self._shows_widgets = False
         self._began: str | None = None
 
@@ -144,7 +138,7 @@ class Resident:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
         self.framework = framework_named(framework_name)
-        self._loop = running_loop()
+        answering = Answering(self, running_loop())
         self.echo.install()
         NotebookCells(
             self.shell,
@@ -152,7 +146,7 @@ class Resident:
             before=self._remember,
             after=self._code_ended,
             ended=self._cell_ended,
-            admit=self._admit,
+            admit=self.admit,
         ).install()
         self.cell.at_edges(self._note_end)
         threads_speak_for_cells(self.shell)
@@ -169,7 +163,7 @@ class Resident:
         allow_shell_commands()
         self.descriptors.start()
         self.probe = Probe(
-            publish=self._publish_report,
+            publish=self.publisher.report,
             namespace=lambda: self.shell.user_ns,
             process_id=process_id,
             host=self.host,
@@ -183,9 +177,7 @@ class Resident:
         self.lines.reachable = asked is not None
         if asked is not None:
             os.set_inheritable(int(asked), False)
-            threading.Thread(
-                target=self._answer, args=(int(asked),), name="nbdist-asked", daemon=True
-            ).start()
+            answering.start(int(asked))
 
     @property
     def where(self) -> str:
@@ -206,7 +198,7 @@ class Resident:
             compared = bool(label.get("compared"))
             self.step.end_cell(label["run"], failed=failed, compared=compared)
 
-    def _admit(self) -> None:
+    def admit(self) -> None:
         """Lets no cell compute before what comes after a failed one has been seen to.
 
         Raises:
@@ -229,24 +221,14 @@ class Resident:
 
     def publish_step(self, facts: dict[str, Any]) -> None:
         """Says how a cell that has ended stands to the others."""
-        self.publish("nbdist_step", facts)
-
-    def publish(self, kind: str, facts: dict[str, Any]) -> None:
-        """Sends a message of ours as output of the cell that runs or ran last."""
-        self.kernel.session.send(
-            self.kernel.iopub_socket,
-            kind,
-            content=facts,
-            parent=self._request,
-            ident=f"engine.{self.kernel.engine_id}.step".encode(),
-        )
+        self.publisher.publish("nbdist_step", facts)
 
     def _publish_question(self, question: Mapping[str, Any]) -> None:
         """Shows what a debugger asks for, behind what it has shown."""
         self.descriptors.flush()
         sys.stdout.flush()
         sys.stderr.flush()
-        self.publish("nbdist_prompt", dict(question))
+        self.publisher.publish("nbdist_prompt", dict(question))
 
     def _where(self) -> Where | None:
         running = self.cell.running
@@ -256,175 +238,27 @@ class Resident:
         at = place(stack, running, self._owners)
         return Where(running.number, at.line, at.source)
 
-    def _answer(self, asked: int) -> None:
-        """Does what is asked of this process while its main thread is in the middle of a cell."""
-        guard = MessageGuard("A question of a kernel", logger)
-        while letters := os.read(asked, 4096):
-            with guard:
-                self._do(set(map(Aside, letters.decode())))
-
-    def _code_name(self, filename: str) -> tuple[str, str] | None:
-        named: tuple[str, str] | None = self.shell.compile.format_code_name(filename)
+    def code_name(self, filename: str) -> tuple[str, str] | None:
+        """What tracebacks call a file of a cell, as IPython has it; None for any other."""
+        named: tuple[str, str] | None = self.shell.compile.formatcode_name(filename)
         return named
 
     def _cell_of(self, filename: str) -> int | None:
         """The number of the cell that was compiled under this name."""
-        found = re.fullmatch(r"In\[(\d+)\]", (self._code_name(filename) or ("", ""))[1])
+        found = re.fullmatch(r"In\[(\d+)\]", (self.code_name(filename) or ("", ""))[1])
         return int(found[1]) if found else None
-
-    def _do(self, asked: set[Aside]) -> None:
-        if self.step is not None:
-            if Aside.ABANDON in asked:
-                self.step.abandon()
-            if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
-                self.step.cut()
-            if Aside.COUNT in asked:
-                self.publish("nbdist_sent", self.step.state())
-        if Aside.REPEAT in asked:
-            self._say_again()
-        question = read_whole(self.folder / QUESTION) if asked & WITH_QUESTIONS else None
-        if question is not None and Aside.COMPARE in asked and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._compare, question)
-        if question is not None and Aside.STOP in asked:
-            self._answer_to(question, {"steps": self.stop.ask(question["run"])})
-        if question is not None and Aside.LINE in asked:
-            self._answer_to(question, {"taken": self.lines.put(question["to"], question["reply"])})
-        if question is not None and Aside.STACK in asked:
-            self._answer_with_stacks(question)
-        if Aside.RESCUE in asked and self.step is not None:
-            rescued = self.framework.rescue(self.shell.user_ns, self.process_id)
-            if rescued is not None:
-                self.publish("nbdist_rescue", rescued)
-
-    def _compare(self, question: dict[str, Any]) -> None:
-        """Answers with digests of what must be equal before a cell, on the main thread."""
-        if self.cell.running:
-            return  # it waits in a cell; what it would say is of the middle of it
-        self._answer_to(question, self.agreement().digests(question["code"]))
-
-    def _answer_with_stacks(self, question: dict[str, Any]) -> None:
-        if not question.get("native"):
-            self._answer_to(question, {"threads": stacks(self._code_name)})
-            return
-        # It takes seconds, in which somebody may have to be freed.
-        threading.Thread(
-            target=lambda: self._answer_to(question, {"native": native_stacks()}),
-            name="nbdist-native",
-            daemon=True,
-        ).start()
-
-    def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
-        """Answers what `nbdist.session.asking` asks."""
-        self._broadcast(
-            "nbdist_answer",
-            {"process_id": self.process_id, "number": question["number"], "answer": answer},
-        )
-
-    def _is_out_of_reach(self) -> bool:
-        """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
-
-        What computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is on its way out
-        after an interrupt, comes back by itself; a cut costs a repair.
-        """
-        if self.interrupts.leaving or self._main_thread.waits_for_a_thread() is False:
-            return False
-        return not self._main_thread.waits_in_threading()
-
-    def _say_again(self) -> None:
-        if self.probe is not None:
-            self.probe.say_again()
-        self.kernel.session.send(
-            self.kernel.iopub_socket,
-            "nbdist_echo",
-            content={"process_id": self.process_id, **self.echo.of()},
-            parent=None,
-            ident=f"echo.{self.process_id}".encode(),
-        )
 
     def _note_end(self) -> None:
         """Called at both edges of a cell; at the first its request has no end yet."""
-        request = (self._request or {}).get("header", {}).get("msg_id")
+        request = (self.publisher.request or {}).get("header", {}).get("msg_id")
         if request is None or self._began != request:
             self._began = request
             return
         self.ends.append({"request": request, "error": self.cell.error, "time": time.time()})
         self._began = None
 
-    def evaluate(self, expression: str, *, number: int | None = None) -> Any:
-        """The value of a user's expression.
-
-        Args:
-          expression: Names and whatever they allow.
-          number: Of the proof that follows where all processes evaluate it at the same time; None for a name,
-            which computes nothing.
-
-        Raises:
-          ArrayError: It raised, or names nothing; the text says which.
-        """
-        try:
-            code = compile(expression, "<expression>", "eval")
-        except SyntaxError as error:
-            raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
-        with self._together(number, repr(expression)):
-            try:
-                return eval(code, self.shell.user_global_ns, self.shell.user_ns)
-            except Exception as error:
-                raise ArrayError(
-                    f"{expression!r} raised {type(error).__name__} on {self.where}: {showable(error)}"
-                ) from error
-
-    @contextlib.contextmanager
-    def _together(self, number: int | None, what: str) -> Iterator[None]:
-        """Around what all processes run at the same time, and a proof of that number after it; None: neither.
-
-        Raises:
-          SessionError: A cell that was sent before has failed, and has not been seen to.
-          ArrayError: It went through, and was not computed alike on all.
-        """
-        if number is None:
-            yield
-            return
-        self._admit()
-        failed = True
-        try:
-            yield
-            failed = False
-        finally:
-            if self.step is not None:
-                self.step.end_cell(number, failed=failed, compared=False)
-        if self.step is not None and self.step.unsettled:
-            raise ArrayError(f"{what} was not computed alike on all processes.")
-
-    def widget_event(
-        self, model: str | None, message: Mapping[str, Any], *, number: int | None = None
-    ) -> None:
-        """Has a widget do what a person has asked of it; what it shows is output of the newest cell.
-
-        Args:
-          model: Its id here; None where only others are asked.
-          message: `data` and `buffers`, as the front end has sent them.
-          number: As for `evaluate`.
-
-        Raises:
-          SessionError: There is no such widget any more.
-        """
-        with self._together(number, "What the widget does"):
-            if model is None:
-                return
-            comm = self.kernel.comm_manager.comms.get(model)
-            if comm is None:
-                raise SessionError(f"The widget is no longer there on {self.where}.")
-            parent = self.kernel.get_parent("shell")
-            self.kernel.set_parent([], self._request or {}, channel="shell")
-            try:
-                content = {"comm_id": model, "data": message["data"]}
-                comm.handle_msg({"content": content, "buffers": message["buffers"]})
-            finally:
-                self.kernel.set_parent([], parent, channel="shell")
-
     def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
-        # ipykernel keeps the request in a context variable, which other threads do not see.
-        self._request = request
+        self.publisher.request = request
         self._shows_widgets = bool(label.get("widgets"))
         if self.step is not None:
             self.step.begin_cell(
@@ -433,30 +267,6 @@ class Resident:
                 self.shell.user_ns,
                 in_step=label.get("in_step"),
             )
-
-    def _publish_report(self, report: dict[str, Any]) -> None:
-        self._broadcast("nbdist_report", report)
-
-    def _broadcast(self, kind: str, facts: dict[str, Any]) -> None:
-        """Sends a message of ours to every kernel that takes part, whatever it has asked for."""
-        self.kernel.session.send(
-            self.kernel.iopub_socket,
-            kind,
-            content=facts,
-            parent=None,
-            ident=f"nbdist.{self.process_id}".encode(),
-        )
-
-    def _publish_text(self, text: str) -> None:
-        if self._request is None:
-            return  # written while the process started: it is in its log, and shown if it ends
-        self.kernel.session.send(
-            self.kernel.iopub_socket,
-            "stream",
-            content={"name": "stderr", "text": text},
-            parent=self._request,
-            ident=f"engine.{self.kernel.engine_id}.stderr".encode(),
-        )
 
 
 def running_loop() -> asyncio.AbstractEventLoop | None:

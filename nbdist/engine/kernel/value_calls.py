@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.frameworks import imported
+from nbdist.engine.kernel.together import evaluate
 from nbdist.engine.values.incoming import Incoming
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.errors import ArrayError
@@ -32,7 +33,7 @@ def offer(
 
     `number` is that of the proof which follows where all processes evaluate it together.
     """
-    value = resident.evaluate(expression, number=number)
+    value = evaluate(resident, expression, number=number)
     if not wanted:
         return {}, []
     held = Outgoing(value, expression, resident.framework.offer_array, imported())
@@ -102,7 +103,7 @@ def receive(
     """
     place = None
     if sharding is not None:
-        value = resident.evaluate(sharding, number=number)
+        value = evaluate(resident, sharding, number=number)
         place = resident.framework.placed(value, sharding)
     resident.moving.end()
     held = Incoming(arrays, place=place)

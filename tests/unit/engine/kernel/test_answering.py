@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
-from nbdist.engine.kernel.resident import Resident
+from nbdist.engine.kernel.answering import Answering
+from nbdist.engine.kernel.publishing import Publisher
 from tests.waiting import WAIT_SECONDS, wait_for
 
 
@@ -23,16 +24,15 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
         if len(answers) == 1:
             raise RuntimeError("the socket is busy")
 
-    resident = SimpleNamespace(
+    kernel = SimpleNamespace(session=SimpleNamespace(send=send), iopub_socket=None)
+    resident: Any = SimpleNamespace(
         probe=None,
         step=None,
         process_id=0,
         echo=SimpleNamespace(of=dict),
-        kernel=SimpleNamespace(session=SimpleNamespace(send=send), iopub_socket=None),
+        publisher=Publisher(kernel, lambda: 0),
     )
-    resident._do = lambda asked: Resident._do(resident, asked)  # type: ignore[arg-type]
-    resident._say_again = lambda: Resident._say_again(resident)  # type: ignore[arg-type]
-    thread = threading.Thread(target=Resident._answer, args=(resident, asked))
+    thread = threading.Thread(target=Answering(resident, None).until_end, args=(asked,))
     thread.start()
     for count in (1, 2):
         os.write(ask, Aside.REPEAT.encode())
@@ -58,13 +58,14 @@ def test_what_a_signal_reaches_is_not_cut_but_for_a_repair(
     asked: Aside, leaving: bool, waits: bool | None, in_threading: bool, cuts: int
 ) -> None:
     cut: list[bool] = []
-    resident = SimpleNamespace(
+    resident: Any = SimpleNamespace(
         step=SimpleNamespace(cut=lambda: cut.append(True)),
         interrupts=SimpleNamespace(leaving=leaving),
-        _main_thread=SimpleNamespace(
-            waits_for_a_thread=lambda: waits, waits_in_threading=lambda: in_threading
-        ),
+        publisher=None,
     )
-    resident._is_out_of_reach = lambda: Resident._is_out_of_reach(resident)  # type: ignore[arg-type]
-    Resident._do(resident, {asked})  # type: ignore[arg-type]
+    answering = Answering(resident, None)
+    answering._main_thread = SimpleNamespace(  # type: ignore[assignment]
+        waits_for_a_thread=lambda: waits, waits_in_threading=lambda: in_threading
+    )
+    answering.do({asked})
     assert len(cut) == cuts

@@ -1,0 +1,117 @@
+"""What is asked of this process past its main thread, which may be in the middle of a cell."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import threading
+from typing import TYPE_CHECKING, Any
+
+from nbdist.contract.asides import QUESTION, WITH_QUESTIONS, Aside
+from nbdist.engine.cell.main_thread import MainThread
+from nbdist.engine.cell.native import native_stacks
+from nbdist.engine.cell.threads import stacks
+from nbdist.machine.folder import read_whole
+from nbdist.message_guard import MessageGuard
+
+if TYPE_CHECKING:
+    from nbdist.engine.kernel.resident import Resident
+
+logger = logging.getLogger(__name__)
+
+
+class Answering:
+    """Does what is asked, on a thread of its own.
+
+    Args:
+      resident: What nbdist keeps on this engine.
+      loop: That of the main thread, in which each request is handled; None: there is none.
+    """
+
+    def __init__(self, resident: Resident, loop: asyncio.AbstractEventLoop | None) -> None:
+        self._resident = resident
+        self._loop = loop
+        self._main_thread = MainThread(threading.main_thread().ident or 0)
+
+    def start(self, asked: int) -> None:
+        """Begins to read questions from a descriptor."""
+        threading.Thread(
+            target=self.until_end, args=(asked,), name="nbdist-asked", daemon=True
+        ).start()
+
+    def until_end(self, asked: int) -> None:
+        """Answers until nobody can ask any more; one that could not be answered is not the last."""
+        guard = MessageGuard("A question of a kernel", logger)
+        while letters := os.read(asked, 4096):
+            with guard:
+                self.do(set(map(Aside, letters.decode())))
+
+    def do(self, asked: set[Aside]) -> None:
+        """Does all that was asked at once."""
+        resident, publisher = self._resident, self._resident.publisher
+        if resident.step is not None:
+            if Aside.ABANDON in asked:
+                resident.step.abandon()
+            if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
+                resident.step.cut()
+            if Aside.COUNT in asked:
+                publisher.publish("nbdist_sent", resident.step.state())
+        if Aside.REPEAT in asked:
+            self._say_again()
+        question = read_whole(resident.folder / QUESTION) if asked & WITH_QUESTIONS else None
+        if question is not None and Aside.COMPARE in asked and self._loop is not None:
+            self._loop.call_soon_threadsafe(self._compare, question)
+        if question is not None and Aside.STOP in asked:
+            self._answer_to(question, {"steps": resident.stop.ask(question["run"])})
+        if question is not None and Aside.LINE in asked:
+            taken = resident.lines.put(question["to"], question["reply"])
+            self._answer_to(question, {"taken": taken})
+        if question is not None and Aside.STACK in asked:
+            self._answer_with_stacks(question)
+        if Aside.RESCUE in asked and resident.step is not None:
+            rescued = resident.framework.rescue(resident.shell.user_ns, resident.process_id)
+            if rescued is not None:
+                publisher.publish("nbdist_rescue", rescued)
+
+    def _compare(self, question: dict[str, Any]) -> None:
+        """Answers with digests of what must be equal before a cell, on the main thread."""
+        if self._resident.cell.running:
+            return  # it waits in a cell; what it would say is of the middle of it
+        self._answer_to(question, self._resident.agreement().digests(question["code"]))
+
+    def _answer_with_stacks(self, question: dict[str, Any]) -> None:
+        if not question.get("native"):
+            self._answer_to(question, {"threads": stacks(self._resident.code_name)})
+            return
+        # It takes seconds, in which somebody may have to be freed.
+        threading.Thread(
+            target=lambda: self._answer_to(question, {"native": native_stacks()}),
+            name="nbdist-native",
+            daemon=True,
+        ).start()
+
+    def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
+        """Answers what `nbdist.session.asking` asks."""
+        resident = self._resident
+        resident.publisher.broadcast(
+            "nbdist_answer",
+            {"process_id": resident.process_id, "number": question["number"], "answer": answer},
+        )
+
+    def _is_out_of_reach(self) -> bool:
+        """Whether the main thread is blocked where no signal reaches it, as in a collective, or nobody knows.
+
+        What computes, sleeps, waits for an event or a queue (as `print(…, flush=True)` does), or is on its way out
+        after an interrupt, comes back by itself; a cut costs a repair.
+        """
+        thread = self._main_thread
+        if self._resident.interrupts.leaving or thread.waits_for_a_thread() is False:
+            return False
+        return not thread.waits_in_threading()
+
+    def _say_again(self) -> None:
+        resident = self._resident
+        if resident.probe is not None:
+            resident.probe.say_again()
+        resident.publisher.echo(resident.echo.of())

@@ -1,0 +1,57 @@
+"""Messages of ours on the engine's own channel of output."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+
+class Publisher:
+    """Sends as output of a cell, or to every kernel that takes part.
+
+    Attributes:
+      request: That of the cell that runs or ran last; None before the first. ipykernel keeps it in a context
+        variable, which other threads do not see.
+
+    Args:
+      kernel: ipyparallel's, of this engine.
+      process_id: Answers the number of this process in the launch plan.
+    """
+
+    def __init__(self, kernel: Any, process_id: Callable[[], int]) -> None:
+        self.request: dict[str, Any] | None = None
+        self._kernel = kernel
+        self._process_id = process_id
+
+    def publish(self, kind: str, facts: dict[str, Any]) -> None:
+        """Sends a message as output of the cell that runs or ran last."""
+        ident = f"engine.{self._kernel.engine_id}.step"
+        self._send(kind, facts, parent=self.request, ident=ident)
+
+    def report(self, report: dict[str, Any]) -> None:
+        """Sends what the probe has seen."""
+        self.broadcast("nbdist_report", report)
+
+    def broadcast(self, kind: str, facts: dict[str, Any]) -> None:
+        """Sends a message to every kernel that takes part, whatever it has asked for."""
+        self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
+
+    def echo(self, kept: Mapping[str, Any]) -> None:
+        """Sends what is kept of the output of cells, to kernels that were not there."""
+        process_id = self._process_id()
+        facts = {"process_id": process_id, **kept}
+        self._send("nbdist_echo", facts, parent=None, ident=f"echo.{process_id}")
+
+    def text(self, text: str) -> None:
+        """Shows what was written past Python, to the process's own descriptors."""
+        if self.request is None:
+            return  # written while the process started: it is in its log, and shown if it ends
+        ident = f"engine.{self._kernel.engine_id}.stderr"
+        self._send("stream", {"name": "stderr", "text": text}, parent=self.request, ident=ident)
+
+    def _send(
+        self, kind: str, facts: dict[str, Any], *, parent: dict[str, Any] | None, ident: str
+    ) -> None:
+        self._kernel.session.send(
+            self._kernel.iopub_socket, kind, content=facts, parent=parent, ident=ident.encode()
+        )

@@ -15,7 +15,7 @@ from typing import Any, Literal
 import pytest
 from labpage import Lab, LabPage
 from own_network import OwnNetwork
-from playwright.sync_api import Browser, Page, ViewportSize, expect, sync_playwright
+from playwright.sync_api import Browser, Page, expect, sync_playwright
 from viewpage import ORIGIN, WIDGET, answer, chromium
 
 from nbdist.machine.ports import free_ports
@@ -65,15 +65,36 @@ def browser(network: OwnNetwork) -> Iterator[Browser]:
         started.stop()
 
 
-@pytest.fixture
-def open_view(browser: Browser) -> Iterator[OpenView]:
-    """Opens a page that holds one view and shows a snapshot in it; `page` is one to load it into again.
+@pytest.fixture(scope="module")
+def new_page(browser: Browser) -> Iterator[Callable[..., Page]]:
+    """Makes pages that a view can be loaded into; each costs a process of the browser."""
+    contexts = []
 
-    A page of its own costs a process of the browser.
-    """
+    def new(**options: Any) -> Page:
+        contexts.append(browser.new_context(**options))
+        page = contexts[-1].new_page()
+        page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
+        page.route(f"{ORIGIN}**", answer)
+        # What is kept in storage is gone before anything that is loaded next could read it.
+        page.add_init_script("localStorage.clear(); sessionStorage.clear();")
+        return page
+
+    yield new
+    for context in contexts:
+        context.close()
+
+
+@pytest.fixture(scope="module")
+def page_of_module(new_page: Callable[..., Page]) -> Page:
+    """One for all tests of a file: what is loaded into it knows nothing of what was there before."""
+    return new_page()
+
+
+@pytest.fixture
+def open_view(page_of_module: Page, new_page: Callable[..., Page]) -> OpenView:
+    """Loads a page that holds one view and shows a snapshot in it; with `options`, in a page of its own."""
     if not WIDGET.exists():
         pytest.fail(f"{WIDGET} is missing: run `jlpm build:widget` in labextension/.")
-    contexts = []
 
     def open_(
         snapshot: dict[str, Any] | None,
@@ -81,20 +102,12 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
         width: int = 960,
         dark: bool = False,
         query: str = "",
-        page: Page | None = None,
         **options: Any,
     ) -> Page:
         scheme: Literal["dark", "light"] = "dark" if dark else "light"
-        size: ViewportSize = {"width": width, "height": 900}
-        if page is None:
-            context = browser.new_context(viewport=size, color_scheme=scheme, **options)
-            contexts.append(context)
-            page = context.new_page()
-            page.on("pageerror", lambda error: pytest.fail(f"the page raised {error}"))
-            page.route(f"{ORIGIN}**", answer)
-        else:
-            page.set_viewport_size(size)
-            page.emulate_media(color_scheme=scheme)
+        page = new_page(**options) if options else page_of_module
+        page.set_viewport_size({"width": width, "height": 900})
+        page.emulate_media(color_scheme=scheme)
         page.goto(f"{ORIGIN}page.html{query}")
         page.evaluate(f"document.body.className = 'lab-{scheme}'")
         if snapshot is not None:
@@ -102,9 +115,7 @@ def open_view(browser: Browser) -> Iterator[OpenView]:
             page.wait_for_selector(".nbdist-bar b:not(:empty)", state="attached")
         return page
 
-    yield open_
-    for context in contexts:
-        context.close()
+    return open_
 
 
 @pytest.fixture(scope="session")

@@ -80,9 +80,8 @@ def slices_text(slices: list[list[int]]) -> str:
 def test_nothing_is_cut_wide_or_narrow_light_or_dark(
     name: str, open_view: OpenView, shots: Path
 ) -> None:
-    page = None
     for width, dark in VARIANTS:
-        page = open_view(read(name)["snapshot"], width=width, dark=dark, page=page)
+        page = open_view(read(name)["snapshot"], width=width, dark=dark)
         theme = "dark" if dark else "light"
         expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", theme)
         picture(page, shots / f"{name}-{width}-{theme}.png")
@@ -94,6 +93,21 @@ def test_nothing_is_cut_wide_or_narrow_light_or_dark(
             picture(page, shots / f"{name}-{width}-{theme}-layout.png")
             assert page.evaluate("document.documentElement.scrollWidth") <= width
             check_texts(page)
+
+
+def test_what_is_loaded_knows_nothing_of_what_was_in_its_page(open_view: OpenView) -> None:
+    hovered = "document.querySelectorAll('.nbdist-card:hover').length"
+    page = open_view(read("tour")["snapshot"])
+    page.evaluate("window.mine = localStorage.mine = sessionStorage.mine = 1")
+    page.locator(".nbdist-card").nth(3).click()
+    expect(page.locator(".nbdist-detail-title")).to_have_text("cpu 2049 kept")
+    assert page.evaluate(hovered) == 1
+    page = open_view(read("tour")["snapshot"])
+    assert page.evaluate(hovered) == 0
+    expect(page.locator(".nbdist-detail-title")).to_have_count(0)
+    assert page.evaluate("[document.activeElement.tagName, scrollX, scrollY]") == ["BODY", 0, 0]
+    mine = "[window.mine, localStorage.mine, sessionStorage.mine].map(value => value ?? null)"
+    assert page.evaluate(mine) == [None] * 3
 
 
 def picture(page: Page, path: Path) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.frontend_check import environment, is_installed
+from tests.frontend_tools import environment, is_installed
 from tests.places import ROOT
 
 FRONT = ROOT / "labextension"

@@ -1,11 +1,8 @@
-"""Types, lint, format and unit tests of the browser part: `python -m tests.frontend_check`.
-
-It runs `jlpm check` in `labextension/` with the node of this environment, else of this machine, and
-installs the packages named in `yarn.lock` first where they are missing or older than it.
-"""
+"""The tools of the front end: node and jlpm of this environment, else of this machine, and their packages."""
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import subprocess
@@ -42,30 +39,30 @@ def is_installed(folder: Path = FOLDER) -> bool:
     return state.exists() and state.stat().st_mtime >= (folder / "yarn.lock").stat().st_mtime
 
 
-def run(*command: str, environment: dict[str, str]) -> None:
-    """Runs a command with its output shown.
+def install(environment: dict[str, str]) -> None:
+    """Installs the packages named in `yarn.lock` where they are missing or older than it.
 
     Raises:
       SystemExit: It failed; carries its exit code.
     """
-    print("front end:", *command, flush=True)
-    # The whole path, since Windows looks a program up on the parent's path.
-    program = shutil.which(command[0], path=environment["PATH"]) or command[0]
-    code = subprocess.call([program, *command[1:]], cwd=FOLDER, env=environment)
-    if code != 0:
-        print(f"front end: {' '.join(command)} failed with exit code {code}", file=sys.stderr)
-        raise SystemExit(code)
+    if is_installed():
+        return
+    done = subprocess.run(
+        command(environment, "jlpm install --immutable"), cwd=FOLDER, env=environment
+    )
+    if done.returncode != 0:
+        raise SystemExit(done.returncode)
+    # Yarn leaves the file alone when nothing had to be done.
+    (FOLDER / "node_modules" / ".yarn-state.yml").touch()
 
 
-def main() -> None:
-    """Installs what is missing, then checks."""
-    found = environment()
-    if not is_installed():
-        run("jlpm", "install", "--immutable", environment=found)
-        # Yarn leaves the file alone when nothing had to be done.
-        (FOLDER / "node_modules" / ".yarn-state.yml").touch()
-    run("jlpm", "check", environment=found)
+def checks(environment: dict[str, str]) -> list[list[str]]:
+    """The commands that the script `check` of package.json runs one after the other."""
+    scripts = json.loads((FOLDER / "package.json").read_text(encoding="utf-8"))["scripts"]
+    return [command(environment, line) for line in scripts["check"].split(" && ")]
 
 
-if __name__ == "__main__":
-    main()
+def command(environment: dict[str, str], line: str) -> list[str]:
+    """A command line with the whole path of its program, since Windows looks it up on the parent's path."""
+    program, *arguments = line.split()
+    return [shutil.which(program, path=environment["PATH"]) or program, *arguments]

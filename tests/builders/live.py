@@ -17,6 +17,7 @@ from ipyparallel.error import RemoteError
 
 from nbdist import monitor
 from nbdist.cells import attached_cell, foreign_output
+from nbdist.contract.asides import Aside
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
@@ -115,7 +116,8 @@ class LiveHosts(FakeHosts):
 
     `runs` is what a process does with a cell; all finish it at once where a test does not say otherwise. `sent`
     are all the cells. `holds` are the arrays that a process reports. An interrupt raises
-    `KeyboardInterrupt` in those that have not ended.
+    `KeyboardInterrupt` in those that have not ended. `says` is what a process answers past its main thread to a
+    question of a kind, None being silence.
     """
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -126,8 +128,10 @@ class LiveHosts(FakeHosts):
         monkeypatch.setattr(attached_cell, "ECHO_SECONDS", 0.0)
         self._wire = wire(CONNECTION)
         self._sequence = 0
+        self._reads = 0
         self.published: list[Snapshot] = []
         self.sent: list[SentCell] = []
+        self.says: dict[Aside, Callable[[int, dict[str, Any]], dict[str, Any] | None]] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.runs: Callable[[SentCell], None] = SentCell.finish
         self.client = LiveClient(self)
@@ -158,8 +162,7 @@ class LiveHosts(FakeHosts):
         self._sequence += 1
         arrays = self.holds.get(process_id, ())
         content = encode(report(process_id, *arrays, sequence=self._sequence))
-        message = self._wire.msg("nbdist_report", content)
-        self.socket.put([b"nbdist.0", *self._wire.serialize(message)])
+        self._publish("nbdist_report", content)
         return {"sequence": self._sequence}
 
     @staticmethod
@@ -167,8 +170,12 @@ class LiveHosts(FakeHosts):
         time.sleep(0.0005)
 
     def _subscribe(self) -> FakeSocket:
-        self.socket = FakeSocket(self._no_message)
+        self.socket = FakeSocket(self._read_all)
         return self.socket
+
+    def _read_all(self, milliseconds: int) -> None:
+        self._reads += 1
+        self._no_message(milliseconds)
 
     def _recall(self, process_id: int, arguments: dict[str, Any]) -> Callable[[], Any]:
         (cell,) = [one for one in self.sent if one.reply.msg_id == arguments["request"]]
@@ -181,6 +188,14 @@ class LiveHosts(FakeHosts):
             return {"end": {"error": error, "time": time.time()}, "messages": [], "lost": {}}
 
         return answer
+
+    def _publish(self, kind: str, content: Any) -> None:
+        message = self._wire.msg(kind, content)
+        self.socket.put([b"nbdist.0", *self._wire.serialize(message)])
+        before = self._reads
+        # It has been handled when the monitor has looked for the next in vain; no time limit begins before that.
+        while not self.socket.closed and self._reads < before + 2:
+            time.sleep(0.0005)
 
     def begin(self, *names: str, **options: Any) -> EngineGroup:
         spawned = self.spawn(plan_of(*names, **options))
@@ -250,6 +265,17 @@ class LiveHosts(FakeHosts):
         self.sent.append(cell)
         self.runs(cell)
         return cell.reply
+
+    def _obey(self, agent: FakeChannel, order: Order) -> None:
+        if order["order"] == "ask" and order["question"] is not None:
+            started = [p["process_id"] for o in agent.ordered("start") for p in o["processes"]]
+            for process_id in sorted({*started}.intersection(order["process_ids"])):
+                answer = self.says[Aside(order["what"])](process_id, order["question"])
+                if answer is not None:
+                    facts = {"process_id": process_id, "number": order["question"]["number"]}
+                    self._publish("nbdist_answer", {**facts, "answer": answer})
+            return
+        super()._obey(agent, order)
 
     def _signal(self, agent: FakeChannel, order: Order) -> None:
         if order["number"] != signal.SIGINT:

@@ -128,18 +128,19 @@ class Life:
         """
         folder = Path(attached.link.folder)
         known = read_history(folder)
-        engines = EngineGroup.again(
-            attached,
-            session=attached.session,
-            progress=progress,
-            publish=publish,
-            since=known.since,
-            stuck=known.stuck,
-        )
         numbers = [past.number for past in known.past] + [cell.number for cell in known.running]
         history = History(folder)
         history.cells = known.past
         with contextlib.ExitStack() as failed:
+            failed.callback(registry.go, attached.session)
+            engines = EngineGroup.again(
+                attached,
+                session=attached.session,
+                progress=progress,
+                publish=publish,
+                since=known.since,
+                stuck=known.stuck,
+            )
             failed.callback(engines.leave)
             life = cls(
                 engines,

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.errors import ProcessError, SessionError
+from nbdist.launch.sessions import registry
 from nbdist.session import life
 from tests.builders.live import LiveHosts, SentCell
 
@@ -108,8 +109,10 @@ def test_an_attachment_that_is_interrupted_leaves_the_processes_and_their_cells(
         raise KeyboardInterrupt
 
     monkeypatch.setattr(life, "say_running", interrupted)
+    registry.come(live.recorded()[0])
     with pytest.raises(KeyboardInterrupt):
         live.attach(session)
+    assert live.recorded()[0].attached == ()
     (run,) = group
     assert run._left.is_set(), "nobody follows it any longer"
     assert live.client.closed

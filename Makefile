@@ -20,6 +20,8 @@ TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
 TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py tables.py table_of_hosts.py \
                  lost.py other_ways.py repair_disturbed.py under_way.py)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
+# Where it is set, as in many images of containers, each kernel and each agent of a test compiles all of nbdist anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)

@@ -10,6 +10,9 @@ from typing import Any
 
 from playwright.sync_api import Locator, Page, expect
 
+PATIENT_MS = 60_000
+"""For whatever a page is waited for: Playwright's own limits are too short where other work takes the processor."""
+
 MOVES_SECONDS = 20.0
 """A view that stands still for so long has been given up by whoever watches it."""
 
@@ -52,6 +55,7 @@ class LabPage:
 
     def __init__(self, page: Page, lab: Lab) -> None:
         self.page = page
+        page.set_default_timeout(PATIENT_MS)
         self._lab = lab
         self._said: list[str] = []
         page.on("pageerror", lambda error: self._said.append(str(error)))

@@ -35,7 +35,7 @@ from nbdist.agent.order_reader import OrderReader
 from nbdist.agent.preload import preload
 from nbdist.agent.services import Services
 from nbdist.agent.sync import Copies
-from nbdist.contract.asides import QUESTION, Aside
+from nbdist.contract.asides import Aside
 from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Stopped
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
@@ -61,6 +61,8 @@ from nbdist.contract.orders import (
     StopListening,
     WriteFile,
 )
+from nbdist.contract.questions import QUESTION
+from nbdist.contract.wire import encode
 from nbdist.machine import checkup
 from nbdist.machine.folder import (
     engine_connection,
@@ -194,7 +196,7 @@ class Agent:
                 self.introduction.stop_listening()
             case Ask(what=what, process_ids=process_ids, question=question):
                 if question is not None:
-                    write_private(Path(self.folder) / QUESTION, dict(question))
+                    write_private(Path(self.folder) / QUESTION, encode(question))
                 self.children.ask(process_ids, Aside(what))
             case Coordinate(process_id=process_id):
                 if self.task in (None, process_id):

@@ -12,6 +12,7 @@ from nbdist.engine.frameworks.jax.framework import Jax
 from nbdist.engine.frameworks.keras.classes import PACKAGES
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.probe.library import Library
@@ -43,7 +44,7 @@ class Keras(Jax):
         """Keras itself compiles nothing; its back end does."""
         return False
 
-    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Process, **options: Any) -> Initialized:
         """See `nbdist.engine.frameworks.keras.start.initialize`."""
         from nbdist.engine.frameworks.keras.start import initialize
 

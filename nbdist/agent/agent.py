@@ -73,6 +73,13 @@ from nbdist.machine.folder import (
     write_private,
 )
 
+ENGINE = (
+    *("ipyparallel.engine.app", "ipyparallel.engine.nanny"),
+    *("nbdist.engine.kernel.calls", "nbdist.engine.kernel.value_calls"),
+    "nbdist.engine.kernel.resident",
+)
+"""What every engine needs, whatever it computes with."""
+
 
 class Agent:
     """Obeys orders and watches children, all on the main thread.
@@ -281,8 +288,7 @@ class Agent:
     def _preload(self, assignment: Assignment) -> bool:
         """Imports what all engines need; tells why when it cannot."""
         started = time.monotonic()
-        engine = ["ipyparallel.engine.app", "ipyparallel.engine.nanny"]
-        modules = [*engine, *assignment.preload] if assignment.fork and assignment.preload else []
+        modules = [*ENGINE, *assignment.preload] if assignment.fork and assignment.preload else []
         if self.pulse:
             self.pulse.go_on_by_itself()
         failure = preload(modules)

@@ -241,7 +241,7 @@ class Resident:
 
     def code_name(self, filename: str) -> tuple[str, str] | None:
         """What tracebacks call a file of a cell, as IPython has it; None for any other."""
-        named: tuple[str, str] | None = self.shell.compile.formatcode_name(filename)
+        named: tuple[str, str] | None = self.shell.compile.format_code_name(filename)
         return named
 
     def _cell_of(self, filename: str) -> int | None:

@@ -6,7 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.contract.calls.arrays import CountNan, FindLayout, FindShards, Summarize
+from nbdist.contract.calls.arrays import CountNan, FindLayout, FindShards, ModelFound, Summarize
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
@@ -58,7 +58,7 @@ class Looks:
             if elsewhere is None:
                 raise
             return elsewhere
-        return Shards.decode(answer, self._snapshot())
+        return Shards.of(answer, self._snapshot())
 
     def layout(self, expression: str, *, timeout_s: float) -> Layout | Shards:
         """The variables of a model and their rules; see `nbdist.session.session.Session.layout`."""
@@ -66,8 +66,9 @@ class Looks:
         if doing is not None:
             return self._layout_reported(expression.strip(), doing)
         answer = self._evaluation.first(FindLayout(expression=expression), timeout_s=timeout_s)
-        kind = Layout if "model" in answer else Shards
-        return kind.decode(answer, self._snapshot())
+        if isinstance(answer, ModelFound):
+            return Layout.of(answer, self._snapshot())
+        return Shards.of(answer, self._snapshot())
 
     def nan(self, expression: str, *, timeout_s: float) -> str:
         """The NaN and infinite values of arrays; see `nbdist.session.session.Session.nan`."""

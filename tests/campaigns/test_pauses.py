@@ -27,7 +27,7 @@ ALL_SECONDS = float(os.environ.get("NBDIST_PAUSE_SECONDS", "65"))
 CHECK = "%%dist\nassert kept == 42\nprint('sum', float(total(x)))"
 CONTROLLER = (
     "import nbdist\nfrom nbdist.contract.orders import CONTROLLER\n"
-    "print(nbdist.current()._engines.link.agents.home.pids[CONTROLLER])"
+    "print(nbdist.current()._life.engines.link.agents.home.pids[CONTROLLER])"
 )
 TITLES = "import nbdist\ns = nbdist.current()\nprint([n.title for n in s.snapshot().notices], s.out_of_step)"
 

@@ -81,10 +81,10 @@ def test_digests_are_the_same_whichever_way_they_come(notebook: Notebook) -> Non
     notebook.good(
         "import nbdist\n"
         "from nbdist.contract.calls.engine import AskAgreement\n"
-        "engines, cell = nbdist.current()._engines, 'fast(w, key, params)'\n"
+        "engines, cell = nbdist.current()._life.engines, 'fast(w, key, params)'\n"
         "asked = {p: engines.send(p, AskAgreement(code=cell)) for p in (0, 1)}\n"
         "requested = {p: one.get(60)[0].digests for p, one in asked.items()}\n"
-        "while (found := engines.digests([0, 1], cell)) is None: pass\n"
+        "while (found := engines.asides.digests([0, 1], cell)) is None: pass\n"
         "assert found == requested and found[0] == found[1], (found, requested)"
     )
 

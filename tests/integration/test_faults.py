@@ -231,7 +231,7 @@ def test_the_status_of_a_busy_process_says_line_and_cell(
 
 def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path) -> None:
     folder = notebook.good(
-        "import nbdist\nprint(nbdist.current()._engines.link.folder)"
+        "import nbdist\nprint(nbdist.current()._life.engines.link.folder)"
     ).text.strip()
     notebook.good(busy_until(tmp_path / "told"))
     listen = (

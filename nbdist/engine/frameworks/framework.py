@@ -10,6 +10,7 @@ from nbdist.errors import ArrayError, SessionError
 from nbdist.machine import checkup
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
@@ -76,13 +77,8 @@ class Framework:
         """
         raise NotImplementedError
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """Where the pieces of an array lie, or of all arrays of a tree.
-
-        Returns:
-          `expression`, `arrays` as a report describes them, whose paths begin with it; the `meshes` they refer to;
-          `same`: by path the path of an earlier one that is this very array; and what was not looked at: `omitted`
-          arrays and `closed` containers.
 
         Raises:
           ArrayError: It holds no arrays.
@@ -108,7 +104,7 @@ class Framework:
             "here. Push the array whole, without --sharding."
         )
 
-    def nan(self, value: object, expression: str) -> dict[str, Any]:
+    def nan(self, value: object, expression: str) -> NanCounts:
         """NaN and infinite values in this process's pieces of a tree.
 
         Raises:
@@ -179,11 +175,11 @@ class Framework:
         """See `nbdist.engine.probe.observer.Observed`."""
         return None
 
-    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
         """As `explain`, of a tree that holds arrays of this framework; None for any other."""
         return None
 
-    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
         """What this process has of the array under a path; None where none of this framework is there."""
         return None
 

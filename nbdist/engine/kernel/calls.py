@@ -254,22 +254,28 @@ def agreement(
     return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics)), []
 
 
-def shards(resident: Resident, buffers: Buffers, call: arrays.FindShards) -> tuple[Any, list[Any]]:
+def shards(
+    resident: Resident, buffers: Buffers, call: arrays.FindShards
+) -> tuple[arrays.ArraysFound, list[Any]]:
     """See `FindShards`."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.explain(resident, value, call.expression), []
 
 
-def nan(resident: Resident, buffers: Buffers, call: arrays.CountNan) -> tuple[Any, list[Any]]:
+def nan(
+    resident: Resident, buffers: Buffers, call: arrays.CountNan
+) -> tuple[arrays.NanCounts, list[Any]]:
     """See `CountNan`."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.nan(value, call.expression), []
 
 
-def summary(resident: Resident, buffers: Buffers, call: arrays.Summarize) -> tuple[Any, list[Any]]:
+def summary(
+    resident: Resident, buffers: Buffers, call: arrays.Summarize
+) -> tuple[arrays.Summary, list[Any]]:
     """See `Summarize`; `state` is `missing` where there is no such array."""
     found = (one.summary(resident.shell.user_ns, call.path) for one in frameworks.imported())
-    return next((one for one in found if one is not None), {"state": "missing"}), []
+    return next((one for one in found if one is not None), arrays.Summary(state="missing")), []
 
 
 def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tuple[Done, list[Any]]:
@@ -280,7 +286,9 @@ def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tupl
     return Done(), []
 
 
-def layout(resident: Resident, buffers: Buffers, call: arrays.FindLayout) -> tuple[Any, list[Any]]:
+def layout(
+    resident: Resident, buffers: Buffers, call: arrays.FindLayout
+) -> tuple[arrays.ModelFound | arrays.ArraysFound, list[Any]]:
     """See `FindLayout`."""
     from nbdist.engine.probe.layout import layout_of
     from nbdist.engine.probe.look import Look

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
@@ -55,7 +56,7 @@ class Jax(Framework):
 
         return initialize(process, **options)
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.jax.tree.explain`."""
         from nbdist.engine.frameworks.jax.tree import explain
 
@@ -73,7 +74,7 @@ class Jax(Framework):
 
         return placed(sharding, expression)
 
-    def nan(self, value: object, expression: str) -> dict[str, Any]:
+    def nan(self, value: object, expression: str) -> NanCounts:
         """See `nbdist.engine.frameworks.jax.nan.count`."""
         from nbdist.engine.frameworks.jax.nan import count
 
@@ -163,13 +164,13 @@ class Jax(Framework):
 
         return Observer(main_thread)
 
-    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
         """As `explain`, of a tree of arrays of JAX; None for what holds none."""
         from nbdist.engine.frameworks.jax.tree import tree
 
         return tree(value, expression)
 
-    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
         """See `nbdist.engine.frameworks.jax.summary.at_path`."""
         from nbdist.engine.frameworks.jax.summary import at_path
 

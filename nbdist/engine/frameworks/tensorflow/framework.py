@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound
     from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.probe.observer import Observer
@@ -27,7 +28,7 @@ class TensorFlow(Framework):
 
         return initialize(process, **options)
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.tensorflow.arrays.explain`."""
         from nbdist.engine.frameworks.tensorflow.arrays import explain
 

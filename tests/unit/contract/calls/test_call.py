@@ -11,7 +11,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 
 import pytest
 
-from nbdist.contract import echo, iopub, questions, sent
+from nbdist.contract import array_summary, echo, iopub, questions, sent
 from nbdist.contract.calls import arrays, engine, stepping, values
 from nbdist.contract.calls.call import (
     PROTOCOL,
@@ -30,7 +30,7 @@ from nbdist.engine.kernel.calls import Call as Travelling
 from nbdist.engine.kernel.calls import calls
 from nbdist.errors import WireError
 
-MODULES = (engine, values, arrays, stepping, iopub, questions, echo, sent)
+MODULES = (engine, values, arrays, stepping, iopub, questions, echo, sent, array_summary)
 TYPES = sorted(
     {
         one

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
-from nbdist.contract.calls.arrays import FindShards
+from nbdist.contract.calls.arrays import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
 from nbdist.errors import ArrayError, SessionError
 from nbdist.rules import Rules
@@ -18,7 +18,7 @@ from tests.builders.engines import FakeEngines
 from tests.builders.reports import RUNNING
 
 RULES = Rules(grace_s=0.0, give_up_s=0.0)
-ANSWER = {"arrays": []}
+ANSWER = ArraysFound(expression="w", arrays=(), meshes=(), same={}, omitted=0, closed=0)
 
 
 @pytest.fixture(autouse=True)
@@ -39,9 +39,9 @@ def test_only_a_plain_name_needs_no_program(text: str, name: bool) -> None:
 
 
 def test_some_are_asked_and_all_answers_taken() -> None:
-    engines: Any = FakeEngines(shards=lambda p, **_: {"p": p})
+    engines: Any = FakeEngines(shards=lambda p, **_: replace(ANSWER, omitted=p))
     answers = ask_some(engines, FindShards(expression="w"), [0, 1], timeout_s=1.0)
-    assert {p: answer for p, (answer, _) in answers.items()} == {0: {"p": 0}, 1: {"p": 1}}
+    assert {p: answer.omitted for p, (answer, _) in answers.items()} == {0: 0, 1: 1}
 
 
 def test_one_that_does_not_answer_in_time_is_said_with_what_it_does() -> None:
@@ -57,7 +57,7 @@ def test_one_that_does_not_answer_in_time_is_said_with_what_it_does() -> None:
 def test_all_take_part_under_one_number_and_only_the_wanted_answer() -> None:
     numbers: dict[int, int] = {}
 
-    def shards(process_id: int, *, number: int, expression: str) -> dict[str, Any]:
+    def shards(process_id: int, *, number: int, expression: str) -> ArraysFound:
         numbers[process_id] = number
         return ANSWER
 

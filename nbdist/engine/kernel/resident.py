@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls.engine import CellEnd
+from nbdist.contract.cell_label import CellLabel
 from nbdist.contract.iopub import CellStep, Prompt, Prompting
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.debugger.install import end_tracing
@@ -194,10 +195,9 @@ class Resident:
         end_tracing()
         self.descriptors.flush()
 
-    def _cell_ended(self, label: dict[str, Any] | None, failed: bool) -> None:
+    def _cell_ended(self, label: CellLabel | None, failed: bool) -> None:
         if self.step is not None and label is not None:
-            compared = bool(label.get("compared"))
-            self.step.end_cell(label["run"], failed=failed, compared=compared)
+            self.step.end_cell(label.run, failed=failed, compared=label.compared)
 
     def admit(self) -> None:
         """Lets no cell compute before what comes after a failed one has been seen to.
@@ -258,15 +258,15 @@ class Resident:
         self.ends.append(CellEnd(request=request, error=self.cell.error, time=time.time()))
         self._began = None
 
-    def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
+    def _remember(self, request: dict[str, Any], label: CellLabel) -> None:
         self.publisher.request = request
-        self._shows_widgets = bool(label.get("widgets"))
+        self._shows_widgets = label.widgets
         if self.step is not None:
             self.step.begin_cell(
-                label["run"],
-                label["targets"],
+                label.run,
+                label.targets,
                 self.shell.user_ns,
-                in_step=label.get("in_step"),
+                in_step=label.in_step,
             )
 
 

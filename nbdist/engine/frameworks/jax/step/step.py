@@ -159,7 +159,7 @@ class Step:
           run: The number of this sending of the cell.
           targets: The processes that run it.
           namespace: The user's.
-          in_step: After which program the kernel knows all processes to be in step; see `notebook_cell.label`.
+          in_step: After which program the kernel knows all processes to be in step; see `CellLabel`.
         """
         if in_step is not None and tuple(in_step) == self.dispatched.place:
             self.dispatched.in_step()

@@ -9,14 +9,15 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 import zmq
 
+from nbdist.contract.iopub import AsideAnswer, message_of
 from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
-from nbdist.contract.wire import decode
+from nbdist.errors import WireError
 from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.merge import Known, Merger, Planned
 from nbdist.merge.states import at_rest
@@ -75,7 +76,7 @@ class Monitor:
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
         self._publishing = MessageGuard("A snapshot of the session", logger, self.fault)
-        self.on_answer: Callable[[Mapping[str, Any]], None] = lambda answer: None
+        self.on_answer: Callable[[AsideAnswer], None] = lambda answer: None
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="nbdist-monitor", daemon=True)
 
@@ -197,19 +198,32 @@ class Monitor:
 
     def _take(self, frames: list[bytes]) -> bool:
         try:
-            _, parts = self._wire.feed_identities(frames)
+            topics, parts = self._wire.feed_identities(frames)
             message = self._wire.deserialize(parts)
         except (ValueError, TypeError, IndexError):
             return False  # not signed with this session's key: not ours to read
-        if message["msg_type"] == "nbdist_answer":
-            self.on_answer(message["content"])
+        try:
+            report = message_of(message["msg_type"], message["content"])
+            if not isinstance(report, Report | AsideAnswer):
+                raise WireError(f"it is of the type {message['msg_type']!r}.")
+        except WireError as error:
+            raise WireError(
+                f"{_sender(topics)} has published what is no report: {error}"
+            ) from error
+        if isinstance(report, AsideAnswer):
+            self.on_answer(report)
             return False
-        report = decode(Report, message["content"])
         with self._lock:
             self._merger.update(report, time_s=time.time())
         if report.activity is not None:
             self._heard[report.process_id] = Heard(report.activity, time.monotonic())
         return True
+
+
+def _sender(topics: Sequence[bytes]) -> str:
+    """`Process 3`, from a topic such as `nbdist.3`."""
+    name = topics[0].decode(errors="replace") if topics else ""
+    return f"Process {name.rpartition('.')[2]}"
 
 
 def aged(activity: Activity, seconds: float) -> Activity:

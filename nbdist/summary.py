@@ -7,17 +7,19 @@ device, and no process waits for another. What is missing is said.
 from __future__ import annotations
 
 import base64
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from nbdist.contract.array_summary import ArraySummary, PieceSummary
 from nbdist.dtypes import dtype_named
 
-MIME = "application/vnd.nbdist.summary+json"
-"""Of one process's part of a summary, beside the text that JAX gives the array."""
 
-FACTS = ("shape", "dtype", "about", "grid")
-"""What is the same in the parts of all processes."""
+def facts(part: ArraySummary) -> ArraySummary:
+    """What is the same in the parts of all processes: all but the pieces."""
+    return replace(part, pieces=())
+
 
 WHOLE = 1000
 """An array of so few values is shown whole, as NumPy does."""
@@ -27,7 +29,7 @@ EDGE = 3
 
 MOST_SHOWN = 4096
 
-Grid = list[list[int]]
+Grid = Sequence[Sequence[int]]
 """The places along each axis whose values are shown."""
 
 
@@ -58,7 +60,7 @@ def _spread(size: int) -> list[int]:
     return [number * size // count for number in range(count)]
 
 
-def picture(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
+def picture(parts: Sequence[ArraySummary]) -> dict[str, Any] | None:
     """The values at the places of a grid, for who draws them.
 
     Args:
@@ -72,10 +74,10 @@ def picture(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     import numpy as np
 
     first = parts[0]
-    pieces = [piece for part in parts for piece in part["pieces"]]
-    if first["grid"] is None or first["dtype"].startswith("complex"):
+    pieces = [piece for part in parts for piece in part.pieces]
+    if first.grid is None or first.dtype.startswith("complex"):
         return None
-    if not all("values" in piece for piece in pieces):
+    if not all(piece.values is not None for piece in pieces):
         return None
     values, missing = _collected(first, pieces)
     values = values.astype(np.float64).reshape(-1, values.shape[-1])
@@ -91,40 +93,40 @@ def picture(parts: Sequence[Mapping[str, Any]]) -> dict[str, Any] | None:
     return {"rows": rows, "columns": columns, "low": low, "high": high, "values": drawn}
 
 
-def text(parts: Sequence[Mapping[str, Any]]) -> str:
+def text(parts: Sequence[ArraySummary]) -> str:
     """The summary of an array.
 
     Args:
-      parts: Of each process what the engine's `summarize` answers; their `FACTS` are equal.
+      parts: Of each process; their `facts` are equal.
     """
     first = parts[0]
-    pieces = [piece for part in parts for piece in part["pieces"]]
-    lines = [first["about"]]
-    if first["grid"] is not None and all("values" in piece for piece in pieces):
+    pieces = [piece for part in parts for piece in part.pieces]
+    lines = [first.about]
+    if first.grid is not None and all(piece.values is not None for piece in pieces):
         lines.append(_shown(first, pieces))
     lines.append(_numbers(first, pieces))
     return "\n".join(lines)
 
 
-def _numbers(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> str:
+def _numbers(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
     """`min 0  mean 0.5  max 1  NaN 0`, and of how many values where some are missing."""
-    total = prod(facts["shape"])
-    known = [piece["numbers"] for piece in pieces if piece["numbers"] is not None]
-    size = sum(piece["size"] for piece in pieces if piece["numbers"] is not None)
+    total = prod(facts.shape)
+    known = [piece.numbers for piece in pieces if piece.numbers is not None]
+    size = sum(piece.size for piece in pieces if piece.numbers is not None)
     unread = len(known) < len(pieces)
     why = "the rest is too large to be looked at" if unread else "these processes have no others"
     if not size:
         return f"of no values: {why}" if total else "no values"
     said = []
-    counted = sum(numbers["counted"] for numbers in known)
-    ordered = [numbers for numbers in known if "min" in numbers]
-    if ordered:
-        number = int if all(isinstance(numbers["min"], int) for numbers in ordered) else float
-        low = min(number(numbers["min"]) for numbers in ordered)
-        high = max(number(numbers["max"]) for numbers in ordered)
-        mean = sum(float(numbers["sum"]) for numbers in ordered) / counted
+    counted = sum(numbers.counted for numbers in known)
+    number = int if all(numbers.whole for numbers in known) else float
+    lows = [number(numbers.min) for numbers in known if numbers.min is not None]
+    highs = [number(numbers.max) for numbers in known if numbers.max is not None]
+    sums = [float(numbers.sum) for numbers in known if numbers.sum is not None]
+    if sums:
+        low, high, mean = min(lows), max(highs), sum(sums) / counted
         said += [f"min {_short(low)}", f"mean {_short(mean)}", f"max {_short(high)}"]
-    nan = sum(numbers["nan"] for numbers in known)
+    nan = sum(numbers.nan for numbers in known)
     said.append(f"NaN {nan}" + (", left out of these" if nan and said else ""))
     if size < total:
         said.append(f"of {size} of {total} values: {why}")
@@ -135,10 +137,10 @@ def _short(number: float) -> str:
     return str(number) if isinstance(number, int) else f"{number:.6g}"
 
 
-def _shown(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> str:
+def _shown(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> str:
     import numpy as np
 
-    shape = facts["shape"]
+    shape = facts.shape
     values, missing = _collected(facts, pieces)
     whole = prod(shape) <= WHOLE
     for axis, size in enumerate(shape):
@@ -151,16 +153,16 @@ def _shown(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> str
         return str(shown)
 
 
-def _collected(facts: Mapping[str, Any], pieces: Sequence[Mapping[str, Any]]) -> tuple[Any, Any]:
+def _collected(facts: ArraySummary, pieces: Sequence[PieceSummary]) -> tuple[Any, Any]:
     """The values at the places of the grid, and which of them are missing."""
     import numpy as np
 
-    values = np.zeros([len(axis) for axis in facts["grid"]], dtype_named(facts["dtype"]))
+    values = np.zeros([len(axis) for axis in facts.grid or ()], dtype_named(facts.dtype))
     missing = np.ones(values.shape, bool)
     for piece in pieces:
-        bounds = piece["places"]
+        bounds = piece.places or ()
         where = tuple(slice(low, high) for low, high in bounds)
-        part = np.frombuffer(base64.b64decode(piece["values"]), values.dtype)
+        part = np.frombuffer(base64.b64decode(piece.values or ""), values.dtype)
         values[where] = part.reshape([high - low for low, high in bounds])
         missing[where] = False
     return values, missing

@@ -35,7 +35,7 @@ from nbdist.agent.order_reader import OrderReader
 from nbdist.agent.preload import preload
 from nbdist.agent.services import Services
 from nbdist.agent.sync import Copies
-from nbdist.contract.asides import QUESTION, Aside
+from nbdist.contract.asides import Aside
 from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Stopped
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
@@ -61,6 +61,8 @@ from nbdist.contract.orders import (
     StopListening,
     WriteFile,
 )
+from nbdist.contract.questions import QUESTION
+from nbdist.contract.wire import encode
 from nbdist.machine import checkup
 from nbdist.machine.folder import (
     engine_connection,
@@ -70,6 +72,13 @@ from nbdist.machine.folder import (
     remove,
     write_private,
 )
+
+ENGINE = (
+    *("ipyparallel.engine.app", "ipyparallel.engine.nanny"),
+    *("nbdist.engine.kernel.calls", "nbdist.engine.kernel.value_calls"),
+    "nbdist.engine.kernel.resident",
+)
+"""What every engine needs, whatever it computes with."""
 
 
 class Agent:
@@ -194,7 +203,7 @@ class Agent:
                 self.introduction.stop_listening()
             case Ask(what=what, process_ids=process_ids, question=question):
                 if question is not None:
-                    write_private(Path(self.folder) / QUESTION, dict(question))
+                    write_private(Path(self.folder) / QUESTION, encode(question))
                 self.children.ask(process_ids, Aside(what))
             case Coordinate(process_id=process_id):
                 if self.task in (None, process_id):
@@ -279,8 +288,7 @@ class Agent:
     def _preload(self, assignment: Assignment) -> bool:
         """Imports what all engines need; tells why when it cannot."""
         started = time.monotonic()
-        engine = ["ipyparallel.engine.app", "ipyparallel.engine.nanny"]
-        modules = [*engine, *assignment.preload] if assignment.fork and assignment.preload else []
+        modules = [*ENGINE, *assignment.preload] if assignment.fork and assignment.preload else []
         if self.pulse:
             self.pulse.go_on_by_itself()
         failure = preload(modules)

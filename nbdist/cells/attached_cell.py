@@ -17,6 +17,7 @@ from nbdist.cells.followed import FollowedRun
 from nbdist.cells.foreign_output import Overheard
 from nbdist.cells.history import OpenCell
 from nbdist.cells.submission import Submission
+from nbdist.contract.calls import engine as contract
 from nbdist.errors import NbdistError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import count_text
@@ -26,7 +27,7 @@ logger = logging.getLogger(__name__)
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
 
-Recall = Callable[[int, str], Request]
+Recall = Callable[[int, str], Request[contract.Recalled]]
 """Asks a process how the cell of a request has ended; the answer comes behind the cell."""
 
 
@@ -48,7 +49,11 @@ class Recalled(Submission):
       take: Hears the answer.
     """
 
-    def __init__(self, ask: Callable[[], Request], take: Callable[[dict[str, Any]], None]) -> None:
+    def __init__(
+        self,
+        ask: Callable[[], Request[contract.Recalled]],
+        take: Callable[[contract.Recalled], None],
+    ) -> None:
         super().__init__(Future(), Future())
         self._ask = ask
         self._take = take
@@ -76,12 +81,11 @@ class Recalled(Submission):
             self._end(error, time.time())
             return
         self._take(answer)
-        end = answer["end"]
-        if end is None:
+        if answer.end is None:
             unknown = "the process has no record of it: it never started, or ended long ago"
             self._end(RecalledError("Lost", unknown, ""), time.time())
         else:
-            self._end(raised(answer), end["time"])
+            self._end(raised(answer), answer.end.time)
 
     def _end(self, error: BaseException | None, at: float) -> None:
         self.output.metadata = {"completed": datetime.fromtimestamp(at, UTC)}  # type: ignore[attr-defined]
@@ -89,12 +93,12 @@ class Recalled(Submission):
         self.future.set_result(error)
 
 
-def raised(answer: dict[str, Any]) -> RecalledError | None:
-    """What the cell raised; None when it went through."""
-    text = answer["end"]["error"]
+def raised(answer: contract.Recalled) -> RecalledError | None:
+    """What the cell raised; None when it went through, or nothing is known of its end."""
+    text = None if answer.end is None else answer.end.error
     if text is None:
         return None
-    shown = next((m["content"] for m in answer["messages"] if m["kind"] == "error"), None)
+    shown = next((m.content for m in answer.kept.messages if m.kind == "error"), None)
     if shown is not None:
         return RecalledError(shown["ename"], shown["evalue"], "\n".join(shown["traceback"]))
     name, _, value = text.partition(": ")
@@ -129,7 +133,7 @@ class RegainedRun(FollowedRun):
     def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:
         return Recalled(
             lambda: recall(process_id, request),
-            lambda answer: self._overheard.echo(process_id, answer),
+            lambda answer: self._overheard.echo(process_id, answer.kept),
         )
 
     def _catch_up(self, repeat: Callable[[], None] | None) -> None:

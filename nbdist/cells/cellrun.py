@@ -21,7 +21,7 @@ from nbdist.cells.prompts import Prompts
 from nbdist.cells.refuse import computes
 from nbdist.cells.submission import Message
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
-from nbdist.engine.cell.notebook_cell import label
+from nbdist.contract.cell_label import CellLabel
 from nbdist.errors import ProcessError
 from nbdist.output import (
     Block,
@@ -164,7 +164,7 @@ class CellRun:
         run = self.execution.number = time.time_ns()
         cell, targets = self.cell, self.execution.targets
         self.execution.send(
-            label(
+            CellLabel(
                 cell=cell.number,
                 offset=cell.offset,
                 run=run,
@@ -173,7 +173,7 @@ class CellRun:
                 in_step=self.context.in_step,
                 compared=self.AWAITED,
                 widgets=shows_widgets(self._renderer),
-            )
+            ).text()
         )
         # ipyparallel forgets a request that has failed before all its output is here.
         self._listen(self.execution.hear)

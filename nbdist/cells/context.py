@@ -12,6 +12,7 @@ from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.remedies import Remedies
+from nbdist.contract.iopub import CellStep
 from nbdist.widgets import Widgets
 
 
@@ -34,7 +35,7 @@ class Ended:
     started: float
     number: int
     clean: bool
-    steps: Mapping[int, Mapping[str, Any]]
+    steps: Mapping[int, CellStep]
     looked: bool
     say: Callable[[str], None]
 

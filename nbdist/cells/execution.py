@@ -16,9 +16,11 @@ from ipyparallel.error import TaskAborted
 
 from nbdist.cells.late import LateOutput, put
 from nbdist.cells.outcome import Outcome, ProcessOutcome
-from nbdist.cells.prompt import Prompt
 from nbdist.cells.submission import Message, Submission, submit
+from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_of
+from nbdist.contract.sent import Sent
 from nbdist.contract.snapshot import Activity
+from nbdist.errors import WireError
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
@@ -130,8 +132,8 @@ class Execution:
         self._prompts: dict[int, Prompt] = {}
         self._commanded: dict[int, float] = {}
         self._prompting = threading.Lock()
-        self.steps: dict[int, Mapping[str, Any]] = {}
-        self.sent: dict[int, Mapping[str, Any]] = {}
+        self.steps: dict[int, CellStep] = {}
+        self.sent: dict[int, Sent] = {}
         self.tracebacks: dict[int, str] = {}
         self.late: LateOutput | None = None
         self.number = 0
@@ -222,8 +224,7 @@ class Execution:
         with self._prompting:
             return min(self._commanded.values(), default=None)
 
-    def _prompt(self, process_id: int, content: Mapping[str, Any]) -> None:
-        prompt = Prompt.of(content)
+    def _prompt(self, process_id: int, prompt: Prompt | None) -> None:
         # What one process alone shows at its prompt is not what others are merely behind with.
         self.output.compare_strictly()
         with self._prompting:
@@ -254,7 +255,7 @@ class Execution:
         """Whether every target has finished the cell, and none has found that it is not in step."""
         standings = self.standings().values()
         return all(s.outcome == "finished" for s in standings) and all(
-            step.get("passed", True) and step.get("alike", True) for step in self.steps.values()
+            step.in_step for step in self.steps.values()
         )
 
     def standings(self) -> dict[int, ProcessOutcome]:
@@ -280,7 +281,7 @@ class Execution:
             activity=activity,
             silent_s=self._heard_of.silence(process_id),
             begun=process_id in self._begun or activity is not None,
-            proving=bool(self.steps.get(process_id, {}).get("proving")),
+            proving=process_id in self.steps and self.steps[process_id].proving,
             prompt=self._prompts.get(process_id),
         )
 
@@ -366,28 +367,34 @@ class Execution:
         with self._guard:
             self._take(process_id, message)
 
-    def _rescued(self, process_id: int, saved: Mapping[str, Any]) -> str:
+    def _rescued(self, process_id: int, saved: Rescued) -> str:
         where = where_text([process_id], self._hosts)
-        left = f", not {names_text(saved['left_out'])}" if saved["left_out"] else ""
-        count = count_text(saved["arrays"], "piece")
+        left = f", not {names_text(saved.left_out)}" if saved.left_out else ""
+        count = count_text(saved.arrays, "piece")
         return (
-            f"{where}   has saved what it holds: {count} of arrays, {bytes_text(saved['nbytes'])}{left}, in "
-            f"{saved['path']} there; numpy.load reads it"
+            f"{where}   has saved what it holds: {count} of arrays, {bytes_text(saved.nbytes)}{left}, in "
+            f"{saved.path} there; numpy.load reads it"
         )
 
     def _take(self, process_id: int, message: Message) -> None:
-        if message["msg_type"] == "nbdist_step":
-            self.steps[process_id] = message["content"]
-            return
-        if message["msg_type"] == "nbdist_sent":
-            self.sent[process_id] = message["content"]
-            return
-        if message["msg_type"] == "nbdist_prompt":
-            self._prompt(process_id, message["content"])
-            return
-        if message["msg_type"] == "nbdist_rescue":
-            self.output.note(self._rescued(process_id, message["content"]))
-            return
+        try:
+            ours = message_of(message["msg_type"], message["content"])
+        except WireError as error:
+            where = where_text([process_id], self._hosts)
+            raise WireError(f"{where} has published what cannot be read: {error}") from error
+        match ours:
+            case CellStep():
+                self.steps[process_id] = ours
+                return
+            case Sent():
+                self.sent[process_id] = ours
+                return
+            case Prompting(prompt=prompt):
+                self._prompt(process_id, prompt)
+                return
+            case Rescued():
+                self.output.note(self._rescued(process_id, ours))
+                return
         if message["msg_type"] == "execute_input":
             # From here on the process listens to signals.
             self._begun.add(process_id)
@@ -397,11 +404,6 @@ class Execution:
         taken = not self.output.closed and put(self.output, process_id, message)
         if not taken and self.output.closed and self.late is not None:
             self.late.take(process_id, message)
-
-
-def place(step: Mapping[str, Any]) -> tuple[int, int]:
-    """Which program a process has sent last: the back end's number, and how many programs it has sent to that."""
-    return int(step["generation"]), int(step["serial"])
 
 
 def without_leading_blank_lines(code: str) -> tuple[str, int]:

@@ -13,6 +13,8 @@ from typing import Any
 import zmq
 
 from nbdist.cells.submission import Message
+from nbdist.contract.echo import Kept, KeptMessage
+from nbdist.contract.iopub import Echo, message_of
 from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.message_guard import MessageGuard
 
@@ -75,21 +77,21 @@ class Overheard:
             for process_id in self.waiting:
                 self._release(process_id)
 
-    def echo(self, process_id: int, content: Mapping[str, Any]) -> None:
-        """Takes what a process has kept: the content of an echo, or of the answer to `recall`."""
+    def echo(self, process_id: int, kept: Kept) -> None:
+        """Takes what a process has kept."""
         with self._lock:
             with self._guard:
-                for message in content["messages"]:
+                for message in kept.messages:
                     with self._guard:
                         self._take_kept(process_id, message)
-                for request, count in content["lost"].items():
+                for request, count in kept.lost.items():
                     if self._requests.get(request) == process_id:
                         self.lost[process_id] = count
             self._release(process_id)
 
-    def _take_kept(self, process_id: int, message: Mapping[str, Any]) -> None:
-        if self._requests.get(message["parent"]) == process_id:
-            self._once(process_id, message["id"], message["kind"], message["content"])
+    def _take_kept(self, process_id: int, message: KeptMessage) -> None:
+        if self._requests.get(message.parent) == process_id:
+            self._once(process_id, message.id, message.kind, message.content)
 
     def _release(self, process_id: int) -> None:
         for message in self._held.pop(process_id, ()):
@@ -120,7 +122,9 @@ class Overheard:
         except (ValueError, TypeError, IndexError):
             return  # not signed with this session's key
         if topics and topics[0].startswith(b"echo."):
-            self.echo(message["content"]["process_id"], message["content"])
+            echo = message_of(message["msg_type"], message["content"])
+            if isinstance(echo, Echo):
+                self.echo(echo.process_id, echo.kept)
             return
         process_id = self._requests.get((message["parent_header"] or {}).get("msg_id", ""))
         if process_id is None:

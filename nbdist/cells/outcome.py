@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from nbdist.cells.prompt import Prompt
+from nbdist.contract.iopub import Prompt
 from nbdist.contract.limits import SILENT_SECONDS
 from nbdist.contract.snapshot import Activity
 from nbdist.quantities import hosts_text, processes_text, seconds_text

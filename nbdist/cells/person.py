@@ -7,8 +7,7 @@ import threading
 import time
 from collections.abc import Callable
 
-Reply = dict[str, str | bool]
-"""`line`; or `end`, for the end of input; or `refused`, why nobody can be asked."""
+from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 
 LOOK_SECONDS = 0.1
 """How often is looked whether a line is still wanted."""
@@ -17,7 +16,7 @@ ARRIVAL_SECONDS = 5.0
 """How long a signal to this process's own main thread may take; it takes microseconds."""
 
 
-def ask_person(prompt: str, wanted: Callable[[], bool]) -> Reply | None:
+def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
     """Asks with `input()`, in a notebook as in a terminal.
 
     Args:
@@ -31,9 +30,9 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> Reply | None:
       KeyboardInterrupt: The person's.
     """
     if threading.current_thread() is not threading.main_thread():
-        return {
-            "refused": "this cell runs in a thread, and only the main thread can ask for input."
-        }
+        return NobodyAnswers(
+            why="this cell runs in a thread, and only the main thread can ask for input."
+        )
     looking = _Looking(wanted)
     try:
         try:
@@ -49,14 +48,14 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> Reply | None:
     return reply
 
 
-def _read(prompt: str) -> Reply:
+def _read(prompt: str) -> LineReply:
     try:
-        return {"line": input(prompt)}
+        return TypedLine(text=input(prompt))
     except EOFError:
-        return {"end": True}
+        return EndOfInput()
     except (NotImplementedError, RuntimeError, OSError) as error:
         # A notebook that runs without anybody, as in nbconvert; a program without input.
-        return {"refused": f"this kernel has no input ({error})"}
+        return NobodyAnswers(why=f"this kernel has no input ({error})")
 
 
 class _Looking:

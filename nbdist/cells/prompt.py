@@ -1,47 +1,12 @@
-"""What a debugger on a process asks for, and who waits meanwhile: pure functions."""
+"""Who waits while debuggers on processes ask for lines: a pure function."""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
+from nbdist.contract.iopub import Prompt
 from nbdist.quantities import processes_text
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Prompt:
-    """A line that a process waits for.
-
-    `number` is that of the question, `text` what stands before the line, such as `"ipdb> "`, `what` why it is
-    asked, such as `"at a breakpoint"`. `line` is the 1-based line of the notebook's cell, `source` its text.
-    """
-
-    number: int
-    text: str
-    what: str
-    line: int | None
-    source: str | None
-
-    @classmethod
-    def of(cls, content: Mapping[str, Any]) -> Prompt | None:
-        """What a process has published; None where it asks no more."""
-        if content["number"] is None:
-            return None
-        return cls(
-            number=int(content["number"]),
-            text=str(content["prompt"]),
-            what=str(content["what"]),
-            line=content["line"],
-            source=content["source"],
-        )
-
-    @property
-    def place(self) -> str:
-        """`at a breakpoint in line 4, y = step(x)`."""
-        source = f", {self.source}" if self.source else ""
-        return self.what if self.line is None else f"{self.what} in line {self.line}{source}"
 
 
 def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:

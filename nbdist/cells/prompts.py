@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
 from nbdist.cells.person import ask_person
-from nbdist.cells.prompt import Prompt
+from nbdist.contract.iopub import Prompt
+from nbdist.contract.questions import LineReply, TypedLine
 
 SETTLE_SECONDS = 0.2
 """So long after the first prompt others may come that are at the same breakpoint: the lowest is asked first."""
@@ -48,10 +49,10 @@ class Prompts:
         self,
         execution: Asks,
         *,
-        reply: Callable[[int, int, Mapping[str, Any]], bool],
+        reply: Callable[[int, int, LineReply], bool],
         show: Callable[[], None],
         repeat: Callable[[int, str], None],
-        ask: Callable[[str, Callable[[], bool]], Mapping[str, Any] | None] = ask_person,
+        ask: Callable[[str, Callable[[], bool]], LineReply | None] = ask_person,
     ) -> None:
         self._execution = execution
         self._reply = reply
@@ -78,8 +79,8 @@ class Prompts:
         )
         if reply is None:
             return
-        if "line" in reply:
-            self._repeat(process_id, f"{prompt.text}{reply['line']}\n")
+        if isinstance(reply, TypedLine):
+            self._repeat(process_id, f"{prompt.text}{reply.text}\n")
         self._execution.give(
             process_id, prompt, lambda: self._reply(process_id, prompt.number, reply)
         )

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 from nbdist.cells.execution import Execution
+from nbdist.contract.questions import LineReply
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,4 +29,4 @@ class Remedies:
     join: Callable[[Execution], bool] | None = None
     in_vain: Callable[[Execution, Collection[int]], str | None] | None = None
     free: Callable[[Sequence[int]], None] | None = None
-    reply: Callable[[int, int, Mapping[str, Any]], bool] = lambda process_id, number, reply: False
+    reply: Callable[[int, int, LineReply], bool] = lambda process_id, number, reply: False

@@ -3,38 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
 
+from nbdist.contract.questions import NativeStacks, Threads, ThreadStack
 from nbdist.quantities import count_text, processes_text
-
-Threads = Sequence[Mapping[str, Any]]
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
     """The threads of each process, outermost call first.
 
     Args:
-      found: The threads of processes, the main thread first, as `nbdist.engine.cell.threads.stacks` gives them.
+      found: The threads of processes.
       missing: Processes that have not answered.
       whole: All threads; else the main thread, and how many others there are.
     """
     groups: dict[str, list[int]] = {}
     for process_id, threads in sorted(found.items()):
-        groups.setdefault(_threads_text(threads, whole=whole), []).append(process_id)
+        groups.setdefault(_threads_text(threads.threads, whole=whole), []).append(process_id)
     parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
     return "\n\n".join([*parts, *_missing_text(missing)])
 
 
-def native_text(found: Mapping[int, Mapping[str, str]], missing: Sequence[int]) -> str:
+def native_text(found: Mapping[int, NativeStacks], missing: Sequence[int]) -> str:
     """What py-spy has read of each process, or why it has not.
 
     Args:
-      found: As `nbdist.engine.cell.native.native_stacks` answers.
+      found: By process id.
       missing: Processes that have not answered.
     """
     groups: dict[str, list[int]] = {}
     for process_id, answer in sorted(found.items()):
-        text = answer.get("text") or f"  no native stack: {answer['error']}"
+        text = answer.text or f"  no native stack: {answer.error}"
         groups.setdefault(text, []).append(process_id)
     parts = [f"{processes_text(ids)}\n{text}" for text, ids in groups.items()]
     return "\n\n".join([*parts, *_missing_text(missing)])
@@ -49,11 +47,11 @@ def _missing_text(missing: Sequence[int]) -> list[str]:
     ]
 
 
-def _threads_text(threads: Threads, *, whole: bool) -> str:
+def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:
     shown = threads if whole else threads[:1]
     lines = []
     for thread in shown:
-        lines += [f"  {thread['name']}", *(f"    {line}" for line in thread["lines"])]
+        lines += [f"  {thread.name}", *(f"    {line}" for line in thread.lines)]
     if len(threads) > len(shown):
         others = count_text(len(threads) - len(shown), "other thread")
         lines.append(f"  and {others}: %dist_stack with a process shows them")

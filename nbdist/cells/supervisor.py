@@ -23,7 +23,7 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import wait
 from dataclasses import dataclass, field
 
-from nbdist.cells.execution import Execution, place
+from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
 from nbdist.cells.outcome import (
     ProcessOutcome,
@@ -257,7 +257,7 @@ class CellSupervisor:
     def _all_finished(self, standings: dict[int, ProcessOutcome]) -> bool:
         """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
         finished = all(s.proving or s.outcome == "finished" for s in standings.values())
-        return finished and len({place(step) for step in self.execution.steps.values()}) < 2
+        return finished and len({step.sent.place for step in self.execution.steps.values()}) < 2
 
     def _after_failure(
         self, cause: ProcessOutcome, standings: dict[int, ProcessOutcome], now: float

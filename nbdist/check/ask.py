@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Protocol
 
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import AgreementError
+from nbdist.launch.start.request import Request
 
 ANSWER_SECONDS = 5.0
 """How long all processes together may take to answer; an idle one takes milliseconds."""
@@ -18,8 +20,8 @@ ANSWER_SECONDS = 5.0
 class Asks(Protocol):
     """Sends a request to one process; see `nbdist.launch.start.request.ask`."""
 
-    def __call__(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Any:
-        """Does not wait; `.wait(timeout_s)` and `.get(timeout_s)` of what it returns do."""
+    def __call__(self, process_id: int, call: AskAgreement) -> Request[Agreement]:
+        """Does not wait."""
 
 
 def refuse_disagreement(
@@ -29,7 +31,9 @@ def refuse_disagreement(
     *,
     hosts: Mapping[int, str],
     activity: Callable[[int], Activity | None],
-    digests: Callable[[Sequence[int], str], Mapping[int, dict[str, str]] | None] = lambda *_: None,
+    digests: Callable[[Sequence[int], str], Mapping[int, Mapping[str, str]] | None] = lambda *_: (
+        None
+    ),
     timeout_s: float = ANSWER_SECONDS,
 ) -> None:
     """Compares what must be equal on all targets before they run a cell; uses no collective.
@@ -51,20 +55,20 @@ def refuse_disagreement(
         return
     deadline = time.monotonic() + timeout_s
 
-    def answers(part: str, topics: list[str] | None) -> dict[int, dict[str, Any]]:
-        asked = {p: ask(p, "agreement", code=code, topics=topics) for p in targets}
+    def answers(topics: tuple[str, ...] | None) -> dict[int, Agreement]:
+        asked = {p: ask(p, AskAgreement(code=code, topics=topics)) for p in targets}
         for request in asked.values():
             request.wait(max(0.0, deadline - time.monotonic()))
         busy = [p for p, request in asked.items() if not request.ready()]
         if busy:
             doing = {p: activity(p) for p in busy}
             raise AgreementError(busy_text(doing, hosts, timeout_s))
-        return {p: request.get()[0][part] for p, request in asked.items()}
+        return {p: request.get()[0] for p, request in asked.items()}
 
-    found = digests(targets, code) or answers("digests", None)
+    found = digests(targets, code) or {p: one.digests or {} for p, one in answers(None).items()}
     first = found[targets[0]]
-    differing = [topic for topic in first if len({one[topic] for one in found.values()}) > 1]
+    differing = tuple(t for t in first if len({one.get(t) for one in found.values()}) > 1)
     if differing:
-        what = differences(answers("facts", differing))
+        what = differences({p: one.facts or {} for p, one in answers(differing).items()})
         if what:
             raise AgreementError(differences_text(what, hosts))

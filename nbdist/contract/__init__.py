@@ -1,1 +1,1 @@
-"""What crosses the border between processes: reports and snapshots, orders and events, as types."""
+"""What crosses the border between processes, as types: reports, orders and events, calls, questions, messages."""

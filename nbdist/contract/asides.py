@@ -25,23 +25,16 @@ class Aside(StrEnum):
     """Say what was sent to the devices of several processes."""
 
     COMPARE = "d"
-    """Say digests of what must be equal before the cell in the file `QUESTION`, when the main thread is free."""
+    """Answer a `CompareBefore` of `nbdist.contract.questions`."""
 
     STACK = "t"
-    """Say what all threads are in the middle of."""
+    """Answer a `ReadStacks`."""
 
     STOP = "p"
-    """Leave the cell of this run before the same step as all others, and say how many steps have begun."""
+    """Answer a `StopAtStep`."""
 
     LINE = "l"
-    """Take a line for the debugger that waits for one."""
+    """Answer a `GiveLine`."""
 
     ABANDON = "a"
     """End the wait for a proof."""
-
-
-WITH_QUESTIONS = frozenset({Aside.COMPARE, Aside.STACK, Aside.STOP, Aside.LINE})
-"""Those that are answered to a kernel, under the number of its question."""
-
-QUESTION = "question"
-"""A file of the session's folder on a host: what goes with a letter, as JSON."""

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from nbdist.contract.questions import Question
 from nbdist.contract.wire import decode, encode
 
 CONTROLLER = -1
@@ -122,12 +123,12 @@ class StopListening:
 class Ask:
     """Asks engines for one thing past their main threads; see `nbdist.contract.asides`.
 
-    `what` is a letter; `question` is what goes with it, for engines to read in a file.
+    `what` is a letter; `question` goes with it, for engines to read in a file.
     """
 
     what: str
     process_ids: tuple[int, ...]
-    question: Mapping[str, Any] | None = None
+    question: Question | None = None
     order: Literal["ask"] = "ask"
 
 

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdist.bounds import Bounds, slices
+from nbdist.contract.memory_address import MemoryAddress
 
 NO_DESCRIPTOR: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 """Before Python 3.13 a mapping keeps a file descriptor for as long as it lives."""
@@ -44,14 +45,17 @@ class Sealed:
             raise
 
     @property
-    def address(self) -> dict[str, Any]:
+    def address(self) -> MemoryAddress:
         """How a process finds it; see `mapped`."""
-        return {
-            "pid": os.getpid(),
-            "descriptor": self._descriptor,
-            "name": self._name,
-            "nbytes": self._nbytes,
-        }
+        assert self._descriptor is not None
+        return MemoryAddress(
+            pid=os.getpid(), descriptor=self._descriptor, name=self._name, nbytes=self._nbytes
+        )
+
+    @property
+    def closed(self) -> bool:
+        """Whether this process has left it."""
+        return self._descriptor is None
 
     def write(self, at: int, data: Any) -> None:
         """Writes bytes, `at` bytes from the start; they do not become part of this process's own memory.
@@ -94,18 +98,15 @@ class Opened:
     """Memory of another process that this one writes to, before it is sealed.
 
     Args:
-      pid: The process that has made it.
-      descriptor: The number of the memory's file descriptor there.
-      name: Of the memory; that another process has something else under this number is seen by it.
-      nbytes: Its size.
+      address: Of it.
 
     Raises:
       OSError: This process is on another machine, in another container, or may not look.
     """
 
-    def __init__(self, *, pid: int, descriptor: int, name: str, nbytes: int) -> None:
-        self._descriptor: int | None = _open(pid, descriptor, name, os.O_RDWR)
-        self._nbytes = nbytes
+    def __init__(self, address: MemoryAddress) -> None:
+        self._descriptor: int | None = _open(address, os.O_RDWR)
+        self._nbytes = address.nbytes
 
     def write_box(self, at: int, shape: Sequence[int], box: Bounds, part: Any) -> None:
         """As `Sealed.write_box` does."""
@@ -119,23 +120,20 @@ class Opened:
             self._descriptor = None
 
 
-def mapped(*, pid: int, descriptor: int, name: str, nbytes: int) -> mmap.mmap:
+def mapped(address: MemoryAddress) -> mmap.mmap:
     """The memory at an address, as this process's own: it gets a copy of each page that it writes to.
 
     Args:
-      pid: The process that has made it.
-      descriptor: The number of the memory's file descriptor there.
-      name: Of the memory.
-      nbytes: Its size.
+      address: Of it.
 
     Raises:
       OSError: As `Opened` does.
     """
-    opened = _open(pid, descriptor, name, os.O_RDONLY)
+    opened = _open(address, os.O_RDONLY)
     try:
         return mmap.mmap(
             opened,
-            nbytes,
+            address.nbytes,
             flags=mmap.MAP_PRIVATE,
             prot=mmap.PROT_READ | mmap.PROT_WRITE,
             **NO_DESCRIPTOR,
@@ -144,11 +142,11 @@ def mapped(*, pid: int, descriptor: int, name: str, nbytes: int) -> mmap.mmap:
         os.close(opened)
 
 
-def _open(pid: int, descriptor: int, name: str, flags: int) -> int:
-    path = f"/proc/{pid}/fd/{descriptor}"
+def _open(address: MemoryAddress, flags: int) -> int:
+    path = f"/proc/{address.pid}/fd/{address.descriptor}"
     # The name is random: on another machine no process has memory of that name.
-    if name not in os.readlink(path):  # noqa: PTH115 - no path of a file
-        raise OSError(f"{path} is not {name}")
+    if address.name not in os.readlink(path):  # noqa: PTH115 - no path of a file
+        raise OSError(f"{path} is not {address.name}")
     return os.open(path, flags | os.O_CLOEXEC)
 
 

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from typing import Any, Protocol
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Protocol, TypeVar
 
 from IPython.core.completer import (
     CompletionContext,
@@ -14,10 +14,14 @@ from IPython.core.completer import (
 )
 from IPython.utils.tokenutil import token_at_cursor
 
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.engine import Complete, Inspect
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError
 from nbdist.notebook.arguments import Wanted, wanted
 from nbdist.view.branches import steps
+
+A = TypeVar("A")
 
 ANSWER_SECONDS = 0.25
 """A completion is wanted within 0.3 s or not at all."""
@@ -29,7 +33,7 @@ _DISTRIBUTED = re.compile(r"^\s*%%(dist|distributed|rank)\b[^\n]*\n")
 class Asks(Protocol):
     """The part of a `Session` that is needed here."""
 
-    def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
+    def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
         """Asks the lowest idle process."""
 
     def snapshot(self) -> Snapshot:
@@ -40,9 +44,9 @@ class Asks(Protocol):
 
 
 def _asked(session: Asks, code: str, cursor: int) -> SimpleMatcherResult | None:
-    answer = session.ask_idle("complete", timeout_s=ANSWER_SECONDS, code=code, cursor=cursor)
+    answer = session.ask_idle(Complete(code=code, cursor=cursor), timeout_s=ANSWER_SECONDS)
     if answer is not None:
-        return _found(answer["matches"], answer["text"])
+        return _found(answer.matches, answer.text)
     # All are in a cell: what has been reported of their arrays is known all the same.
     written = _PATH.search(code[:cursor])
     text = written.group() if written else ""
@@ -149,15 +153,15 @@ class Completion:
         if session is not None and start is not None and cursor_pos >= start:
             symbol = token_at_cursor(code[start:], cursor_pos - start)
             answer = session.ask_idle(
-                "inspect", timeout_s=ANSWER_SECONDS, symbol=symbol, detail=detail_level
+                Inspect(symbol=symbol, detail=detail_level), timeout_s=ANSWER_SECONDS
             )
             if answer is not None:
-                data = _with_values(session, symbol, answer["data"])
+                data = _with_values(session, symbol, answer.data)
                 return {"status": "ok", "data": data, "metadata": {}, "found": True}
         return self._inspect(code, cursor_pos, detail_level, omit_sections)
 
 
-def _with_values(session: Asks, symbol: str, data: dict[str, str]) -> dict[str, str]:
+def _with_values(session: Asks, symbol: str, data: Mapping[str, str]) -> Mapping[str, str]:
     """The help on a name, below what is in the array of that name."""
     try:
         text = session.values(symbol, timeout_s=ANSWER_SECONDS)["text"]

@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, NamedTuple
 
 from nbdist import summary
+from nbdist.contract.array_summary import MIME, ArraySummary
+from nbdist.contract.wire import decode, encode
 from nbdist.output.bars import Bar, parse_bar
 from nbdist.output.html import without_ids
 from nbdist.widgets import LiveWidget
@@ -79,14 +81,14 @@ class Display:
         """Replaces the content."""
         if len(data) > 1:
             data = {mime: value for mime, value in data.items() if mime != WIDGET_MIME}
-        self.part: Mapping[str, Any] | None = data.get(summary.MIME)
+        self.part = decode(ArraySummary, data[MIME]) if MIME in data else None
         if self.part is not None:
             data = {"text/plain": summary.text([self.part])}
         self.data: dict[str, Any] = dict(data)
         self.metadata: dict[str, Any] = dict(metadata)
         compared = dict(data)
         if self.part is not None:
-            compared = {fact: self.part[fact] for fact in summary.FACTS}
+            compared = encode(summary.facts(self.part))
         if isinstance(compared.get("text/plain"), str):
             compared["text/plain"] = without_addresses(compared["text/plain"])
         if isinstance(compared.get("text/html"), str):

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-from typing import Any
+from typing import Any, TypeVar
 
+from nbdist.contract.calls.call import Call
 from nbdist.errors import GoneError, NbdistError
 from nbdist.launch.start.request import Request
 from nbdist.session.engine_group import EngineGroup
+
+A = TypeVar("A")
 
 
 class AskedAlone:
@@ -19,15 +22,15 @@ class AskedAlone:
 
     def __init__(self, engines: EngineGroup) -> None:
         self._engines = engines
-        self._requests: list[Request] = []
+        self._requests: list[Request[Any]] = []
 
-    def ask(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
+    def ask(self, call: Call[A], *, timeout_s: float) -> A | None:
         """Asks the lowest idle process; None when none is idle or none answers in time."""
         engines = self._engines
         for process_id in sorted(engines.plan.hosts):
             if process_id in engines.facts.lost or engines.reports.busy(process_id):
                 continue
-            request = engines.send(process_id, name, **arguments)
+            request = engines.send(process_id, call)
             self._requests = [*self._requests, request]
             try:
                 return request.get(timeout_s)[0]

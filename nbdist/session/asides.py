@@ -3,9 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
 
-from nbdist.contract.asides import Aside
+from nbdist.contract.questions import (
+    CompareBefore,
+    Digests,
+    GiveLine,
+    LineReply,
+    LineTaken,
+    NativeStacks,
+    ReadStacks,
+    StepsBegun,
+    StopAtStep,
+    Threads,
+)
 from nbdist.errors import SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
@@ -38,12 +48,14 @@ class Asides:
         self._asking = Asking(agents.ask)
         self.put = self._asking.put
 
-    def digests(self, process_ids: Sequence[int], code: str) -> dict[int, dict[str, str]] | None:
+    def digests(self, process_ids: Sequence[int], code: str) -> dict[int, Mapping[str, str]] | None:
         """What must be equal before a cell, in short; None where a process is busy or does not answer soon."""
         if not self._agents.reaches_past_main_threads or any(map(self._busy, process_ids)):
             return None
-        found = self._asking.ask(Aside.COMPARE, process_ids, code=code)
-        return dict(found) if len(found) == len(process_ids) else None
+        found = self._asking.ask(CompareBefore(code=code), process_ids, Digests)
+        if len(found) < len(process_ids):
+            return None
+        return {p: answer.digests for p, answer in found.items()}
 
     def stop_at_step(self, process_ids: Sequence[int], run: int) -> dict[int, int | None]:
         """Asks processes to leave a cell before the same step; how many steps have begun on each that answers.
@@ -64,10 +76,12 @@ class Asides:
                 "The processes agree on a common step through JAX's coordinator, but this session computes with "
                 f"{framework.title}. %dist_interrupt interrupts the cell."
             )
-        found = self._asking.ask(Aside.STOP, process_ids, within_s=STACK_SECONDS, run=run)
-        return {p: answer["steps"] for p, answer in found.items()}
+        found = self._asking.ask(
+            StopAtStep(run=run), process_ids, StepsBegun, within_s=STACK_SECONDS
+        )
+        return {p: answer.steps for p, answer in found.items()}
 
-    def reply(self, process_id: int, number: int, reply: Mapping[str, Any]) -> bool:
+    def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
         """Sends a process the reply to a question of its debugger; see `nbdist.engine.cell.debugger.lines`.
 
         Returns:
@@ -75,27 +89,35 @@ class Asides:
         """
         for _ in range(REPLIES):
             found = self._asking.ask(
-                Aside.LINE, [process_id], within_s=STACK_SECONDS, to=number, reply=dict(reply)
+                GiveLine(to=number, reply=reply), [process_id], LineTaken, within_s=STACK_SECONDS
             )
             if found:
-                return bool(found[process_id]["taken"])
+                return found[process_id].taken
         return False
 
-    def stacks(
-        self, process_ids: Sequence[int], *, native: bool = False
-    ) -> dict[int, dict[str, Any]]:
+    def stacks(self, process_ids: Sequence[int]) -> dict[int, Threads]:
         """The threads of processes, also of busy ones; only of those that answer soon.
-
-        Returns:
-          By process `threads`, or with `native` that, as `nbdist.engine.cell.native` answers it.
 
         Raises:
           SessionError: Somebody else has started these processes.
         """
+        self._refuse_out_of_reach()
+        what = ReadStacks(native=False)
+        return self._asking.ask(what, process_ids, Threads, within_s=STACK_SECONDS)
+
+    def native_stacks(self, process_ids: Sequence[int]) -> dict[int, NativeStacks]:
+        """As `stacks`, with the frames of C and C++, as py-spy reads them.
+
+        Raises:
+          SessionError: Somebody else has started these processes.
+        """
+        self._refuse_out_of_reach()
+        what = ReadStacks(native=True)
+        return self._asking.ask(what, process_ids, NativeStacks, within_s=NATIVE_SECONDS)
+
+    def _refuse_out_of_reach(self) -> None:
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
                 "These processes were not started by nbdist: nothing reaches them while they run a cell, and "
                 "their stacks cannot be read."
             )
-        limit = NATIVE_SECONDS if native else STACK_SECONDS
-        return self._asking.ask(Aside.STACK, process_ids, within_s=limit, native=native)

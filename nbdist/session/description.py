@@ -26,7 +26,7 @@ def describe(engines: EngineGroup, came: str) -> str:
         if computes is not None
         else f"platform {plan.platform}{chosen}, not initialized"
     )
-    version = next(iter(engines.answers.values()))["version"]
+    version = next(iter(engines.answers.values())).version
     named = f"{plan.framework} {version}" if version else plan.framework
     return (
         f"{count_text(len(plan.processes), 'process')} on {where}, {devices}, "

@@ -6,11 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import Any, Self
+from typing import Self, TypeVar
 
 from nbdist.cells.facts import Facts
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.calls.stepping import Meet, Prove
 from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, SessionError
@@ -32,6 +35,8 @@ from nbdist.session.engine_state import EngineState
 from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Reports
 from nbdist.widgets import Widgets
+
+A = TypeVar("A")
 
 
 class EngineGroup:
@@ -63,7 +68,7 @@ class EngineGroup:
     def __init__(self, link: Cluster, *, session: str, publish: Callable[[Snapshot], None]) -> None:
         self.link = link
         plan = self.plan = link.plan
-        self.answers: Mapping[int, dict[str, Any]] = {}
+        self.answers: Mapping[int, Initialized] = {}
         self.seconds_to_start = 0.0
         self.in_step_at: tuple[int, int] | None = None
         self.settling = threading.RLock()
@@ -110,7 +115,7 @@ class EngineGroup:
         engines = cls(start.start(spawned, progress=progress), session=session, publish=publish)
         try:
             engines.answers = join.join(engines.link, progress=progress)
-            engines.meet({p: a["ports"] for p, a in engines.answers.items() if "ports" in a})
+            engines.meet({p: a.ports for p, a in engines.answers.items() if a.ports is not None})
             engines._connect_all()
             engines.reports.first(devices=engines._has_devices())
         except BaseException:
@@ -140,7 +145,7 @@ class EngineGroup:
         engines.health.regain(since=since, stuck=stuck)
         try:
             engines.answers = regained.answers or join.join(engines.link, progress=progress)
-            engines.health.can_prove("ports" in answer for answer in engines.answers.values())
+            engines.health.can_prove(a.ports is not None for a in engines.answers.values())
             engines.reports.again(
                 [p for p in engines.plan.hosts if p not in engines.link.exits],
                 partial(engines.link.agents.ask, Aside.REPEAT),
@@ -187,7 +192,7 @@ class EngineGroup:
             number = self.next_number()
             for process_id in sorted(self.facts.workers):
                 self.send(
-                    process_id, "prove", number=number, timeout_s=DEVICES_SECONDS, compared=True
+                    process_id, Prove(number=number, timeout_s=DEVICES_SECONDS, compared=True)
                 )
 
     def meet(self, ports: Mapping[int, Sequence[int]]) -> None:
@@ -196,7 +201,9 @@ class EngineGroup:
         if not self.proves:
             return
         asked = [
-            self.send(p, "meet", ports=[port for q, its in ports.items() if q != p for port in its])
+            self.send(
+                p, Meet(ports=tuple(port for q, its in ports.items() if q != p for port in its))
+            )
             for p in ports
         ]
         for request in asked:
@@ -218,7 +225,7 @@ class EngineGroup:
         """`host h1`; `this machine` where the kernel has put all processes there."""
         return "this machine" if self.plan.placement.on_this_machine else f"host {host}"
 
-    def send(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Request:
+    def send(self, process_id: int, call: Call[A], *buffers: bytes) -> Request[A]:
         """Sends a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
@@ -230,7 +237,7 @@ class EngineGroup:
             view = self.link.client[self.link.engines[process_id]]
         except IndexError as error:  # ipyparallel's, for an engine that has left
             raise GoneError(f"{self.where(process_id)} has ended.") from error
-        return ask(view, name, *buffers, where=self.where(process_id), **arguments)
+        return ask(view, call, *buffers, where=self.where(process_id))
 
     def where(self, process_id: int) -> str:
         """`process 1 (host h1)`, without the host where there is one only."""

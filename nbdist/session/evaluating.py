@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import TypeVar
 
 from nbdist.cells.refuse import refuse_computing
+from nbdist.contract.calls.evaluating import EvaluatingExpression
 from nbdist.errors import SessionError
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
+
+A = TypeVar("A")
 
 
 class Evaluation:
@@ -27,25 +30,21 @@ class Evaluation:
         self._cells = cells
         self._rules = rules
 
-    def first(
-        self, name: str, expression: str, *, timeout_s: float, **arguments: Any
-    ) -> dict[str, Any]:
+    def first(self, call: EvaluatingExpression[A], *, timeout_s: float) -> A:
         """As `of`, what the lowest process answers."""
         first = self._engines.choice.targets(None)[:1]
-        answers = self.of(name, expression, first, timeout_s=timeout_s, **arguments)
+        answers = self.of(call, first, timeout_s=timeout_s)
         return answers[first[0]][0]
 
     def of(
-        self, name: str, expression: str, ids: Sequence[int], *, timeout_s: float, **arguments: Any
-    ) -> Answers:
+        self, call: EvaluatingExpression[A], ids: Sequence[int], *, timeout_s: float
+    ) -> Answers[A]:
         """What processes answer of an expression; all evaluate it together where it may compute.
 
         Args:
-          name: The name of a function in `nbdist.engine.kernel.calls` that takes an `expression`.
-          expression: Of the processes.
+          call: With the expression.
           ids: Whose answers are wanted.
           timeout_s: How many seconds they may take.
-          **arguments: Of the function.
 
         Raises:
           SessionError: A process is busy, or did not answer in time; or they are not in step, and it may compute.
@@ -54,20 +53,11 @@ class Evaluation:
         engines = self._engines
         self._cells.wait_for_ends()
         self.refuse_while_busy(ids)
-        if not engines.proves or is_name(expression):
-            arguments["expression"] = expression
-            return ask_some(engines, name, ids, timeout_s=timeout_s, **arguments)
+        if not engines.proves or is_name(call.expression):
+            return ask_some(engines, call, ids, timeout_s=timeout_s)
         if engines.facts.out_of_step:
-            refuse_computing(expression, engines.facts)
-        return ask_all_workers(
-            engines,
-            name,
-            wanted=ids,
-            timeout_s=timeout_s,
-            rules=self._rules,
-            expression=expression,
-            **arguments,
-        )
+            refuse_computing(call.expression, engines.facts)
+        return ask_all_workers(engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules)
 
     def refuse_while_busy(self, ids: Sequence[int]) -> None:
         """Lets pass when none of these is in a cell that was sent to it.

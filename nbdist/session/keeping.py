@@ -14,6 +14,7 @@ from nbdist.cells.execution import Cell
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.engine import Recall
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text
@@ -82,7 +83,7 @@ def take_up(
         run.rejoin(
             cell,
             engines.link.connection,
-            recall=lambda p, request: engines.send(p, "recall", request=request),
+            recall=lambda p, request: engines.send(p, Recall(request=request)),
             repeat=functools.partial(engines.link.agents.ask, Aside.REPEAT, sorted(requests))
             if engines.link.agents.all
             else None,

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Any
 
+from nbdist.contract.calls.arrays import CountNan, FindLayout, FindShards, ModelFound, Summarize
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
@@ -51,22 +52,23 @@ class Looks:
                 raise _unreported(expression, doing)
             return shards
         try:
-            answer = self._evaluation.first("shards", expression, timeout_s=timeout_s)
+            answer = self._evaluation.first(FindShards(expression=expression), timeout_s=timeout_s)
         except ArrayError:
             elsewhere = self._elsewhere(expression.strip())
             if elsewhere is None:
                 raise
             return elsewhere
-        return Shards.decode(answer, self._snapshot())
+        return Shards.of(answer, self._snapshot())
 
     def layout(self, expression: str, *, timeout_s: float) -> Layout | Shards:
         """The variables of a model and their rules; see `nbdist.session.session.Session.layout`."""
         doing = self._doing()
         if doing is not None:
             return self._layout_reported(expression.strip(), doing)
-        answer = self._evaluation.first("layout", expression, timeout_s=timeout_s)
-        kind = Layout if "model" in answer else Shards
-        return kind.decode(answer, self._snapshot())
+        answer = self._evaluation.first(FindLayout(expression=expression), timeout_s=timeout_s)
+        if isinstance(answer, ModelFound):
+            return Layout.of(answer, self._snapshot())
+        return Shards.of(answer, self._snapshot())
 
     def nan(self, expression: str, *, timeout_s: float) -> str:
         """The NaN and infinite values of arrays; see `nbdist.session.session.Session.nan`."""
@@ -77,7 +79,7 @@ class Looks:
                 f"NaN are counted in JAX arrays; this session computes with {framework.title}."
             )
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
-        found = self._evaluation.of("nan", expression, workers, timeout_s=timeout_s)
+        found = self._evaluation.of(CountNan(expression=expression), workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
@@ -85,7 +87,7 @@ class Looks:
         engines = self._engines
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         self._evaluation.refuse_while_busy(workers)
-        found = ask_some(engines, "summary", workers, timeout_s=timeout_s, path=path)
+        found = ask_some(engines, Summarize(path=path), workers, timeout_s=timeout_s)
         return shown_values(path, {p: answer for p, (answer, _) in found.items()})
 
     def _snapshot(self) -> Snapshot:

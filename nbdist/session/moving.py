@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Protocol
 
 from nbdist.cells.refuse import refuse_computing
+from nbdist.contract.calls.values import LetGo, Offer, Receive, ValueOffer
 from nbdist.errors import GoneError, OptionError, StaleError
 from nbdist.quantities import names_text
 from nbdist.rules import Rules
@@ -30,7 +31,7 @@ PUSH_SECONDS = 120.0
 class Evaluates(Protocol):
     """Asks processes for what they offer of a value."""
 
-    def __call__(self, name: str, ids: Sequence[int], **arguments: Any) -> Answers:
+    def __call__(self, offer: Offer, ids: Sequence[int]) -> Answers[ValueOffer]:
         """One description a process."""
 
 
@@ -64,19 +65,15 @@ def push(
     with _interrupted_in_one_line(said), _exchange(engines, targets) as token:
         content = Packed(values, all_apart=sharding is not None)
         refuse_busy(engines, targets, "Values can be pushed only while no cell runs", known=busy)
-        arguments = {
-            "token": token,
-            "arrays": described(content.arrays),
-            "sharding": sharding,
-        }
+        call = Receive(token=token, arrays=described(content.arrays), sharding=sharding)
         if sharding is not None and engines.proves:
             if engines.facts.out_of_step:
                 refuse_computing(sharding, engines.facts)
             rooms = ask_all_workers(
-                engines, "receive", wanted=targets, timeout_s=PUSH_SECONDS, rules=rules, **arguments
+                engines, call, wanted=targets, timeout_s=PUSH_SECONDS, rules=rules
             )
         else:
-            asked = {p: engines.send(p, "receive", **arguments) for p in targets}
+            asked = {p: engines.send(p, call) for p in targets}
             rooms = ask_each(engines, asked, timeout_s=PUSH_SECONDS)
         made = {p: room for p, (room, _) in rooms.items()}
         going = Push(
@@ -127,11 +124,7 @@ def pull(
 
     def once() -> Any:
         with _exchange(engines, targets) as token:
-            found = evaluated(
-                "offer",
-                targets,
-                token=token,
-            )
+            found = evaluated(Offer(token=token, expression=expression), targets)
             offers = Offers(
                 processes=engines,
                 by_process={p: offer for p, (offer, _) in found.items()},
@@ -184,4 +177,4 @@ def _exchange(engines: EngineGroup, process_ids: Sequence[int]) -> Iterator[str]
     finally:
         for process_id in process_ids:
             with contextlib.suppress(GoneError):
-                engines.send(process_id, "let_go", token=token)
+                engines.send(process_id, LetGo(token=token))

@@ -6,6 +6,7 @@ import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import GoneError
 from nbdist.launch.start.request import Request
 from nbdist.monitor import Monitor
@@ -43,7 +44,7 @@ class Reports:
         monitor: Monitor,
         health: Health,
         hosts: Mapping[int, str],
-        send: Callable[..., Request],
+        send: Callable[[int, Look], Request[Looked]],
     ) -> None:
         self._monitor = monitor
         self._health = health
@@ -96,14 +97,14 @@ class Reports:
     def renew(self, process_ids: Sequence[int], *, within_s: float) -> None:
         """Has idle processes report what there is now, and waits for that; no longer than `within_s`."""
         deadline = time.monotonic() + within_s
-        asked = {p: self._send(p, "look", timeout_s=LOOK_SECONDS / 2) for p in process_ids}
+        asked = {p: self._send(p, Look(timeout_s=LOOK_SECONDS / 2)) for p in process_ids}
         sequences = {}
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
                 # One that has ended while it was asked tells nothing more; its end is told elsewhere.
                 with contextlib.suppress(GoneError):
-                    sequences[process_id] = request.get()[0]["sequence"]
+                    sequences[process_id] = request.get()[0].sequence
         self._monitor.wait_for(sequences, timeout_s=within_s)
 
     def first(self, *, devices: bool) -> None:
@@ -135,8 +136,8 @@ class Reports:
             idle |= {p: self._repeats(p) for p, asked in idle.items() if asked.ready()}
             time.sleep(REPEAT_SECONDS)
 
-    def _repeats(self, process_id: int) -> Request:
-        return self._send(process_id, "look", timeout_s=LOOK_SECONDS / 2, again=True)
+    def _repeats(self, process_id: int) -> Request[Looked]:
+        return self._send(process_id, Look(timeout_s=LOOK_SECONDS / 2, again=True))
 
     def _have_reported(self, process_ids: Sequence[int], *, devices: bool) -> bool:
         with_devices = {device.process_id for device in self._monitor.snapshot().devices}

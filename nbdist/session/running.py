@@ -22,6 +22,7 @@ from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.cells.refuse import refuse_computing
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
+from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
@@ -217,8 +218,8 @@ class Cells:
 
 def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:
     """What the last cell that has failed on each of these raised; None where none has."""
-    asked = {p: engines.send(p, "failure") for p in process_ids}
-    return {p: request.get(FAILURE_SECONDS)[0]["error"] for p, request in asked.items()}
+    asked = {p: engines.send(p, AskLastFailure()) for p in process_ids}
+    return {p: request.get(FAILURE_SECONDS)[0].error for p, request in asked.items()}
 
 
 def _wait_until_idle(engines: EngineGroup, *, timeout_s: float | None) -> None:
@@ -227,7 +228,7 @@ def _wait_until_idle(engines: EngineGroup, *, timeout_s: float | None) -> None:
     Raises:
       TimeoutError: Some are still busy after `timeout_s` seconds.
     """
-    asked = {p: engines.send(p, "complete", code="", cursor=0) for p in engines.choice.able()}
+    asked = {p: engines.send(p, Complete(code="", cursor=0)) for p in engines.choice.able()}
     deadline = None if timeout_s is None else time.monotonic() + timeout_s
     for request in asked.values():
         while not request.ready():

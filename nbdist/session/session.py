@@ -6,12 +6,13 @@ import atexit
 import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from nbdist.cells.cellrun import CellHandle
 from nbdist.cells.history import PastCell
 from nbdist.cells.listed import ListedCell
 from nbdist.cells.target_selector import Targets
+from nbdist.contract.calls.call import Call
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import SessionError
 from nbdist.launch.files.sync import Copied
@@ -31,6 +32,8 @@ from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
 from nbdist.view.shards import Shards
 from nbdist.view.text import status_text
+
+A = TypeVar("A")
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -392,9 +395,7 @@ class Session:
         life = self._alive()
         return moving.pull(
             life.engines,
-            lambda name, ids, **arguments: life.evaluation.of(
-                name, expression, ids, timeout_s=timeout_s, **arguments
-            ),
+            lambda offer, ids: life.evaluation.of(offer, ids, timeout_s=timeout_s),
             life.engines.choice.targets(on),
             expression,
             each=each,
@@ -474,20 +475,19 @@ class Session:
 
     # -- asking ----------------------------------------------------------------------------------
 
-    def ask_idle(self, name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any] | None:
+    def ask_idle(self, call: Call[A], *, timeout_s: float) -> A | None:
         """Asks the lowest idle process.
 
         Args:
-          name: The name of a function in `nbdist.engine.kernel.calls`.
+          call: One of `nbdist.contract.calls`.
           timeout_s: How many seconds it may take to answer.
-          **arguments: Of the function.
 
         Returns:
           Its answer; None when none is idle or none answers in time.
         """
         if not self.alive:
             return None
-        return self._life.alone.ask(name, timeout_s=timeout_s, **arguments)
+        return self._life.alone.ask(call, timeout_s=timeout_s)
 
     # -- the end ---------------------------------------------------------------------------------
 

@@ -10,9 +10,8 @@ from nbdist.session.engine_group import EngineGroup
 def stacks(engines: EngineGroup, on: Targets, *, native: bool) -> str:
     """The stacks of processes, also while they run a cell; see `nbdist.session.session.Session.stacks`."""
     asked = engines.choice.there(on)
-    found = engines.asides.stacks(asked, native=native)
-    missing = [p for p in asked if p not in found]
     if native:
-        return native_text({p: answer["native"] for p, answer in found.items()}, missing)
-    threads = {p: answer["threads"] for p, answer in found.items()}
-    return stacks_text(threads, missing, whole=on is not None)
+        read = engines.asides.native_stacks(asked)
+        return native_text(read, [p for p in asked if p not in read])
+    found = engines.asides.stacks(asked)
+    return stacks_text(found, [p for p in asked if p not in found], whole=on is not None)

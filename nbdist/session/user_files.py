@@ -7,6 +7,7 @@ import time
 from collections.abc import Iterable
 from dataclasses import replace
 
+from nbdist.contract.calls.engine import AskImported
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.start.agents import Agents
@@ -55,13 +56,13 @@ def imported(
     for process_id in engines.choice.able():
         place = engines.link.agents.place(process_id)
         folder = None if place is None else place.folder
-        paths = [files.path(name, folder) for name in changed]
-        asked[process_id] = engines.send(process_id, "imported", paths=paths)
+        paths = tuple(files.path(name, folder) for name in changed)
+        asked[process_id] = engines.send(process_id, AskImported(paths=paths))
     found: dict[str, tuple[int, ...]] = {}
     deadline = time.monotonic() + IMPORTED_SECONDS
     for process_id, request in asked.items():
         request.wait(max(0.0, deadline - time.monotonic()))
         with contextlib.suppress(GoneError):  # one that ends meanwhile needs no new modules
-            for name in request.get()[0]["modules"] if request.ready() else ():
+            for name in request.get()[0].modules if request.ready() else ():
                 found[name] = (*found.get(name, ()), process_id)
     return found, tuple(p for p, request in asked.items() if not request.ready())

@@ -33,7 +33,7 @@ class Arriving:
     def __init__(self, arrays: Sequence[tuple[np.dtype[Any], tuple[int, ...]]]) -> None:
         self._arrays = arrays
         self._pieces = [
-            Piece(array=n, bounds=[[0, size] for size in shape], nbytes=_nbytes(dtype, shape))
+            Piece(array=n, bounds=tuple((0, size) for size in shape), nbytes=_nbytes(dtype, shape))
             for n, (dtype, shape) in enumerate(arrays)
         ]
         self._spots = Spots(self._pieces)
@@ -69,7 +69,7 @@ class Arriving:
             return [self._empty(number) for number in range(len(self._arrays))]
         for memory in self._memories:
             memory.seal()
-        maps = [mapped(**its) if its["nbytes"] else b"" for its in self.addresses]
+        maps = [mapped(its) if its.nbytes else b"" for its in self.addresses]
         return [self._mapped(number, maps) for number in range(len(self._arrays))]
 
     def close(self) -> None:

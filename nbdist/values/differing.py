@@ -5,14 +5,15 @@ from __future__ import annotations
 import functools
 from collections.abc import Mapping, Sequence
 
+from nbdist.contract.calls.values import AskDigests, AskNodes, AskPreview, Box, PieceDigests
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import array_type_text, processes_text
 from nbdist.values.flow import Answer, Job
 from nbdist.values.offers import Offers
 
-Key = tuple[str, str]
-"""The path of an array, and the bounds of a piece of it, as text."""
+Key = tuple[str, Box]
+"""The path of an array, and a piece of it."""
 
 GONE = "nothing"
 
@@ -31,9 +32,9 @@ class Comparison:
         self._digests: dict[Key, dict[int, str]] = {}
         holders: dict[Key, dict[int, int]] = {}
         for process_id, offer in offers.by_process.items():
-            for path, array in offer["arrays"].items():
-                for number, bounds in enumerate(array["pieces"]):
-                    holders.setdefault((path, str(bounds)), {})[process_id] = number
+            for path, array in offer.arrays.items():
+                for number, bounds in enumerate(array.pieces):
+                    holders.setdefault((path, bounds), {})[process_id] = number
         self._shared = {key: held for key, held in holders.items() if len(held) > 1}
 
     def refuse_other_structure(self) -> None:
@@ -43,9 +44,9 @@ class Comparison:
           ArrayError: It differs; says where, who has what, and how to take one of them or all.
         """
         offers = self._offers
-        if len({offer["digest"] for offer in offers.by_process.values()}) > 1:
-            answers = offers.ask("nodes", offers.by_process)
-            nodes = {p: answer["nodes"] for p, (answer, _) in answers.items()}
+        if len({offer.digest for offer in offers.by_process.values()}) > 1:
+            answers = offers.ask(AskNodes(token=offers.token), offers.by_process)
+            nodes = {p: answer.nodes for p, (answer, _) in answers.items()}
             path, texts = _first_difference(nodes, offers.expression)
             raise _differs(path, texts, offers.expression)
 
@@ -68,12 +69,17 @@ class Comparison:
             for process_id, its in pieces.items()
         ]
 
-    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request:
-        wanted = [(path, number) for (path, _), number in pieces]
-        return self._offers.send(process_id, "digests", pieces=wanted)
+    def _ask(self, process_id: int, pieces: Sequence[tuple[Key, int]]) -> Request[PieceDigests]:
+        wanted = tuple((path, number) for (path, _), number in pieces)
+        return self._offers.send(process_id, AskDigests(token=self._offers.token, pieces=wanted))
 
-    def _compare(self, process_id: int, pieces: Sequence[tuple[Key, int]], answer: Answer) -> None:
-        for (key, _), digest in zip(pieces, answer[0]["digests"], strict=True):
+    def _compare(
+        self,
+        process_id: int,
+        pieces: Sequence[tuple[Key, int]],
+        answer: Answer[PieceDigests],
+    ) -> None:
+        for (key, _), digest in zip(pieces, answer[0].digests, strict=True):
             self._digests.setdefault(key, {})[process_id] = digest
         for key, _ in pieces:
             digests = self._digests[key]
@@ -92,24 +98,26 @@ def _array_texts(
     for process_id, digest in digests.items():
         first.setdefault(digest, process_id)
     answers = offers.answers(
-        {p: offers.send(p, "preview", path=path, piece=held[p]) for p in first.values()}
+        {
+            p: offers.send(p, AskPreview(token=offers.token, path=path, piece=held[p]))
+            for p in first.values()
+        }
     )
-    array = next(iter(offers.by_process.values()))["arrays"][path]
-    name = array["dtype"] if isinstance(array["dtype"], str) else "struct"
-    part = "" if array["whole"] else f"[{_index_text(bounds)}]"
-    begins = {digest: answers[p][0]["text"] for digest, p in first.items()}
+    array = next(iter(offers.by_process.values())).arrays[path]
+    name = array.dtype if isinstance(array.dtype, str) else "struct"
+    part = "" if array.whole else f"[{_index_text(bounds)}]"
+    begins = {digest: answers[p][0].text for digest, p in first.items()}
     alike = len(set(begins.values())) < len(begins)
     return {
-        p: f"{array_type_text(name, array['shape'])}{part} {begins[digest]}"
+        p: f"{array_type_text(name, array.shape)}{part} {begins[digest]}"
         + (f" (digest {digest[:7]})" if alike else "")
         for p, digest in digests.items()
     }
 
 
-def _index_text(bounds: str) -> str:
-    """`[[0, 2], [4, 8]]` → `0:2, 4:8`."""
-    pairs = bounds.strip("[]").split("], [")
-    return ", ".join(pair.replace(", ", ":") for pair in pairs)
+def _index_text(bounds: Box) -> str:
+    """`((0, 2), (4, 8))` → `0:2, 4:8`."""
+    return ", ".join(f"{start}:{stop}" for start, stop in bounds)
 
 
 def _first_difference(

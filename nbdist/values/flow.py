@@ -7,8 +7,9 @@ import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, TypeVar
 
+from nbdist.contract.calls.call import Call
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
@@ -33,9 +34,12 @@ MOST_MESSAGES_IN_ALL = 16
 Progress = Callable[[int, int], None]
 """Called with how many bytes have been moved, and how many there are."""
 
-Answer = tuple[dict[str, Any], Sequence[Any]]
+A = TypeVar("A")
 
-Answers = dict[int, Answer]
+Answer = tuple[A, Sequence[Any]]
+"""An answer, and the buffers beside it."""
+
+Answers = dict[int, Answer[A]]
 """By process id."""
 
 
@@ -46,7 +50,7 @@ def silent(done: int, total: int) -> None:
 class Processes(Protocol):
     """The processes of a session; a `nbdist.session.engine_group.EngineGroup` is one."""
 
-    def send(self, process_id: int, name: str, *buffers: Any, **arguments: Any) -> Request:
+    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
         """Sends a request; does not wait."""
 
     def where(self, process_id: int) -> str:
@@ -69,8 +73,8 @@ class Job:
 
     process_id: int
     nbytes: int
-    begin: Callable[[], Request]
-    end: Callable[[Answer], None]
+    begin: Callable[[], Request[Any]]
+    end: Callable[[Answer[Any]], None]
 
 
 class Flow:
@@ -86,7 +90,7 @@ class Flow:
         self._processes = processes
         self._timeout_s = timeout_s
         self._progress = progress
-        self._running: list[tuple[Job, Request]] = []
+        self._running: list[tuple[Job, Request[Any]]] = []
 
     def run(self, jobs: Iterable[Job]) -> None:
         """Does all jobs.
@@ -140,7 +144,9 @@ class Flow:
         return [job for job, _ in ended]
 
 
-def ask_each(processes: Processes, asked: Mapping[int, Request], *, timeout_s: float) -> Answers:
+def ask_each(
+    processes: Processes, asked: Mapping[int, Request[A]], *, timeout_s: float
+) -> Answers[A]:
     """Waits for the answers of several processes.
 
     Raises:
@@ -163,19 +169,17 @@ def ask_each(processes: Processes, asked: Mapping[int, Request], *, timeout_s: f
     return {p: request.get() for p, request in asked.items()}
 
 
-def send(
-    processes: Processes, process_id: int, name: str, *buffers: Any, **arguments: Any
-) -> Request:
+def send(processes: Processes, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
     """Sends a request of a move.
 
     Raises:
       GoneError: The process has ended; says how, as soon as that is known.
     """
     with _saying_how(processes, process_id):
-        return processes.send(process_id, name, *buffers, **arguments)
+        return processes.send(process_id, call, *buffers)
 
 
-def answer_of(processes: Processes, process_id: int, request: Request) -> Answer:
+def answer_of(processes: Processes, process_id: int, request: Request[A]) -> Answer[A]:
     """The answer to a request of a move that is ready.
 
     Raises:

@@ -6,13 +6,24 @@ import contextlib
 import functools
 import itertools
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from nbdist.bounds import Bounds, boxes, elements, shape_of
+from nbdist.contract.calls.call import Done
+from nbdist.contract.calls.values import (
+    ArrayOffer,
+    AskStructure,
+    Box,
+    OfferedBox,
+    OpenMemories,
+    Take,
+    Write,
+    box,
+)
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
@@ -76,8 +87,8 @@ class Pull:
           ArrayError: It is too large.
         """
         expression = self._offers.expression
-        arrays = next(iter(self._offers.by_process.values()))["arrays"].values()
-        nbytes = wanted * sum(array["nbytes"] for array in arrays)
+        arrays = next(iter(self._offers.by_process.values())).arrays.values()
+        nbytes = wanted * sum(array.nbytes for array in arrays)
         refuse_too_large_here(expression, nbytes)
         if nbytes <= limit_bytes:
             return
@@ -108,11 +119,11 @@ class Pull:
           NbdistError: What `besides` has raised.
         """
         offered = self._offers.by_process
-        answers = self._offers.ask("structure", of)
+        answers = self._offers.ask(AskStructure(token=self._offers.token), of)
         numbers = {
             (p, path): (nth, described)
             for nth, (p, path, described) in enumerate(
-                (p, path, its) for p in of for path, its in offered[p]["arrays"].items()
+                (p, path, its) for p in of for path, its in offered[p].arrays.items()
             )
         }
         arriving = Arriving([_type(described) for _, described in numbers.values()])
@@ -121,7 +132,7 @@ class Pull:
             most_bytes = SHARED_BYTES if near.issuperset(offered) else PART_BYTES
             parts: dict[int, list[Part]] = {p: [] for p in offered}
             for (p, path), (number, described) in numbers.items():
-                sources = offered if len(of) == 1 or not described["whole"] else (p,)
+                sources = offered if len(of) == 1 or not described.whole else (p,)
                 self._divide(number, path, described, sources, parts, most_bytes)
             jobs = (
                 job for p, its in parts.items() for job in self._jobs(p, its, arriving, p in near)
@@ -136,38 +147,39 @@ class Pull:
         self,
         number: int,
         path: str,
-        described: Mapping[str, Any],
+        described: ArrayOffer,
         sources: Iterable[int],
         parts: dict[int, list[Part]],
         most_bytes: int,
     ) -> None:
         """Adds to `parts` what is to be taken from each process for an array."""
         dtype, shape = _type(described)
-        holders: dict[str, tuple[Bounds, dict[int, int]]] = {}
+        holders: dict[Box, dict[int, int]] = {}
         for source in sources:
-            offered = self._offers.by_process[source]["arrays"].get(path)
-            for piece, bounds in enumerate(offered["pieces"] if offered else ()):
-                holders.setdefault(str(bounds), (bounds, {}))[1][source] = piece
+            offered = self._offers.by_process[source].arrays.get(path)
+            for piece, bounds in enumerate(offered.pieces if offered else ()):
+                holders.setdefault(bounds, {})[source] = piece
         whole = math.prod(shape)
-        here = sum(elements(bounds) for bounds, _ in holders.values())
+        here = sum(map(elements, holders))
         if here != whole:
             raise ArrayError(
                 f"{path!r}: only {here} of {whole} elements are on the processes that were asked; the rest is on "
                 "processes that are gone or not targets."
             )
-        for bounds, held in holders.values():
-            for box in boxes(bounds, dtype.itemsize, most_bytes):
+        for bounds, held in holders.items():
+            for part in boxes(bounds, dtype.itemsize, most_bytes):
                 source = min(held, key=lambda p: len(parts[p]))
-                parts[source].append(Part(array=number, box=box, path=path, piece=held[source]))
+                parts[source].append(Part(array=number, box=part, path=path, piece=held[source]))
 
     def _near(self, arriving: Arriving) -> set[int]:
         """Has processes open memory of this notebook; who could."""
         if not arriving.addresses:
             return set()
         answers = self._offers.ask(
-            "open_memories", self._offers.by_process, addresses=arriving.addresses
+            OpenMemories(token=self._offers.token, addresses=tuple(arriving.addresses)),
+            self._offers.by_process,
         )
-        return {p for p, (answer, _) in answers.items() if answer["opened"]}
+        return {p for p, (answer, _) in answers.items() if answer.opened}
 
     def _jobs(
         self, process_id: int, parts: Iterable[Part], arriving: Arriving, near: bool
@@ -175,14 +187,18 @@ class Pull:
         def nbytes(part: Part) -> int:
             return elements(part.box) * arriving.dtype(part.array).itemsize
 
-        def begin(batch: Sequence[Part]) -> Request:
-            wanted = [(part.path, part.piece, part.box) for part in batch]
-            if not near:
-                return self._offers.send(process_id, "take", boxes=wanted)
-            spots = [arriving.spot(part.array) for part in batch]
-            return self._offers.send(process_id, "write", boxes=wanted, spots=spots)
+        token = self._offers.token
 
-        def end(batch: Sequence[Part], answer: Answer) -> None:
+        def begin(batch: Sequence[Part]) -> Request[Done]:
+            wanted = tuple(
+                OfferedBox(path=part.path, piece=part.piece, box=box(part.box)) for part in batch
+            )
+            if not near:
+                return self._offers.send(process_id, Take(token=token, boxes=wanted))
+            spots = tuple(arriving.spot(part.array) for part in batch)
+            return self._offers.send(process_id, Write(token=token, boxes=wanted, spots=spots))
+
+        def end(batch: Sequence[Part], answer: Answer[Done]) -> None:
             offset = 0
             for part in () if near else batch:
                 shape, dtype = shape_of(part.box), arriving.dtype(part.array)
@@ -199,8 +215,8 @@ class Pull:
             )
 
 
-def _type(described: Mapping[str, Any]) -> tuple[np.dtype[Any], tuple[int, ...]]:
-    return dtype_named(described["dtype"]), tuple(described["shape"])
+def _type(described: ArrayOffer) -> tuple[np.dtype[Any], tuple[int, ...]]:
+    return dtype_named(described.dtype), described.shape
 
 
 def batches(

@@ -5,11 +5,24 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from nbdist.bounds import Bounds, boxes, elements, slices
+from nbdist.contract.calls import values as contract
+from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.values import (
+    ArrayType,
+    Join,
+    Put,
+    Ready,
+    Room,
+    SetNames,
+    Share,
+    Spot,
+)
+from nbdist.contract.memory_address import MemoryAddress
 from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.frameworks import imported
@@ -35,6 +48,8 @@ from nbdist.values.flow import (
 from nbdist.values.pull import batches
 from nbdist.values.room import Need
 from nbdist.values.spots import Piece, Spots, pieces_of
+
+A = TypeVar("A")
 
 APART_BYTES = 1 << 16
 """Arrays from this size on travel beside the pickle of what holds them."""
@@ -133,7 +148,7 @@ class Push:
     Args:
       processes: Who takes them.
       arrays: What is sent.
-      rooms: What each process has answered; see `nbdist.engine.values.incoming.Incoming.describe`.
+      rooms: What each process has answered.
       token: Of the push.
       hosts: Of the processes.
       timeout_s: How long nothing may move.
@@ -143,7 +158,7 @@ class Push:
         self,
         processes: Processes,
         arrays: Sequence[np.ndarray[Any, Any]],
-        rooms: Mapping[int, Mapping[str, Any]],
+        rooms: Mapping[int, Room],
         token: str,
         *,
         hosts: Mapping[int, str],
@@ -155,7 +170,7 @@ class Push:
         self._hosts = hosts
         self._timeout_s = timeout_s
         itemsizes = [int(array.dtype.itemsize) for array in arrays]
-        self._wanted = {p: pieces_of(room["wanted"], itemsizes) for p, room in rooms.items()}
+        self._wanted = {p: pieces_of(room.wanted, itemsizes) for p, room in rooms.items()}
         self._mine: list[Sealed] = []
         self._groups: list[Group] = []
 
@@ -204,11 +219,11 @@ class Push:
             progress=lambda moved, _: progress(done + moved, total),
         )
         flow.run(job for group in self._groups for job in self._jobs(group))
-        self._ask("ready", self._wanted, structure)
+        self._ask(dict.fromkeys(self._wanted, Ready(token=self._token)), structure)
 
     def name(self) -> None:
         """Gives the values their names on all processes."""
-        self._ask("set_names", self._wanted)
+        self._ask(dict.fromkeys(self._wanted, SetNames(token=self._token)))
 
     def close(self) -> None:
         """Leaves the memory of this notebook to the processes that have it."""
@@ -225,7 +240,7 @@ class Push:
         except OSError:
             self.close()
             return ()
-        addresses = [memory.address for memory in self._mine]
+        addresses = tuple(memory.address for memory in self._mine)
         joined = self._joined(
             dict.fromkeys(self._wanted, addresses), dict.fromkeys(self._wanted, spots)
         )
@@ -241,13 +256,16 @@ class Push:
         """
         spots = {owner: self._spots(ids) for owner, ids in owners.items()}
         answers = self._ask(
-            "share",
-            owners,
-            each={
-                p: {"sizes": spots[p].sizes, "spots": self._spots_of(p, spots[p])} for p in owners
-            },
+            {
+                p: Share(
+                    token=self._token,
+                    sizes=tuple(spots[p].sizes),
+                    spots=self._spots_of(p, spots[p]),
+                )
+                for p in owners
+            }
         )
-        addresses = {owner: answer["addresses"] for owner, (answer, _) in answers.items()}
+        addresses = {owner: answer.addresses for owner, (answer, _) in answers.items()}
         others = {p: owner for owner, ids in owners.items() for p in ids if p != owner}
         joined = self._joined(
             {p: addresses[owner] for p, owner in others.items() if addresses[owner]},
@@ -259,38 +277,25 @@ class Push:
         return [p for p in others if p not in joined]
 
     def _joined(
-        self, addresses: Mapping[int, list[dict[str, Any]]], spots: Mapping[int, Spots]
+        self, addresses: Mapping[int, tuple[MemoryAddress, ...]], spots: Mapping[int, Spots]
     ) -> tuple[int, ...]:
         answers = self._ask(
-            "join",
-            addresses,
-            each={
-                p: {"addresses": its, "spots": self._spots_of(p, spots[p])}
+            {
+                p: Join(token=self._token, addresses=its, spots=self._spots_of(p, spots[p]))
                 for p, its in addresses.items()
-            },
+            }
         )
-        return tuple(p for p, (answer, _) in answers.items() if answer["joined"])
+        return tuple(p for p, (answer, _) in answers.items() if answer.joined)
 
-    def _ask(
-        self,
-        name: str,
-        process_ids: Iterable[int],
-        *buffers: Any,
-        each: Mapping[int, dict[str, Any]] | None = None,
-    ) -> Answers:
-        asked = {
-            p: send(
-                self._processes, p, name, *buffers, token=self._token, **(each or {}).get(p, {})
-            )
-            for p in process_ids
-        }
+    def _ask(self, calls: Mapping[int, Call[A]], *buffers: Any) -> Answers[A]:
+        asked = {p: send(self._processes, p, call, *buffers) for p, call in calls.items()}
         return ask_each(self._processes, asked, timeout_s=self._timeout_s)
 
     def _spots(self, process_ids: Iterable[int]) -> Spots:
         return Spots(piece for p in process_ids for its in self._wanted[p] for piece in its)
 
-    def _spots_of(self, process_id: int, spots: Spots) -> list[list[tuple[int, int]]]:
-        return [[spots.of(piece) for piece in its] for its in self._wanted[process_id]]
+    def _spots_of(self, process_id: int, spots: Spots) -> tuple[tuple[Spot, ...], ...]:
+        return tuple(tuple(map(spots.of, its)) for its in self._wanted[process_id])
 
     def _pieces(self, group: Group) -> list[Piece]:
         """What the processes of a group want, each once."""
@@ -335,21 +340,18 @@ class Push:
                 end=_taken,
             )
 
-    def _put(self, owner: int, batch: Sequence[Stretch]) -> Request:
-        return send(
-            self._processes,
-            owner,
-            "put",
-            b"".join(map(self._bytes, batch)),
-            token=self._token,
-            stretches=[(stretch.memory, stretch.at, stretch.nbytes) for stretch in batch],
+    def _put(self, owner: int, batch: Sequence[Stretch]) -> Request[Done]:
+        stretches = tuple(
+            contract.Stretch(memory=one.memory, at=one.at, nbytes=one.nbytes) for one in batch
         )
+        data = b"".join(map(self._bytes, batch))
+        return send(self._processes, owner, Put(token=self._token, stretches=stretches), data)
 
 
-def described(arrays: Iterable[np.ndarray[Any, Any]]) -> list[dict[str, Any]]:
+def described(arrays: Iterable[np.ndarray[Any, Any]]) -> tuple[ArrayType, ...]:
     """What processes must know to make room."""
-    return [{"dtype": dtype_name(a.dtype), "shape": list(a.shape)} for a in arrays]
+    return tuple(ArrayType(dtype=dtype_name(a.dtype), shape=a.shape) for a in arrays)
 
 
-def _taken(answer: Answer) -> None:
+def _taken(answer: Answer[Done]) -> None:
     """Nothing comes back."""

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from nbdist.contract.calls.values import Room
 from nbdist.errors import ArrayError
 from nbdist.machine.checkup import group, memory
 from nbdist.quantities import bytes_text, processes_text
-
-Rooms = Mapping[int, Mapping[str, Any]]
-"""What each process has answered; see `nbdist.engine.values.incoming.Incoming.describe`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +28,7 @@ class Need:
 
 def refuse_too_large(
     names: str,
-    rooms: Rooms,
+    rooms: Mapping[int, Room],
     needs: Iterable[Need],
     structure_bytes: int,
     *,
@@ -56,10 +53,10 @@ def refuse_too_large(
     apart = (Need(host=hosts[p], process_id=p, nbytes=structure_bytes) for p in rooms)
     for need in (*needs, *apart):
         room = _here() if need.process_id is None else rooms[need.process_id]
-        key = (need.host, room["group"])
+        key = (need.host, room.group)
         needed[key] = needed.get(key, 0) + need.nbytes
-        if room["available"] is not None:
-            available.setdefault(key, []).append(room["available"])
+        if room.available is not None:
+            available.setdefault(key, []).append(room.available)
     for (host, limit), nbytes in needed.items():
         known = available.get((host, limit))
         if known and nbytes > min(known):
@@ -71,8 +68,8 @@ def refuse_too_large(
             )
 
 
-def _here() -> Mapping[str, Any]:
-    return {"available": memory()["available"], "group": group()}
+def _here() -> Room:
+    return Room(wanted=(), available=memory()["available"], group=group())
 
 
 def refuse_too_large_here(expression: str, nbytes: int) -> None:

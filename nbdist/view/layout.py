@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from nbdist.contract.calls.arrays import ModelFound
 from nbdist.contract.snapshot import Distribution, Mesh, Model, Snapshot
-from nbdist.contract.wire import decode
 from nbdist.pieces import meshes_of
 from nbdist.quantities import processes_text
 from nbdist.view.text import layout_text
@@ -27,15 +26,10 @@ class Layout:
     remark: str = ""
 
     @classmethod
-    def decode(cls, answer: Mapping[str, Any], snapshot: Snapshot) -> Layout:
-        """Reads the answer of the call `layout`.
-
-        Raises:
-          WireError: It cannot be read.
-        """
-        meshes = {mesh["id"]: decode(Mesh, mesh) for mesh in answer["meshes"]}
-        distributions = tuple(decode(Distribution, one) for one in answer["distributions"])
-        return cls(decode(Model, answer["model"]), distributions, meshes, snapshot)
+    def of(cls, found: ModelFound, snapshot: Snapshot) -> Layout:
+        """What a process has answered."""
+        meshes = {mesh.id: mesh for mesh in found.meshes}
+        return cls(found.model, found.distributions, meshes, snapshot)
 
     @classmethod
     def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Layout | None:

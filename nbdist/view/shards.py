@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
 
+from nbdist.contract.calls.arrays import ArraysFound
 from nbdist.contract.snapshot import Array, Mesh, Snapshot
-from nbdist.contract.wire import decode
 from nbdist.pieces import meshes_of
 from nbdist.quantities import count_text
 from nbdist.view.branches import within
@@ -37,20 +36,14 @@ class Shards:
     remark: str = ""
 
     @classmethod
-    def decode(cls, answer: Mapping[str, Any], snapshot: Snapshot) -> Shards:
-        """Reads the answer of the call `shards`.
-
-        Raises:
-          WireError: It cannot be read.
-        """
-        meshes = {mesh["id"]: decode(Mesh, mesh) for mesh in answer["meshes"]}
-        arrays = tuple(decode(Array, array) for array in answer["arrays"])
+    def of(cls, found: ArraysFound, snapshot: Snapshot) -> Shards:
+        """What a process has answered."""
         return cls(
-            answer["expression"],
-            arrays,
-            meshes,
-            answer["same"],
-            (answer["omitted"], answer["closed"]),
+            found.expression,
+            found.arrays,
+            {mesh.id: mesh for mesh in found.meshes},
+            found.same,
+            (found.omitted, found.closed),
             snapshot,
         )
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import nbdist
+from nbdist.contract.calls.stepping import AskSent
 from nbdist.engine.frameworks.jax.step.step import SWITCH
 from nbdist.errors import ProcessError
 from nbdist.session.recovery.asking import ask_all
@@ -87,7 +88,7 @@ def proofs(*, count: int) -> dict[str, list[float]]:
         session.run(f"rounds = {count}\n{PROVES}", renderer=Silent())
         engines = session._life.engines
         asks = {
-            "asked": lambda: ask_all(engines, "step", within_s=60),
+            "asked": lambda: ask_all(engines, AskSent(), within_s=60),
             "proven": lambda: unproven(engines),
         }
         found: dict[str, list[float]] = {name: [] for name in asks}

@@ -5,12 +5,24 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import fields, replace
 from itertools import groupby
 from types import SimpleNamespace
 from typing import Any
 
 from nbdist.cells.facts import Facts
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.stepping import (
+    Forgotten,
+    Labels,
+    Proven,
+    Trail,
+    UnderWay,
+    Versions,
+)
+from nbdist.contract.iopub import CellStep
+from nbdist.contract.sent import Sent
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.merge import Known
@@ -80,22 +92,18 @@ class FakeMonitor:
 class FakeEngines:
     """Two processes that are in step; `answers` maps a call to a function of process id and arguments.
 
-    An answer that is an exception is raised; one that is None comes when an interrupt does, as its error.
+    An answer that is an exception is raised; one that is None comes when an interrupt does, as its error. What is
+    plain data is read as it would come; `step` may answer the counts alone.
     """
 
     def __init__(self, **answers: Callable[..., Any]) -> None:
         self.answers: dict[str, Callable[..., Any]] = {
             "step": lambda p, **_: sent(),
-            "under_way": lambda p, **_: {"arrays": 0, "progress": [0, 0]},
-            "labels": lambda p, **_: {"labels": [], "kinds": []},
-            "prove": lambda p, **_: {"passed": True, "alike": True, "error": None},
-            "versions": lambda p, **_: {
-                "versions": {},
-                "reasons": {},
-                "unnamed": [],
-                "generation": 0,
-            },
-            "forget": lambda p, **_: {"lost": []},
+            "under_way": lambda p, **_: UnderWay(arrays=0, progress=(0, 0)),
+            "labels": lambda p, **_: Labels(labels=(), kinds=()),
+            "prove": lambda p, **_: Proven(passed=True, alike=True),
+            "versions": lambda p, **_: Versions(versions={}, reasons={}, unnamed=(), generation=0),
+            "forget": lambda p, **_: Forgotten(lost=()),
             **answers,
         }
         self.asked: list[tuple[str, int]] = []
@@ -130,9 +138,13 @@ class FakeEngines:
     def proves(self) -> bool:
         return self.facts.proves
 
-    def send(self, process_id: int, name: str, **arguments: Any) -> Request:
-        self.asked.append((name, process_id))
-        request = Request(self.answers[name](process_id, **arguments))
+    def send(self, process_id: int, call: Call[Any]) -> Request:
+        self.asked.append((call.NAME, process_id))
+        arguments = {one.name: getattr(call, one.name) for one in fields(call)}  # type: ignore[arg-type]
+        answer = self.answers[call.NAME](process_id, **arguments)
+        if isinstance(answer, Sent):
+            answer = trail(answer)
+        request = Request(call.answer_from(answer) if isinstance(answer, dict) else answer)
         self._requests.append((process_id, request))
         return request
 
@@ -157,20 +169,30 @@ class FakeEngines:
         return list(dict.fromkeys(name for name, _ in self.asked))
 
 
-def sent(programs: int = 0, names: int = 0, *, counted: bool = True) -> dict[str, Any]:
+def sent(programs: int = 0, names: int = 0, **facts: Any) -> Sent:
     """What a process says it has sent."""
-    return {
-        "programs": programs,
-        "names": names,
-        "kinds": 0,
-        "parts": 0,
-        "counted": counted,
-        "generation": 1,
-        "serial": programs,
-        "proven": None,
-        "trail": [],
-        "earliest": None,
-    }
+    counts = Sent(
+        programs=programs,
+        names=names,
+        kinds=0,
+        parts=0,
+        counted=True,
+        generation=1,
+        serial=programs,
+        unsettled=False,
+        proven=None,
+    )
+    return replace(counts, **facts)
+
+
+def trail(counts: Sent, *checksums: int, earliest: int | None = None) -> Trail:
+    """What it answers when it is asked."""
+    return Trail(sent=counts, trail=checksums, earliest=earliest)
+
+
+def cell_step(counts: Sent, **facts: Any) -> CellStep:
+    """What it says at the end of a cell."""
+    return CellStep(number=11, sent=counts, **facts)
 
 
 def gone() -> GoneError:

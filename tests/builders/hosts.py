@@ -12,8 +12,10 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.call import PROTOCOL
 from nbdist.contract.orders import CONTROLLER
-from nbdist.engine.kernel.calls import PROTOCOL, Call
+from nbdist.contract.wire import encode
+from nbdist.engine.kernel.calls import Call
 from nbdist.launch.agents import agent_handle
 from nbdist.launch.model.plan import Plan, plan_for
 from nbdist.launch.planning.choose_placement import choose_placement
@@ -101,7 +103,7 @@ class FakeResult:
         if answer is None:
             raise TimeoutError
         facts, *buffers = answer if isinstance(answer, tuple) else (answer,)
-        return [json.dumps({"ok": facts}), *buffers]
+        return [json.dumps({"ok": encode(facts)}), *buffers]
 
 
 class FakeClient:
@@ -121,6 +123,8 @@ class FakeClient:
 
         def apply(call: Call, *buffers: bytes) -> FakeResult:
             arguments = json.loads(call.arguments)
+            # Those of the framework, where they are.
+            arguments = arguments.get("options", arguments)
             self._hosts.asked.append((process_id, call.name, arguments))
             answer = self._hosts.answers[call.name](process_id, arguments)
             return FakeResult(answer, self._hosts.clock.sleep)
@@ -317,6 +321,7 @@ class FakeHosts:
             "host": "there",
             "nbdist": __version__,
             "protocol": PROTOCOL,
+            "python": "3.13.0",
             "ident": f"engine-{process_id}",
             "pid": 100 + process_id,
         }

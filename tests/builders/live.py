@@ -18,6 +18,11 @@ from ipyparallel.error import RemoteError
 from nbdist import monitor
 from nbdist.cells import attached_cell, foreign_output
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
+from nbdist.contract.calls.stepping import Proven, Versions
+from nbdist.contract.echo import Kept
+from nbdist.contract.iopub import AsideAnswer, content_of
+from nbdist.contract.questions import Answer, question_from
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.agents import agent_handle
@@ -28,7 +33,7 @@ from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.session import Session
 from tests.builders.agents import FakeChannel, Order
-from tests.builders.engines import sent
+from tests.builders.engines import sent, trail
 from tests.builders.hosts import CONNECTION, FakeClient, FakeHosts, plan_of
 from tests.builders.reports import report
 from tests.builders.sockets import FakeSocket
@@ -131,7 +136,7 @@ class LiveHosts(FakeHosts):
         self._reads = 0
         self.published: list[Snapshot] = []
         self.sent: list[SentCell] = []
-        self.says: dict[Aside, Callable[[int, dict[str, Any]], dict[str, Any] | None]] = {}
+        self.says: dict[Aside, Callable[[int, Any], Answer | None]] = {}
         self.holds: dict[int, tuple[Any, ...]] = {}
         self.runs: Callable[[SentCell], None] = SentCell.finish
         self.client = LiveClient(self)
@@ -140,19 +145,14 @@ class LiveHosts(FakeHosts):
             "initialize": lambda p, _: {
                 "process_id": p,
                 "version": "0.10.2",
-                "global": 4,
+                "everywhere": 4,
                 "ports": [8000 + p],
             },
             "meet": lambda p, _: {},
-            "prove": lambda p, _: {"passed": True, "alike": True, "error": None},
-            "step": lambda p, _: {**sent(), "unsettled": False},
-            "versions": lambda p, _: {
-                "versions": {},
-                "reasons": {},
-                "unnamed": [],
-                "generation": 0,
-            },
-            "complete": lambda p, _: {"matches": []},
+            "prove": lambda p, _: Proven(passed=True, alike=True),
+            "step": lambda p, _: trail(sent()),
+            "versions": lambda p, _: Versions(versions={}, reasons={}, unnamed=(), generation=0),
+            "complete": lambda p, _: Completions(text="", matches=()),
             "recall": self._recall,
             "let_go": lambda p, _: {},
             "look": self._look,
@@ -180,12 +180,13 @@ class LiveHosts(FakeHosts):
     def _recall(self, process_id: int, arguments: dict[str, Any]) -> Callable[[], Any]:
         (cell,) = [one for one in self.sent if one.reply.msg_id == arguments["request"]]
 
-        def answer() -> dict[str, Any] | None:
+        def answer() -> Recalled | None:
             if not cell.ended:
                 return None
             failed = cell.reply.exception()
             error = None if failed is None else f"{failed.ename}: {failed.evalue}"
-            return {"end": {"error": error, "time": time.time()}, "messages": [], "lost": {}}
+            end = CellEnd(request=arguments["request"], error=error, time=time.time())
+            return Recalled(end=end, kept=Kept(messages=(), lost={}))
 
         return answer
 
@@ -270,10 +271,11 @@ class LiveHosts(FakeHosts):
         if order["order"] == "ask" and order["question"] is not None:
             started = [p["process_id"] for o in agent.ordered("start") for p in o["processes"]]
             for process_id in sorted({*started}.intersection(order["process_ids"])):
-                answer = self.says[Aside(order["what"])](process_id, order["question"])
+                question = question_from(order["question"])
+                answer = self.says[Aside(order["what"])](process_id, question.what)
                 if answer is not None:
-                    facts = {"process_id": process_id, "number": order["question"]["number"]}
-                    self._publish("nbdist_answer", {**facts, "answer": answer})
+                    said = AsideAnswer(process_id=process_id, number=question.number, answer=answer)
+                    self._publish(*content_of(said))
             return
         super()._obey(agent, order)
 

@@ -23,6 +23,7 @@ import numpy as np
 from jax.sharding import AxisType, NamedSharding, SingleDeviceSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.contract.calls.stepping import Proven
 from nbdist.engine.frameworks.jax.repair import repair as module
 from nbdist.engine.frameworks.jax.repair.repair import Repair
 from nbdist.engine.frameworks.jax.step.step import Step
@@ -84,7 +85,7 @@ def values_meshes_and_shardings_are_kept_on_new_devices(world):
     assert x.sharding.mesh is mesh
     assert all((np.asarray(world.names[n]) == v).all() for n, v in before.items())
     assert float(jax.jit(lambda x: (x @ x.T).sum())(x)) > 0
-    assert answer["lost"] == answer["stale"] == []
+    assert answer.lost == answer.stale == ()
 
 
 @dataclasses.dataclass(frozen=True)
@@ -144,7 +145,7 @@ def a_mesh_of_some_devices_in_context_does_not_stop_it(world):
     jax.set_mesh(jax.sharding.Mesh(np.array(jax.devices()[:2]), ("a",)))
     try:
         world.repair()
-        assert world.step.prove(1, timeout_s=60, compared=True)["passed"]
+        assert world.step.prove(1, timeout_s=60, compared=True).passed
     finally:
         jax.set_mesh(jax.sharding.Mesh(np.empty((), object), ()))
 
@@ -177,7 +178,7 @@ def arrays_that_are_to_be_lost_say_so_when_they_are_used(world):
     world.names["x"] = world.names["alias"] = jnp.ones(3)
     world.names["y"] = jnp.ones(3)
     answer = world.repair(lost=["x", "nobody"])
-    assert answer["lost"] == ["x"]
+    assert answer.lost == ("x",)
     assert world.names["x"].is_deleted()
     assert float(world.names["alias"].sum()) == 3
     assert float(world.names["y"].sum()) == 3
@@ -196,7 +197,7 @@ def an_array_that_cannot_be_read_is_lost_and_the_rest_kept(world):
     del rows
     world.names["x"] = jnp.ones(3)
     answer = world.repair()
-    assert answer["lost"] == ["partial"]
+    assert answer.lost == ("partial",)
     assert world.names["partial"].is_deleted()
     assert float(world.names["x"].sum()) == 3
 
@@ -209,7 +210,7 @@ def what_cannot_be_changed_is_named(world):
     world.names["held"] = tuple_held
     del tuple_held
     answer = world.repair()
-    assert answer["stale"] == ["held (through a tuple_iterator)"], answer
+    assert answer.stale == ("held (through a tuple_iterator)",), answer
 
 
 @situation
@@ -223,8 +224,8 @@ def what_finds_no_room_in_memory_comes_back_from_disk(world):
     ):
         answer = repair.save(0)
     # What earlier situations have left behind may be among it.
-    assert answer["on_disk"] == answer["nbytes"] >= expected.nbytes == 128
-    assert answer["free"] == 8
+    assert answer.on_disk == answer.nbytes >= expected.nbytes == 128
+    assert answer.free == 8
     rejoin(repair)
     repair.restore([])
     assert (np.asarray(world.names["x"]) == expected).all()
@@ -238,7 +239,7 @@ def saving_changes_nothing_and_may_be_done_again(world):
     for _ in range(2):
         answer = repair.save(0)
         assert not repair.begun
-    assert answer["arrays"] >= 1
+    assert answer.arrays >= 1
     assert world.names["x"] is x
     assert float(x.sum()) == 496
 
@@ -256,7 +257,7 @@ def when_the_others_do_not_come_a_second_try_keeps_all(world):
         raise AssertionError("it should have failed")
     assert repair.begun
     rejoin(repair)
-    assert repair.restore([])["lost"] == []
+    assert repair.restore([]).lost == ()
     assert (np.asarray(world.names["x"]) == expected).all()
     assert float(world.names["x"].sum()) == 496
 
@@ -285,10 +286,10 @@ def when_making_all_anew_fails_a_second_try_keeps_all(world):
 def the_new_back_end_has_the_number_that_all_processes_give_it(world):
     world.names["x"] = sharded(mesh_of(), P("data"))
     done = Repair(world.names, folder=world.folder, step=world.step)
-    before = done.save(0)["generation"]
+    before = done.save(0).versions.generation
     rejoin(done)
     done.restore([], generation=before + 5)
-    assert versions(world.names, world.step)["generation"] == before + 5
+    assert versions(world.names, world.step).generation == before + 5
 
 
 @situation
@@ -323,7 +324,7 @@ def when_pointing_elsewhere_fails_halfway_a_second_try_keeps_all(world):
         raise AssertionError("it should have failed")
     assert repair.begun
     rejoin(repair)
-    assert repair.restore([])["lost"] == []
+    assert repair.restore([]).lost == ()
     names = world.names
     assert names["x"].devices() == set(jax.devices())
     assert names["x"].sharding.mesh is names["mesh"]
@@ -341,7 +342,7 @@ def arrays_without_values_are_still_such_and_on_the_same_devices_as_the_rest(wor
     )
     world.names["gone"].delete()
     world.names["key"].delete()
-    assert world.repair()["lost"] == []
+    assert world.repair().lost == ()
     assert world.names["gone"].is_deleted()
     assert world.names["key"].is_deleted()
     try:
@@ -368,7 +369,7 @@ def when_the_end_fails_the_next_repair_saves_anew(world):
     # `nbdist.engine.kernel.calls.save` asks this: what was saved is used up.
     assert not repair.begun
     answer = world.repair()
-    assert answer["lost"] == answer["stale"] == []
+    assert answer.lost == answer.stale == ()
     assert (np.asarray(world.names["x"]) == expected).all()
     assert world.names["x"].sharding.mesh is world.names["mesh"]
     assert world.names["mesh"].devices.ravel()[0] in jax.devices()
@@ -407,7 +408,7 @@ def the_frames_of_the_last_error_are_on_the_new_back_end_and_do_not_keep_the_old
     except ValueError as error:
         sys.last_value = sys.last_exc = error
         sys.last_type, sys.last_traceback = type(error), error.__traceback__
-    assert world.repair()["stale"] == []
+    assert world.repair().stale == ()
     frames = {frame.f_code.co_name: frame for frame, _ in traceback.walk_tb(sys.last_traceback)}
     x, inside = world.names["x"], frames["fails"].f_locals
     assert inside["x"] is x and sys.last_value.args[0] is x
@@ -434,14 +435,10 @@ def the_old_back_end_is_gone_afterwards(world):
 
 @situation
 def a_proof_passes_before_and_after(world):
-    assert world.step.prove(1, timeout_s=60, compared=True)["passed"]
+    assert world.step.prove(1, timeout_s=60, compared=True).passed
     world.repair()
-    assert world.step.prove(2, timeout_s=60, compared=True) == {
-        "passed": True,
-        "alike": True,
-        "error": None,
-    }
-    assert not world.step.state()["programs"]
+    assert world.step.prove(2, timeout_s=60, compared=True) == Proven(passed=True, alike=True)
+    assert not world.step.sent().programs
 
 
 @situation
@@ -454,7 +451,7 @@ def shardings_of_every_kind_are_kept(world):
     before = {name: np.asarray(value) for name, value in world.names.items()}
     kinds = {name: type(value.sharding) for name, value in world.names.items()}
     del one, hlo, pmapped, mesh
-    assert world.repair()["lost"] == []
+    assert world.repair().lost == ()
     for name, value in before.items():
         assert (np.asarray(world.names[name]) == value).all(), name
         assert type(world.names[name].sharding) is kinds[name], name
@@ -467,7 +464,7 @@ def shardings_of_every_kind_are_kept(world):
 @situation
 def versions_are_of_named_arrays_on_several_processes_only(world):
     world.names["x"] = jnp.ones(3)
-    assert versions(world.names, world.step)["versions"] == {}
+    assert versions(world.names, world.step).versions == {}
 
 
 @situation

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from nbdist.cells.cellrun import CellHandle
+from nbdist.contract.calls.engine import Complete, Inspect
 from nbdist.errors import ArrayError, ProcessError, SessionError
 from tests.in_step.disturb import interrupted
 from tests.in_step.world import LIMIT_SECONDS, World
@@ -70,8 +71,8 @@ def an_expression_that_computes_more_on_one(world: World) -> None:
 
 
 def looking_at_a_property(world: World) -> None:
-    world.session.ask_idle("inspect", timeout_s=30, symbol="small.T", detail=0)
-    world.session.ask_idle("complete", timeout_s=30, code="small.T.", cursor=8)
+    world.session.ask_idle(Inspect(symbol="small.T", detail=0), timeout_s=30)
+    world.session.ask_idle(Complete(code="small.T.", cursor=8), timeout_s=30)
 
 
 WAYS: tuple[Callable[[World], None], ...] = (

@@ -80,9 +80,10 @@ def test_digests_are_the_same_whichever_way_they_come(notebook: Notebook) -> Non
     # A process that does not answer within a second is sent a request: here it is asked again.
     notebook.good(
         "import nbdist\n"
+        "from nbdist.contract.calls.engine import AskAgreement\n"
         "engines, cell = nbdist.current()._life.engines, 'fast(w, key, params)'\n"
-        "asked = {p: engines.send(p, 'agreement', code=cell, topics=None) for p in (0, 1)}\n"
-        "requested = {p: one.get(60)[0]['digests'] for p, one in asked.items()}\n"
+        "asked = {p: engines.send(p, AskAgreement(code=cell)) for p in (0, 1)}\n"
+        "requested = {p: one.get(60)[0].digests for p, one in asked.items()}\n"
         "while (found := engines.asides.digests([0, 1], cell)) is None: pass\n"
         "assert found == requested and found[0] == found[1], (found, requested)"
     )

@@ -7,6 +7,7 @@ from typing import Any
 import pytest
 
 from nbdist import Session
+from nbdist.contract.calls.stepping import AskSent
 
 SETUP = """
 import jax, numpy as np
@@ -20,7 +21,7 @@ total = jax.jit(lambda x: x.sum())
 def states(session: Session, name: str) -> set[Any]:
     engines = session._life.engines
     assert engines is not None
-    return {engines.send(p, "step").get(60)[0][name] for p in session.hosts}
+    return {getattr(engines.send(p, AskSent()).get(60)[0].sent, name) for p in session.hosts}
 
 
 @pytest.fixture

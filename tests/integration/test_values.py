@@ -303,7 +303,7 @@ def no_memory(*_: object) -> None:
 
 
 CANNOT_MAP = "from nbdist.engine.values import incoming\nreal = incoming.mapped\n"
-CANNOT_MAP += "def no_memory(**_):\n    raise OSError\nincoming.mapped = no_memory"
+CANNOT_MAP += "def no_memory(address):\n    raise OSError\nincoming.mapped = no_memory"
 
 
 @pytest.mark.parametrize("alone", [False, True], ids=["one owns it", "each its own"])

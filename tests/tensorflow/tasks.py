@@ -13,6 +13,7 @@ import keras
 import numpy as np
 import tensorflow as tf
 
+from nbdist.contract.wire import encode
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow import adapt as adaptation
 from nbdist.engine.frameworks.tensorflow import arrays, context, interrupt, observe
@@ -306,7 +307,7 @@ def seen_by_a_probe(*, index: int, replicas: int = 1, **_: Any) -> dict[str, Any
     }
     return {
         "looks": looks,
-        "offered": {name: one and one.describe() for name, one in offered.items()},
+        "offered": {name: one and encode(one.describe()) for name, one in offered.items()},
         "bytes": np.array_equal(offered["variable"].pieces[0].read(), model.layers[0].kernel),  # type: ignore[union-attr]
         "refused": [
             raised(lambda: symbolic(lambda tensor: arrays.offer_array(tensor, "t"))),

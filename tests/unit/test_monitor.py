@@ -12,6 +12,8 @@ import pytest
 import zmq
 
 from nbdist import monitor as module
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.questions import StepsBegun
 from nbdist.contract.snapshot import VERSION, Notice, Snapshot
 from nbdist.contract.wire import encode
 from nbdist.launch.start.iopub import wire
@@ -251,9 +253,33 @@ def test_all_have_told_their_devices_when_the_last_has(heard: Heard) -> None:
 def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(heard: Heard) -> None:
     answers: list[Any] = []
     heard.monitor.on_answer = answers.append
-    heard.socket.put(heard.message({"process_id": 0, "what": "compare"}, "nbdist_answer"))
+    answer = AsideAnswer(process_id=0, number=3, answer=StepsBegun(steps=2))
+    heard.socket.put(heard.message(encode(answer), "nbdist_answer"))
     heard.hear(0, 1)
-    assert answers == [{"process_id": 0, "what": "compare"}]
+    assert answers == [answer]
+
+
+@pytest.mark.parametrize(
+    ("content", "kind", "text"),
+    [
+        ({}, "nbdist_answer", "AsideAnswer.answer is None"),
+        ({"process_id": 0, "number": 3, "answer": {"kind": "x"}}, "nbdist_answer", "kind is 'x'"),
+        ({"process_id": "0"}, "nbdist_report", "Report."),
+        ({}, "nbdist_else", "it is of the type 'nbdist_else'"),
+        ({"number": 1}, "nbdist_step", "CellStep"),
+    ],
+)
+def test_a_message_of_a_wrong_shape_is_one_notice_that_names_the_process_and_the_next_is_read(
+    heard: Heard, content: Any, kind: str, text: str
+) -> None:
+    answers: list[Any] = []
+    heard.monitor.on_answer = answers.append
+    heard.socket.put(heard.message(content, kind))
+    heard.hear(0, 1)
+    (fault,) = heard.monitor.snapshot().notices
+    assert "WireError: Process 0 has published what is no report: " in fault.text
+    assert text in fault.text
+    assert answers == []
 
 
 def test_whoever_takes_answers_may_fail_and_the_next_message_is_read(heard: Heard) -> None:
@@ -261,7 +287,8 @@ def test_whoever_takes_answers_may_fail_and_the_next_message_is_read(heard: Hear
         raise LookupError("nobody has asked")
 
     heard.monitor.on_answer = fails
-    heard.socket.put(heard.message({}, "nbdist_answer"))
+    answer = AsideAnswer(process_id=0, number=3, answer=StepsBegun(steps=2))
+    heard.socket.put(heard.message(encode(answer), "nbdist_answer"))
     heard.hear(0, 1)
     (fault,) = heard.monitor.snapshot().notices
     assert "LookupError: nobody has asked" in fault.text

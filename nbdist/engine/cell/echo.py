@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
+from nbdist.contract.echo import Kept, KeptMessage
+from nbdist.contract.iopub import TYPES, Prompting
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -29,11 +31,11 @@ DELIMITER = b"<IDS|MSG>"
 
 KINDS = (
     *("stream", "display_data", "execute_result"),
-    *("update_display_data", "clear_output", "error", "nbdist_prompt"),
+    *("update_display_data", "clear_output", "error", TYPES[Prompting]),
 )
 
 
-class Echo:
+class KeptOutput:
     """Keeps the newest messages that this engine has published.
 
     Args:
@@ -80,13 +82,8 @@ class Echo:
                 if len(self._lost) > MOST_REQUESTS:
                     del self._lost[next(iter(self._lost))]
 
-    def of(self, request: str | None = None) -> dict[str, Any]:
-        """What is kept, of one request or of all.
-
-        Returns:
-          `messages`, each with its `id`, the `parent` it answers, `kind` and `content`, in order; and `lost`, how
-          many of each request were dropped.
-        """
+    def of(self, request: str | None = None) -> Kept:
+        """What is kept, of one request or of all."""
         with self._lock:
             kept = [frames for frames, _ in self._kept]
             lost = dict(self._lost)
@@ -96,9 +93,9 @@ class Echo:
                 if (message := read(frames)) is not None:
                     messages.append(message)
         if request is not None:
-            messages = [message for message in messages if message["parent"] == request]
+            messages = [message for message in messages if message.parent == request]
             lost = {parent: count for parent, count in lost.items() if parent == request}
-        return {"messages": messages, "lost": lost}
+        return Kept(messages=tuple(messages), lost=lost)
 
 
 def _request(frames: Sequence[bytes]) -> str:
@@ -107,17 +104,17 @@ def _request(frames: Sequence[bytes]) -> str:
     return str(json.loads(frames[frames.index(DELIMITER) + 3]).get("msg_id", ""))
 
 
-def read(frames: Sequence[bytes]) -> dict[str, Any] | None:
-    """A message as plain data; None for one that shows nothing."""
+def read(frames: Sequence[bytes]) -> KeptMessage | None:
+    """A message that is kept; None for one that shows nothing."""
     if DELIMITER not in frames:
         return None
     _, header, _, _, content, *_ = frames[frames.index(DELIMITER) + 1 :]
     head = json.loads(header)
     if head["msg_type"] not in KINDS:
         return None
-    return {
-        "id": head["msg_id"],
-        "parent": _request(frames),
-        "kind": head["msg_type"],
-        "content": json.loads(content),
-    }
+    return KeptMessage(
+        id=head["msg_id"],
+        parent=_request(frames),
+        kind=head["msg_type"],
+        content=json.loads(content),
+    )

@@ -8,32 +8,32 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nbdist.contract.questions import NativeStacks
+
 LIMIT_SECONDS = 20.0
 """How long py-spy may take; it stops the process meanwhile."""
 
 
-def native_stacks() -> dict[str, str]:
-    """All threads of this process with native frames; call it on a thread of its own.
-
-    Returns:
-      `text`, or `error`: why there is none.
-    """
+def native_stacks() -> NativeStacks:
+    """All threads of this process with native frames; call it on a thread of its own."""
     places = os.pathsep.join([str(Path(sys.executable).parent), os.environ.get("PATH", "")])
     program = shutil.which("py-spy", path=places)
     if program is None:
-        return {
-            "error": "py-spy is not installed; run pip install py-spy in the processes' environment"
-        }
+        return NativeStacks(
+            error="py-spy is not installed; run pip install py-spy in the processes' environment"
+        )
     command = [program, "dump", "--native", "--pid", str(os.getpid())]
     try:
         done = subprocess.run(
             command, capture_output=True, text=True, errors="replace", timeout=LIMIT_SECONDS
         )
     except subprocess.TimeoutExpired:
-        return {"error": f"py-spy did not end within {LIMIT_SECONDS:.0f} s"}
+        return NativeStacks(error=f"py-spy did not end within {LIMIT_SECONDS:.0f} s")
     if done.returncode != 0 or not done.stdout.strip():
         said = (
             done.stderr.strip() or f"py-spy ended with exit code {done.returncode}"
         ).splitlines()
-        return {"error": f"{said[-1]} (py-spy needs the right to trace this process: ptrace)"}
-    return {"text": done.stdout.strip()}
+        return NativeStacks(
+            error=f"{said[-1]} (py-spy needs the right to trace this process: ptrace)"
+        )
+    return NativeStacks(text=done.stdout.strip())

@@ -1,59 +1,21 @@
 """Cells of the notebook on the engine: its numbers, its lines, and when they begin and end.
 
-A cell travels as ipyparallel's own execute request. What that has no place for, the notebook's cell
-number, the lines above the code and who else runs it, goes in the request's label, a public field.
+A cell travels as ipyparallel's own execute request. What that has no place for goes in its label; see
+`nbdist.contract.cell_label`.
 """
 
 from __future__ import annotations
 
-import json
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
+from nbdist.contract.cell_label import CellLabel, label_from
 from nbdist.engine.cell.debugger.install import keep_failure
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.showable import show_any_error, showable
-
-PREFIX = "nbdist "
-
-
-def label(
-    *,
-    cell: int,
-    offset: int,
-    run: int,
-    targets: Sequence[int],
-    computes: bool = True,
-    in_step: Sequence[int] | None = None,
-    compared: bool = False,
-    widgets: bool = False,
-) -> str:
-    """The label of the execute request of one cell.
-
-    Args:
-      cell: The notebook's execution count.
-      offset: How many lines of the notebook's cell stand above the code.
-      run: The number of this sending; a later one in the same session has a higher one.
-      targets: The processes it is sent to.
-      computes: Whether it may use a device; one that cannot runs also while processes are not in step.
-      in_step: After which program, as generation and serial, the kernel knows all processes to be in step; None
-        where it knows of none, or the cell does not go to all.
-      compared: Whether the kernel compares what the processes have sent before it sends another cell.
-      widgets: Whether widgets are shown as such; else as text.
-    """
-    return PREFIX + json.dumps(
-        {
-            "cell": cell,
-            "offset": offset,
-            "run": run,
-            "targets": list(targets),
-            "computes": computes,
-            "in_step": in_step,
-            "compared": compared,
-            "widgets": widgets,
-        }
-    )
+from nbdist.errors import WireError
 
 
 class NotebookCells:
@@ -73,9 +35,9 @@ class NotebookCells:
         shell: Any,
         cell: CurrentCell,
         *,
-        before: Callable[[dict[str, Any], dict[str, Any]], None],
+        before: Callable[[dict[str, Any], CellLabel], None],
         after: Callable[[], None],
-        ended: Callable[[dict[str, Any] | None, bool], None],
+        ended: Callable[[CellLabel | None, bool], None],
         admit: Callable[[], None],
     ) -> None:
         self._shell = shell
@@ -92,33 +54,34 @@ class NotebookCells:
         self._shell.events.register("pre_run_cell", self._started)
         self._shell.events.register("post_run_cell", self._finished)
 
-    def _request(self) -> tuple[dict[str, Any], dict[str, Any] | None]:
-        """The request that runs now, and what its label says; None for one that is not ours."""
+    def _request(self) -> tuple[dict[str, Any], CellLabel | None]:
+        """The request that runs now, and what its label says; None for one that is not ours.
+
+        Raises:
+          WireError: It is ours, and cannot be read.
+        """
         request = self._shell.kernel.get_parent("shell") or {}
-        text = (request.get("metadata") or {}).get("label") or ""
-        if not text.startswith(PREFIX):
-            return request, None
-        return request, json.loads(text.removeprefix(PREFIX))
+        return request, label_from((request.get("metadata") or {}).get("label") or "")
 
     def _number_as_the_notebook(self, lines: list[str]) -> list[str]:
         _, ours = self._request()
         if ours is None:
             return lines
-        if ours["computes"]:
+        if ours.computes:
             self._admit()
         # Tracebacks say "Cell In[12], line 3"; both numbers are to be the notebook's.
-        self._shell.execution_count = ours["cell"]
-        return ["\n"] * ours["offset"] + lines
+        self._shell.execution_count = ours.cell
+        return ["\n"] * ours.offset + lines
 
     def _started(self, info: Any) -> None:
         request, ours = self._request()
         if ours is not None:
             self._before(request, ours)
             self._cell.started(
-                ours["cell"],
-                "\n" * ours["offset"] + info.raw_cell,
-                run=ours["run"],
-                targets=tuple(ours["targets"]),
+                ours.cell,
+                "\n" * ours.offset + info.raw_cell,
+                run=ours.run,
+                targets=ours.targets,
             )
 
     def _finished(self, result: Any) -> None:
@@ -133,6 +96,8 @@ class NotebookCells:
         if error is not None:
             error = showable(error)
             setattr(result, kind, error)  # ipykernel's reply takes its text from there
-        _, ours = self._request()
+        ours = None
+        with contextlib.suppress(WireError):  # as has been said when it was to start
+            _, ours = self._request()
         self._ended(ours, error is not None)
         self._cell.finished(f"{type(error).__name__}: {error}" if error is not None else None)

@@ -6,8 +6,8 @@ import linecache
 import sys
 import threading
 from collections.abc import Callable
-from typing import Any
 
+from nbdist.contract.questions import ThreadStack
 from nbdist.engine.cell.code_owners import Line
 from nbdist.engine.cell.main_thread import stack_reader
 
@@ -18,22 +18,21 @@ CodeName = Callable[[str], "tuple[str, str] | None"]
 """What IPython calls code of this file name, such as `("Cell", "In[3]")`; None where it is a file."""
 
 
-def stacks(code_name: CodeName) -> list[dict[str, Any]]:
-    """Each thread's `name`, and its `lines`, outermost first; the main thread first.
-
-    The thread that reads is left out.
-    """
+def stacks(code_name: CodeName) -> tuple[ThreadStack, ...]:
+    """What all threads are in the middle of; the main thread first. The one that reads is left out."""
     read = stack_reader(sys.version_info[:3])
     main, here = threading.main_thread(), threading.get_ident()
     others = [t for t in threading.enumerate() if t is not main and t.ident != here]
-    return [
-        {
-            "name": thread.name,
-            "lines": [_text(line, code_name) for line in reversed(read(thread.ident)[:MOST_LINES])],
-        }
+    return tuple(
+        ThreadStack(
+            name=thread.name,
+            lines=tuple(
+                _text(line, code_name) for line in reversed(read(thread.ident)[:MOST_LINES])
+            ),
+        )
         for thread in (main, *others)
         if thread.ident is not None
-    ]
+    )
 
 
 def _text(line: Line, code_name: CodeName) -> str:

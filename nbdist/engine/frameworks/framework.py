@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import ArrayError, SessionError
 from nbdist.machine import checkup
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
+    from nbdist.contract.calls.stepping import Origin, Versions
+    from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.stepping import Repairs
@@ -57,7 +61,7 @@ class Framework:
 
     # -- of the framework that the session computes with -----------------------------------------
 
-    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Process, **options: Any) -> Initialized:
         """Joins the cluster; blocks until all processes have.
 
         Args:
@@ -65,21 +69,16 @@ class Framework:
           **options: One entry of what the launch side's `stages` gives.
 
         Returns:
-          What the launch side's `check`, `summary` and `remarks` read; `process_id` and `platform` where known,
-          and the `ports` on which others connect where `process.step` has been set.
+          What the launch side's `check`, `summary` and `remarks` read, with the `ports` on which others connect
+          where `process.step` has been set.
 
         Raises:
           SessionError: It cannot; says why, and what to type.
         """
         raise NotImplementedError
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """Where the pieces of an array lie, or of all arrays of a tree.
-
-        Returns:
-          `expression`, `arrays` as a report describes them, whose paths begin with it; the `meshes` they refer to;
-          `same`: by path the path of an earlier one that is this very array; and what was not looked at: `omitted`
-          arrays and `closed` containers.
 
         Raises:
           ArrayError: It holds no arrays.
@@ -105,7 +104,7 @@ class Framework:
             "here. Push the array whole, without --sharding."
         )
 
-    def nan(self, value: object, expression: str) -> dict[str, Any]:
+    def nan(self, value: object, expression: str) -> NanCounts:
         """NaN and infinite values in this process's pieces of a tree.
 
         Raises:
@@ -113,7 +112,7 @@ class Framework:
         """
         raise ArrayError(f"NaN are not counted in arrays of {self.title}.")
 
-    def rescue(self, namespace: dict[str, object], process_id: int) -> dict[str, Any] | None:
+    def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """Writes what this process has to a file, from a thread of it; None where it cannot."""
         return None
 
@@ -121,12 +120,12 @@ class Framework:
         """A key-value store all processes share, with `key_value_set` and `key_value_dir_get`; None for none."""
         return None
 
-    def versions(self, process: Process) -> dict[str, Any]:
+    def versions(self, process: Process) -> Versions:
         """Which program computed each array on several processes."""
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def forget(
-        self, process: Process, paths: Collection[str], unnamed: Collection[Sequence[Any]]
+        self, process: Process, paths: Collection[str], unnamed: Collection[Origin]
     ) -> list[str]:
         """Takes arrays whose pieces do not belong together; answers which others could not be kept."""
         raise SessionError(f"The programs of {self.title} are not counted.")
@@ -143,12 +142,12 @@ class Framework:
 
     # -- of the framework of engines that somebody else has started ------------------------------
 
-    def joined(self) -> dict[str, int] | None:
-        """`process_id` and `count` of this process in a cluster of the framework; None while it is in none."""
+    def joined(self) -> Membership | None:
+        """The place of this process in a cluster of the framework; None while it is in none."""
         return None
 
-    def devices(self) -> dict[str, Any] | None:
-        """The numbers of `local` and `global` devices and their `platform`; None while no back end is up."""
+    def devices(self) -> UsedDevices | None:
+        """The devices of its back end; None while none is up."""
         return None
 
     def is_up(self) -> bool:
@@ -176,11 +175,11 @@ class Framework:
         """See `nbdist.engine.probe.observer.Observed`."""
         return None
 
-    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
         """As `explain`, of a tree that holds arrays of this framework; None for any other."""
         return None
 
-    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
         """What this process has of the array under a path; None where none of this framework is there."""
         return None
 

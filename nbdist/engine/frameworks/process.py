@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Protocol
 
+from nbdist.contract.iopub import CellStep
 from nbdist.engine.cell.descriptors import Descriptors
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.running import CurrentCell
@@ -28,5 +29,5 @@ class Process(Protocol):
     def folder(self) -> Path:
         """Private to the session on this host."""
 
-    def publish_step(self, facts: dict[str, Any]) -> None:
+    def publish_step(self, step: CellStep) -> None:
         """Says how a cell that has ended stands to the others."""

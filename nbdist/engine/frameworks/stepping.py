@@ -5,6 +5,17 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Any, Protocol
 
+from nbdist.contract.calls.stepping import (
+    Labels,
+    Origin,
+    Proven,
+    Restored,
+    Saved,
+    Trail,
+    UnderWay,
+)
+from nbdist.contract.sent import Sent
+
 
 class Steps(Protocol):
     """One process's part in staying in step.
@@ -21,16 +32,16 @@ class Steps(Protocol):
     def meet(self, others: Collection[int]) -> None:
         """Learns the ports of the other processes."""
 
-    def state(self) -> dict[str, Any]:
+    def sent(self) -> Sent:
         """What was sent to devices of other processes since all were last in step."""
 
-    def labels(self) -> dict[str, Any]:
+    def labels(self) -> Labels:
         """What these programs are called, and which collectives they have."""
 
-    def trail(self) -> dict[str, Any]:
-        """`state`, and which programs these were."""
+    def trail(self) -> Trail:
+        """What was sent, and which programs these were."""
 
-    def under_way(self, common: int) -> dict[str, Any]:
+    def under_way(self, common: int) -> UnderWay:
         """What is computed of the programs up to the serial `common`, and how far that is."""
 
     def begin_cell(
@@ -46,7 +57,7 @@ class Steps(Protocol):
     def end_cell(self, number: int, *, failed: bool, compared: bool) -> None:
         """Called on the main thread when the code of a cell, or an expression, has ended."""
 
-    def prove(self, number: int, *, timeout_s: float, compared: bool) -> dict[str, Any]:
+    def prove(self, number: int, *, timeout_s: float, compared: bool) -> Proven:
         """Takes part in a proof."""
 
     def abandon(self) -> None:
@@ -59,13 +70,13 @@ class Steps(Protocol):
 class Repairs(Protocol):
     """One repair of this process, in parts that all processes take together.
 
-    `begun` says whether the back end has been taken down; `answer` is what `save` answered.
+    `begun` says whether the back end has been taken down; `saved` is what `save` answered, None before.
     """
 
     begun: bool
-    answer: dict[str, Any]
+    saved: Saved | None
 
-    def save(self, common: int) -> dict[str, Any]:
+    def save(self, common: int) -> Saved:
         """Copies what the back end holds; changes nothing."""
 
     def leave(self) -> None:
@@ -75,6 +86,6 @@ class Repairs(Protocol):
         """Joins the others anew."""
 
     def restore(
-        self, lost: Collection[str], unnamed: Collection[Sequence[Any]], generation: int
-    ) -> dict[str, Any]:
+        self, lost: Collection[str], unnamed: Collection[Origin], generation: int
+    ) -> Restored:
         """Makes everything anew on the new back end."""

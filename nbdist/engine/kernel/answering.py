@@ -6,9 +6,25 @@ import asyncio
 import logging
 import os
 import threading
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from nbdist.contract.asides import QUESTION, WITH_QUESTIONS, Aside
+from nbdist.contract.asides import Aside
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.questions import (
+    LETTERS,
+    QUESTION,
+    Answer,
+    CompareBefore,
+    Digests,
+    GiveLine,
+    LineTaken,
+    Question,
+    ReadStacks,
+    StepsBegun,
+    StopAtStep,
+    Threads,
+    question_from,
+)
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.native import native_stacks
 from nbdist.engine.cell.threads import stacks
@@ -56,47 +72,55 @@ class Answering:
             if Aside.CUT in asked or (Aside.FREE in asked and self._is_out_of_reach()):
                 resident.step.cut()
             if Aside.COUNT in asked:
-                publisher.publish("nbdist_sent", resident.step.state())
+                publisher.publish(resident.step.sent())
         if Aside.REPEAT in asked:
             self._say_again()
-        question = read_whole(resident.folder / QUESTION) if asked & WITH_QUESTIONS else None
-        if question is not None and Aside.COMPARE in asked and self._loop is not None:
-            self._loop.call_soon_threadsafe(self._compare, question)
-        if question is not None and Aside.STOP in asked:
-            self._answer_to(question, {"steps": resident.stop.ask(question["run"])})
-        if question is not None and Aside.LINE in asked:
-            taken = resident.lines.put(question["to"], question["reply"])
-            self._answer_to(question, {"taken": taken})
-        if question is not None and Aside.STACK in asked:
-            self._answer_with_stacks(question)
         if Aside.RESCUE in asked and resident.step is not None:
             rescued = resident.framework.rescue(resident.shell.user_ns, resident.process_id)
             if rescued is not None:
-                publisher.publish("nbdist_rescue", rescued)
+                publisher.publish(rescued)
+        # The last: one that cannot be read ends nothing else that was asked at once.
+        if not asked.isdisjoint(LETTERS.values()):
+            self._read_question(asked)
 
-    def _compare(self, question: dict[str, Any]) -> None:
+    def _read_question(self, asked: set[Aside]) -> None:
+        """Answers what is in the file, where its letter has come; the file may be of a later question."""
+        resident = self._resident
+        found = read_whole(resident.folder / QUESTION)
+        if found is None:
+            return
+        question = question_from(found)
+        if LETTERS[type(question.what)] not in asked:
+            return
+        match question.what:
+            case CompareBefore(code=code):
+                if self._loop is not None:
+                    self._loop.call_soon_threadsafe(self._compare, question, code)
+            case StopAtStep(run=run):
+                self._answer_to(question, StepsBegun(steps=resident.stop.ask(run)))
+            case GiveLine(to=number, reply=reply):
+                self._answer_to(question, LineTaken(taken=resident.lines.put(number, reply)))
+            case ReadStacks(native=False):
+                self._answer_to(question, Threads(threads=stacks(resident.code_name)))
+            case ReadStacks():
+                # It takes seconds, in which somebody may have to be freed.
+                threading.Thread(
+                    target=lambda: self._answer_to(question, native_stacks()),
+                    name="nbdist-native",
+                    daemon=True,
+                ).start()
+
+    def _compare(self, question: Question, code: str) -> None:
         """Answers with digests of what must be equal before a cell, on the main thread."""
         if self._resident.cell.running:
             return  # it waits in a cell; what it would say is of the middle of it
-        self._answer_to(question, self._resident.agreement().digests(question["code"]))
+        self._answer_to(question, Digests(digests=self._resident.agreement().digests(code)))
 
-    def _answer_with_stacks(self, question: dict[str, Any]) -> None:
-        if not question.get("native"):
-            self._answer_to(question, {"threads": stacks(self._resident.code_name)})
-            return
-        # It takes seconds, in which somebody may have to be freed.
-        threading.Thread(
-            target=lambda: self._answer_to(question, {"native": native_stacks()}),
-            name="nbdist-native",
-            daemon=True,
-        ).start()
-
-    def _answer_to(self, question: dict[str, Any], answer: dict[str, Any]) -> None:
+    def _answer_to(self, question: Question, answer: Answer) -> None:
         """Answers what `nbdist.session.asking` asks."""
         resident = self._resident
         resident.publisher.broadcast(
-            "nbdist_answer",
-            {"process_id": resident.process_id, "number": question["number"], "answer": answer},
+            AsideAnswer(process_id=resident.process_id, number=question.number, answer=answer)
         )
 
     def _is_out_of_reach(self) -> bool:

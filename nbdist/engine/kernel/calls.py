@@ -1,18 +1,23 @@
 """The one entry point through which a kernel asks something of an engine.
 
 What travels is a name, JSON and raw buffers; what comes back is JSON and raw buffers. Never a closure:
-ipyparallel would send its byte code and run it against the engine's copy of the module.
+ipyparallel would send its byte code and run it against the engine's copy of the module. What the JSON says is
+typed in `nbdist.contract.calls`.
 """
 
 from __future__ import annotations
 
 import base64
-import json
 import sys
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.calls import arrays, engine, stepping
+from nbdist.contract.calls import call as contract
+from nbdist.contract.calls import values as values_contract
+from nbdist.contract.calls.call import PROTOCOL, Done
+from nbdist.contract.wire import encode
 from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
 from nbdist.engine.kernel.labels import LOOKS, PREFIX
@@ -24,19 +29,17 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.stepping import Repairs, Steps
     from nbdist.engine.kernel.resident import Resident
 
-PROTOCOL = 5
-"""Rises when a call changes its meaning; compared in the first message."""
-
 Buffers = Sequence[bytes | memoryview]
-Answer = tuple[dict[str, Any], list[Any]]
+Handler = Callable[..., tuple[Any, list[Any]]]
+"""Takes the engine's `Resident`, the buffers and the call; gives the answer and its buffers."""
 
 
 class Call:
-    """A request by name; pickled as this class and two strings.
+    """A request on its way; pickled as this class and two strings.
 
     Args:
-      name: A key of `CALLS`.
-      arguments: Keyword arguments, as JSON.
+      name: That of a call in `nbdist.contract.calls`.
+      arguments: The call, as JSON.
 
     Attributes:
       label: Of its request, by which an engine knows it before it has unpickled it.
@@ -51,8 +54,8 @@ class Call:
         """Runs on the engine.
 
         Returns:
-          What ipyparallel sends as it is, without a pickle: `buffers` of `[json, *buffers]`, where the JSON is
-          `{"ok": …}` or `{"error": {"type", "text"}}`. `nbdist.launch.start.reply` reads it.
+          What ipyparallel sends as it is, without a pickle: `buffers` of `[json, *buffers]`, where the JSON is a
+          `nbdist.contract.calls.call.Reply`. `nbdist.launch.start.reply` reads it.
         """
         # Imported here: the kernel, which makes these, has no use for it; nor for what lives on an engine.
         from ipyparallel.serialize import PrePickled
@@ -66,330 +69,233 @@ class Call:
         from nbdist.engine.kernel.resident import Resident
 
         try:
-            known = calls()
+            known = {one.NAME: one for one in calls()}
             if self.name not in known:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
+            call = contract.from_text(known[self.name], self.arguments)
             resident = Resident.of()
             before = _sent(resident) if self.name in LOOKS else None
-            answer, out = known[self.name](resident, buffers, **json.loads(self.arguments))
+            answer, out = calls()[type(call)](resident, buffers, call)
             after = _sent(resident) if self.name in LOOKS else None
-            computed = {"computed": True} if after != before else {}
-            return json.dumps({"ok": answer, **computed}), out
+            reply = contract.Reply(ok=encode(answer), computed=after != before)
+            return contract.reply_to_text(reply), out
         except KeyboardInterrupt:
             raise
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
-            text = str(showable(error))
-            return json.dumps({"error": {"type": type(error).__name__, "text": text}}), []
+            failed = contract.Failed(type=type(error).__name__, text=str(showable(error)))
+            return contract.reply_to_text(contract.Reply(error=failed)), []
 
 
-def calls() -> dict[str, Callable[..., Answer]]:
-    """All that can be asked of an engine, by name."""
+def calls() -> Mapping[type[contract.Call[Any]], Handler]:
+    """What answers each call."""
     from nbdist.engine.kernel import value_calls as values
 
     return {
-        "who": who,
-        "prepare": prepare,
-        "hello": hello,
-        "initialize": initialize,
-        "complete": complete,
-        "inspect": inspect,
-        "look": look,
-        "recall": recall,
-        "failure": failure,
-        "offer": values.offer,
-        "structure": values.structure,
-        "digests": values.digests,
-        "nodes": values.nodes,
-        "preview": values.preview,
-        "open_memories": values.open_memories,
-        "take": values.take,
-        "write": values.write,
-        "receive": values.receive,
-        "share": values.share,
-        "join": values.join,
-        "put": values.put,
-        "ready": values.ready,
-        "set_names": values.set_names,
-        "let_go": values.let_go,
-        "shards": shards,
-        "nan": nan,
-        "summary": summary,
-        "widget": widget,
-        "layout": layout,
-        "imported": imported,
-        "agreement": agreement,
-        "meet": meet,
-        "step": step,
-        "labels": labels,
-        "under_way": under_way,
-        "prove": prove,
-        "versions": versions,
-        "forget": forget,
-        "save": save,
-        "leave": leave,
-        "rejoin": rejoin,
-        "restore": restore,
+        engine.Who: who,
+        engine.Prepare: prepare,
+        engine.Hello: hello,
+        engine.Initialize: initialize,
+        engine.Complete: complete,
+        engine.Inspect: inspect,
+        engine.Look: look,
+        engine.Recall: recall,
+        engine.AskLastFailure: failure,
+        engine.AskImported: imported,
+        engine.AskAgreement: agreement,
+        values_contract.Offer: values.offer,
+        values_contract.AskStructure: values.structure,
+        values_contract.AskDigests: values.digests,
+        values_contract.AskNodes: values.nodes,
+        values_contract.AskPreview: values.preview,
+        values_contract.OpenMemories: values.open_memories,
+        values_contract.Take: values.take,
+        values_contract.Write: values.write,
+        values_contract.Receive: values.receive,
+        values_contract.Share: values.share,
+        values_contract.Join: values.join,
+        values_contract.Put: values.put,
+        values_contract.Ready: values.ready,
+        values_contract.SetNames: values.set_names,
+        values_contract.LetGo: values.let_go,
+        arrays.FindShards: shards,
+        arrays.CountNan: nan,
+        arrays.Summarize: summary,
+        arrays.UseWidget: widget,
+        arrays.FindLayout: layout,
+        stepping.Meet: meet,
+        stepping.AskSent: step,
+        stepping.AskLabels: labels,
+        stepping.AskUnderWay: under_way,
+        stepping.Prove: prove,
+        stepping.AskVersions: versions,
+        stepping.Forget: forget,
+        stepping.Save: save,
+        stepping.Leave: leave,
+        stepping.Rejoin: rejoin,
+        stepping.Restore: restore,
     }
 
 
 def who(
-    resident: Resident, buffers: Buffers, *, framework: str, controller: str, ports: int
-) -> Answer:
-    """Who an engine is that nbdist has not started; see `nbdist.engine.kernel.foreign_engine`. Changes nothing."""
+    resident: Resident, buffers: Buffers, call: engine.Who
+) -> tuple[engine.Described | engine.OtherNbdist, list[Any]]:
+    """See `Who`, and `nbdist.engine.kernel.foreign_engine`."""
     from nbdist.engine.kernel.foreign_engine import describe
 
-    return {
-        "protocol": PROTOCOL,
-        **describe(resident, frameworks.framework_named(framework), controller, ports),
-    }, []
+    framework = frameworks.framework_named(call.framework)
+    return describe(resident, framework, call.controller, call.ports), []
 
 
 def prepare(
-    resident: Resident, buffers: Buffers, *, environment: dict[str, str], framework: str
-) -> Answer:
-    """Puts variables in place that a process of our own has from its first moment."""
+    resident: Resident, buffers: Buffers, call: engine.Prepare
+) -> tuple[engine.Late, list[Any]]:
+    """See `Prepare`."""
     from nbdist.engine.kernel.foreign_engine import prepare as put
 
-    return {"late": put(environment, frameworks.framework_named(framework))}, []
+    late = put(call.environment, frameworks.framework_named(call.framework))
+    return engine.Late(names=tuple(late)), []
 
 
 def hello(
-    resident: Resident, buffers: Buffers, *, process_id: int | None, framework: str
-) -> Answer:
-    """The first message: makes the engine ready and says who it is."""
-    resident.settle(process_id=process_id, framework_name=framework)
-    return (
-        {
-            "protocol": PROTOCOL,
-            "nbdist": __version__,
-            "python": ".".join(map(str, sys.version_info[:3])),
-            "process_id": resident.process_id,
-            "host": resident.host,
-            "pid": resident.pid,
-            "ident": resident.kernel.ident,
-        },
-        [],
+    resident: Resident, buffers: Buffers, call: engine.Hello
+) -> tuple[engine.Greeted | engine.OtherNbdist, list[Any]]:
+    """See `Hello`."""
+    resident.settle(process_id=call.process_id, framework_name=call.framework)
+    greeted = engine.Greeted(
+        protocol=PROTOCOL,
+        nbdist=__version__,
+        python=".".join(map(str, sys.version_info[:3])),
+        process_id=resident.process_id,
+        host=resident.host,
+        pid=resident.pid,
+        ident=resident.kernel.ident,
     )
+    return greeted, []
 
 
-def initialize(resident: Resident, buffers: Buffers, **options: Any) -> Answer:
-    """Joins the framework's cluster; blocks until all processes have."""
+def initialize(
+    resident: Resident, buffers: Buffers, call: engine.Initialize
+) -> tuple[engine.Initialized, list[Any]]:
+    """See `Initialize`."""
     framework = resident.framework
-    answer = framework.initialize(resident, **options)
-    return {"version": framework.version(), **answer}, []
+    answer = framework.initialize(resident, **call.options)
+    return answer.after(engine.Initialized(version=framework.version())), []
 
 
-def complete(resident: Resident, buffers: Buffers, *, code: str, cursor: int) -> Answer:
-    """Completions of `code` at `cursor` (a position in characters).
-
-    Returns:
-      `text`, what stands there now, and the `matches` that may take its place.
-    """
+def complete(
+    resident: Resident, buffers: Buffers, call: engine.Complete
+) -> tuple[engine.Completions, list[Any]]:
+    """See `Complete`."""
     from IPython.core.completer import provisionalcompleter
 
+    code, cursor = call.code, call.cursor
     completer = resident.shell.Completer
     # Jedi reads source files for seconds; the live namespace answers at once, and knows more.
     completer.use_jedi = False
     with provisionalcompleter():
         found = list(completer.completions(code, cursor))
     start = min((completion.start for completion in found), default=cursor)
-    matches = [code[start : completion.start] + completion.text for completion in found]
-    return {"text": code[start:cursor], "matches": matches}, []
+    matches = (code[start : completion.start] + completion.text for completion in found)
+    return engine.Completions(text=code[start:cursor], matches=tuple(matches)), []
 
 
-def inspect(resident: Resident, buffers: Buffers, *, symbol: str, detail: int) -> Answer:
-    """What IPython shows for `symbol?` (detail 0) or `symbol??` (detail 1), as a mime bundle."""
-    data = resident.shell.object_inspect_mime(symbol, detail_level=detail)
-    return {"data": {mime: value for mime, value in data.items() if isinstance(value, str)}}, []
+def inspect(
+    resident: Resident, buffers: Buffers, call: engine.Inspect
+) -> tuple[engine.Inspected, list[Any]]:
+    """See `Inspect`."""
+    data = resident.shell.object_inspect_mime(call.symbol, detail_level=call.detail)
+    texts = {mime: value for mime, value in data.items() if isinstance(value, str)}
+    return engine.Inspected(data=texts), []
 
 
-def look(resident: Resident, buffers: Buffers, *, timeout_s: float, again: bool = False) -> Answer:
-    """Has the probe report what there is now; answers the number of its newest report.
-
-    With `again` it reports also what it has reported before.
-    """
+def look(
+    resident: Resident, buffers: Buffers, call: engine.Look
+) -> tuple[engine.Looked, list[Any]]:
+    """See `Look`."""
     probe = resident.probe
-    if probe and again:
+    if probe and call.again:
         probe.say_again()
-    return {"sequence": probe.look_now(timeout_s=timeout_s) if probe else 0}, []
+    return engine.Looked(sequence=probe.look_now(timeout_s=call.timeout_s) if probe else 0), []
 
 
-def recall(resident: Resident, buffers: Buffers, *, request: str) -> Answer:
-    """How a cell ended, and what is kept of its output.
-
-    It is asked for behind the cell itself, in the engine's queue, so that the answer comes when it has ended.
-
-    Returns:
-      `end` with `error` (None: it went through) and `time`, None where nothing is known of it; and what
-      `nbdist.engine.cell.echo.Echo.of` answers.
-    """
-    end = next((end for end in resident.ends if end["request"] == request), None)
-    return {"end": end, **resident.echo.of(request)}, []
+def recall(
+    resident: Resident, buffers: Buffers, call: engine.Recall
+) -> tuple[engine.Recalled, list[Any]]:
+    """See `Recall`."""
+    end = next((end for end in resident.ends if end.request == call.request), None)
+    return engine.Recalled(end=end, kept=resident.echo.of(call.request)), []
 
 
-def failure(resident: Resident, buffers: Buffers) -> Answer:
-    """What the last cell that failed here raised: its `error`, None where none has."""
+def failure(
+    resident: Resident, buffers: Buffers, call: engine.AskLastFailure
+) -> tuple[engine.LastFailure, list[Any]]:
+    """See `AskLastFailure`."""
     # As IPython keeps it for %debug; what runs beside cells never gets there.
     error = getattr(sys, "last_value", None)
     text = None if error is None else error_text(error).rstrip(": ")
-    return {"error": text}, []
+    return engine.LastFailure(error=text), []
+
+
+def imported(
+    resident: Resident, buffers: Buffers, call: engine.AskImported
+) -> tuple[engine.ImportedModules, list[Any]]:
+    """See `AskImported`."""
+    from nbdist.engine.kernel.imported_files import imported
+
+    return engine.ImportedModules(modules=tuple(imported(call.paths))), []
+
+
+def agreement(
+    resident: Resident, buffers: Buffers, call: engine.AskAgreement
+) -> tuple[engine.Agreement, list[Any]]:
+    """See `AskAgreement`, and `nbdist.engine.agreement.facts`."""
+    if call.topics is None:
+        return engine.Agreement(digests=resident.agreement().digests(call.code)), []
+    return engine.Agreement(facts=resident.agreement().facts(call.code, call.topics)), []
 
 
 def shards(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    expression: str,
-    number: int | None = None,
-) -> Answer:
-    """Where the pieces of one array lie: the array as a report describes it, and its meshes."""
-    value = evaluate(resident, expression, number=number)
-    return resident.framework.explain(resident, value, expression), []
+    resident: Resident, buffers: Buffers, call: arrays.FindShards
+) -> tuple[arrays.ArraysFound, list[Any]]:
+    """See `FindShards`."""
+    value = evaluate(resident, call.expression, number=call.number)
+    return resident.framework.explain(resident, value, call.expression), []
 
 
 def nan(
-    resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
-) -> Answer:
-    """NaN and infinite values in this process's pieces of a tree."""
-    value = evaluate(resident, expression, number=number)
-    return resident.framework.nan(value, expression), []
+    resident: Resident, buffers: Buffers, call: arrays.CountNan
+) -> tuple[arrays.NanCounts, list[Any]]:
+    """See `CountNan`."""
+    value = evaluate(resident, call.expression, number=call.number)
+    return resident.framework.nan(value, call.expression), []
 
 
-def summary(resident: Resident, buffers: Buffers, *, path: str) -> Answer:
-    """What this process has of the array under a path; `state` is `missing` where there is none."""
-    found = (one.summary(resident.shell.user_ns, path) for one in frameworks.imported())
-    return next((one for one in found if one is not None), {"state": "missing"}), []
+def summary(
+    resident: Resident, buffers: Buffers, call: arrays.Summarize
+) -> tuple[arrays.Summary, list[Any]]:
+    """See `Summarize`; `state` is `missing` where there is no such array."""
+    found = (one.summary(resident.shell.user_ns, call.path) for one in frameworks.imported())
+    return next((one for one in found if one is not None), arrays.Summary(state="missing")), []
 
 
-def widget(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    models: dict[str, str],
-    data: dict[str, Any],
-    binary: list[str],
-    number: int | None = None,
-) -> Answer:
-    """What a person did to a widget in the notebook, for the processes in `models`; `binary` in Base64."""
-    message = {"data": data, "buffers": [base64.b64decode(one) for one in binary]}
-    widget_event(resident, models.get(str(resident.process_id)), message, number=number)
-    return {}, []
-
-
-def meet(resident: Resident, buffers: Buffers, *, ports: list[int]) -> Answer:
-    """Learns on which ports the others take the connections of collectives."""
-    if resident.step is not None:
-        resident.step.meet(ports)
-    return {}, []
-
-
-def step(resident: Resident, buffers: Buffers) -> Answer:
-    """What was sent to devices of other processes since all were last in step, and which programs these were."""
-    return _step(resident).trail(), []
-
-
-def labels(resident: Resident, buffers: Buffers) -> Answer:
-    """The programs that were sent since all were last in step: what they are called, and their collectives."""
-    return _step(resident).labels(), []
-
-
-def under_way(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
-    """What is not computed yet of the programs that all processes have sent; see `Steps.under_way`."""
-    return _step(resident).under_way(common), []
-
-
-def prove(
-    resident: Resident, buffers: Buffers, *, number: int, timeout_s: float, compared: bool = False
-) -> Answer:
-    """Takes part in the proof that all processes are in step; `number` is the same on all."""
-    return _step(resident).prove(number, timeout_s=timeout_s, compared=compared), []
-
-
-def versions(resident: Resident, buffers: Buffers) -> Answer:
-    """Which program computed each array on several processes."""
-    return resident.framework.versions(resident), []
-
-
-def forget(
-    resident: Resident, buffers: Buffers, *, paths: list[str], unnamed: list[list[Any]]
-) -> Answer:
-    """Takes arrays whose pieces do not belong together; answers which others could not be kept."""
-    return {"lost": resident.framework.forget(resident, paths, unnamed)}, []
-
-
-def save(resident: Resident, buffers: Buffers, *, common: int) -> Answer:
-    """The first part of a repair; see `nbdist.engine.frameworks.stepping.Repairs`. Nothing is changed by it."""
-    resident.moving.end()  # it would keep arrays of the old back end
-    # One that got further, and failed, has what there was before.
-    if resident.repair is None or not resident.repair.begun:
-        resident.repair = resident.framework.repair(resident)
-        return resident.repair.save(common), []
-    return resident.repair.answer, []
-
-
-def leave(resident: Resident, buffers: Buffers) -> Answer:
-    """The second part of a repair: takes the back end down."""
-    _repair(resident).leave()
-    return {}, []
-
-
-def rejoin(resident: Resident, buffers: Buffers, *, arguments: dict[str, Any]) -> Answer:
-    """The third part of a repair: joins the others at a new service."""
-    _repair(resident).rejoin(arguments)
-    return {}, []
-
-
-def restore(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    lost: list[str],
-    unnamed: list[list[Any]],
-    generation: int,
-) -> Answer:
-    """The last part of a repair: all is made anew."""
-    answer = _repair(resident).restore(lost, unnamed, generation)
-    resident.repair = None
-    return {**answer, "ports": sorted(_step(resident).ports)}, []
-
-
-def _sent(resident: Resident) -> list[Any]:
-    """How many programs were sent to devices of other processes."""
-    state = resident.step.state() if resident.step is not None else {}
-    return [state.get(name) for name in ("generation", "serial", "programs", "parts")]
-
-
-def _step(resident: Resident) -> Steps:
-    if resident.step is None:
-        raise SessionError("This process takes part in no collectives of the session's.")
-    return resident.step
-
-
-def _repair(resident: Resident) -> Repairs:
-    if resident.repair is None:
-        raise SessionError("No repair has been begun on this process.")
-    return resident.repair
-
-
-def imported(resident: Resident, buffers: Buffers, *, paths: list[str]) -> Answer:
-    """Which modules of this process come from these files."""
-    from nbdist.engine.kernel.imported_files import imported
-
-    return {"modules": imported(paths)}, []
+def widget(resident: Resident, buffers: Buffers, call: arrays.UseWidget) -> tuple[Done, list[Any]]:
+    """See `UseWidget`."""
+    message = {"data": call.data, "buffers": [base64.b64decode(one) for one in call.binary]}
+    model = call.models.get(str(resident.process_id))
+    widget_event(resident, model, message, number=call.number)
+    return Done(), []
 
 
 def layout(
-    resident: Resident, buffers: Buffers, *, expression: str, number: int | None = None
-) -> Answer:
-    """The layout of one model or layer: the model as a report describes it, its meshes, what is set.
-
-    Of anything else that holds arrays what `shards` answers.
-    """
+    resident: Resident, buffers: Buffers, call: arrays.FindLayout
+) -> tuple[arrays.ModelFound | arrays.ArraysFound, list[Any]]:
+    """See `FindLayout`."""
     from nbdist.engine.probe.layout import layout_of
     from nbdist.engine.probe.look import Look
     from nbdist.engine.probe.walk import Bounds
 
-    value = evaluate(resident, expression, number=number)
+    expression = call.expression
+    value = evaluate(resident, expression, number=call.number)
     look = Look(
         frameworks.frameworks(),
         main_thread=threading.get_ident(),
@@ -404,14 +310,105 @@ def layout(
     return layout_of(value, expression, look), []
 
 
-def agreement(
-    resident: Resident, buffers: Buffers, *, code: str, topics: list[str] | None
-) -> Answer:
-    """What must be equal on all processes before they run a cell; runs none of it.
+def meet(resident: Resident, buffers: Buffers, call: stepping.Meet) -> tuple[Done, list[Any]]:
+    """See `Meet`."""
+    if resident.step is not None:
+        resident.step.meet(call.ports)
+    return Done(), []
 
-    Returns:
-      `digests` by topic, or with `topics` the `facts` of these; see `nbdist.engine.agreement.facts`.
-    """
-    if topics is None:
-        return {"digests": resident.agreement().digests(code)}, []
-    return {"facts": resident.agreement().facts(code, topics)}, []
+
+def step(
+    resident: Resident, buffers: Buffers, call: stepping.AskSent
+) -> tuple[stepping.Trail, list[Any]]:
+    """See `AskSent`."""
+    return _step(resident).trail(), []
+
+
+def labels(
+    resident: Resident, buffers: Buffers, call: stepping.AskLabels
+) -> tuple[stepping.Labels, list[Any]]:
+    """See `AskLabels`."""
+    return _step(resident).labels(), []
+
+
+def under_way(
+    resident: Resident, buffers: Buffers, call: stepping.AskUnderWay
+) -> tuple[stepping.UnderWay, list[Any]]:
+    """See `AskUnderWay`."""
+    return _step(resident).under_way(call.common), []
+
+
+def prove(
+    resident: Resident, buffers: Buffers, call: stepping.Prove
+) -> tuple[stepping.Proven, list[Any]]:
+    """See `Prove`."""
+    proven = _step(resident).prove(call.number, timeout_s=call.timeout_s, compared=call.compared)
+    return proven, []
+
+
+def versions(
+    resident: Resident, buffers: Buffers, call: stepping.AskVersions
+) -> tuple[stepping.Versions, list[Any]]:
+    """See `AskVersions`."""
+    return resident.framework.versions(resident), []
+
+
+def forget(
+    resident: Resident, buffers: Buffers, call: stepping.Forget
+) -> tuple[stepping.Forgotten, list[Any]]:
+    """See `Forget`."""
+    lost = resident.framework.forget(resident, call.paths, call.unnamed)
+    return stepping.Forgotten(lost=tuple(lost)), []
+
+
+def save(
+    resident: Resident, buffers: Buffers, call: stepping.Save
+) -> tuple[stepping.Saved, list[Any]]:
+    """See `Save`, and `nbdist.engine.frameworks.stepping.Repairs`."""
+    resident.moving.end()  # it would keep arrays of the old back end
+    # One that got further, and failed, has what there was before.
+    if resident.repair is None or resident.repair.saved is None or not resident.repair.begun:
+        resident.repair = resident.framework.repair(resident)
+        return resident.repair.save(call.common), []
+    return resident.repair.saved, []
+
+
+def leave(resident: Resident, buffers: Buffers, call: stepping.Leave) -> tuple[Done, list[Any]]:
+    """See `Leave`."""
+    _repair(resident).leave()
+    return Done(), []
+
+
+def rejoin(resident: Resident, buffers: Buffers, call: stepping.Rejoin) -> tuple[Done, list[Any]]:
+    """See `Rejoin`."""
+    _repair(resident).rejoin(call.arguments)
+    return Done(), []
+
+
+def restore(
+    resident: Resident, buffers: Buffers, call: stepping.Restore
+) -> tuple[stepping.Restored, list[Any]]:
+    """See `Restore`."""
+    restored = _repair(resident).restore(call.lost, call.unnamed, call.generation)
+    resident.repair = None
+    return restored, []
+
+
+def _sent(resident: Resident) -> tuple[int, ...] | None:
+    """How many programs were sent to devices of other processes."""
+    if resident.step is None:
+        return None
+    sent = resident.step.sent()
+    return (*sent.place, sent.programs, sent.parts)
+
+
+def _step(resident: Resident) -> Steps:
+    if resident.step is None:
+        raise SessionError("This process takes part in no collectives of the session's.")
+    return resident.step
+
+
+def _repair(resident: Resident) -> Repairs:
+    if resident.repair is None:
+        raise SessionError("No repair has been begun on this process.")
+    return resident.repair

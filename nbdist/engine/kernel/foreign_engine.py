@@ -5,8 +5,10 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
+from nbdist.contract.calls.call import PROTOCOL
+from nbdist.contract.calls.engine import Described
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.machine.ports import free_ports, own_address
 from nbdist.version import __version__
@@ -18,9 +20,7 @@ NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RAN
 """Variables in which a launcher tells a process its number, in the order in which they are believed."""
 
 
-def describe(
-    resident: Resident, framework: Framework, controller: str, ports: int
-) -> dict[str, Any]:
+def describe(resident: Resident, framework: Framework, controller: str, ports: int) -> Described:
     """Who this engine is, and how far its framework is.
 
     Args:
@@ -28,28 +28,23 @@ def describe(
       framework: What the session is to compute with.
       controller: The address at which this host reaches ipyparallel's controller.
       ports: How many free ports are wanted.
-
-    Returns:
-      `nbdist`, `python`, `host`, `pid`, `ident`; `settled`, the process id a kernel has given it before, or
-      None; `numbers`, what its environment says; `joined`, the process id and count in the framework's cluster, or
-      None; `up`, whether a back end is; `devices`, where one is; `version` of the framework, None where it is
-      not installed; `address` and `ports`.
     """
-    return {
-        "nbdist": __version__,
-        "python": ".".join(map(str, sys.version_info[:3])),
-        "host": resident.host,
-        "pid": resident.pid,
-        "ident": resident.kernel.ident,
-        "settled": resident.process_id if resident.process_id >= 0 else None,
-        "numbers": {n: int(os.environ[n]) for n in NUMBERS if os.environ.get(n, "").isdigit()},
-        "joined": framework.joined(),
-        "up": framework.is_up(),
-        "devices": framework.devices(),
-        "version": framework.version(),
-        "address": own_address(controller),
-        "ports": free_ports(ports),
-    }
+    return Described(
+        protocol=PROTOCOL,
+        nbdist=__version__,
+        python=".".join(map(str, sys.version_info[:3])),
+        host=resident.host,
+        pid=resident.pid,
+        ident=resident.kernel.ident,
+        settled=resident.process_id if resident.process_id >= 0 else None,
+        numbers={n: int(os.environ[n]) for n in NUMBERS if os.environ.get(n, "").isdigit()},
+        joined=framework.joined(),
+        up=framework.is_up(),
+        devices=framework.devices(),
+        version=framework.version(),
+        address=own_address(controller),
+        ports=tuple(free_ports(ports)),
+    )
 
 
 def prepare(environment: Mapping[str, str], framework: Framework) -> list[str]:

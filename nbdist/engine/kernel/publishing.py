@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any
+
+from nbdist.contract.echo import Kept
+from nbdist.contract.iopub import TYPES, Echo, content_of
+from nbdist.contract.snapshot import Report
 
 
 class Publisher:
@@ -23,24 +27,27 @@ class Publisher:
         self._kernel = kernel
         self._process_id = process_id
 
-    def publish(self, kind: str, facts: dict[str, Any]) -> None:
-        """Sends a message as output of the cell that runs or ran last."""
+    def publish(self, message: object) -> None:
+        """Sends a message of `nbdist.contract.iopub` as output of the cell that runs or ran last."""
         ident = f"engine.{self._kernel.engine_id}.step"
-        self._send(kind, facts, parent=self.request, ident=ident)
+        self._send(*content_of(message), parent=self.request, ident=ident)
 
     def report(self, report: dict[str, Any]) -> None:
         """Sends what the probe has seen."""
-        self.broadcast("nbdist_report", report)
+        self._to_all(TYPES[Report], report)
 
-    def broadcast(self, kind: str, facts: dict[str, Any]) -> None:
-        """Sends a message to every kernel that takes part, whatever it has asked for."""
+    def broadcast(self, message: object) -> None:
+        """Sends a message of ours to every kernel that takes part, whatever it has asked for."""
+        self._to_all(*content_of(message))
+
+    def _to_all(self, kind: str, facts: dict[str, Any]) -> None:
         self._send(kind, facts, parent=None, ident=f"nbdist.{self._process_id()}")
 
-    def echo(self, kept: Mapping[str, Any]) -> None:
+    def echo(self, kept: Kept) -> None:
         """Sends what is kept of the output of cells, to kernels that were not there."""
         process_id = self._process_id()
-        facts = {"process_id": process_id, **kept}
-        self._send("nbdist_echo", facts, parent=None, ident=f"echo.{process_id}")
+        echo = content_of(Echo(process_id=process_id, kept=kept))
+        self._send(*echo, parent=None, ident=f"echo.{process_id}")
 
     def text(self, text: str) -> None:
         """Shows what was written past Python, to the process's own descriptors."""

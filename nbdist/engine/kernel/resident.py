@@ -13,16 +13,18 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.calls.engine import CellEnd
+from nbdist.contract.cell_label import CellLabel
+from nbdist.contract.iopub import CellStep, Prompt, Prompting
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.debugger.install import end_tracing
 from nbdist.engine.cell.debugger.install import install as install_debugger
 from nbdist.engine.cell.debugger.lines import Lines, Where
 from nbdist.engine.cell.descriptors import Descriptors
-from nbdist.engine.cell.echo import Echo
+from nbdist.engine.cell.echo import KeptOutput
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.cell.main_thread import stack_reader
 from nbdist.engine.cell.notebook_cell import NotebookCells
@@ -79,15 +81,15 @@ class Resident:
         self._agreement: Agreement | None = None
         self.publisher = Publisher(self.kernel, lambda: self.process_id)
         self.descriptors = Descriptors(self.publisher.text)
-        self.echo = Echo(self.kernel.iopub_socket)
+        self.echo = KeptOutput(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
         self.framework = Framework()
         self.stop = AgreedStop(lambda: self.framework.store(), self.cell, lambda: self.process_id)
         self._owners = CodeOwners(frameworks())
         self.lines = Lines(
-            self._publish_question, where=self._where, leaving=lambda: self.interrupts.leaving
+            self._publish_prompt, where=self._where, leaving=lambda: self.interrupts.leaving
         )
-        self.ends: deque[dict[str, Any]] = deque(maxlen=PAST_CELLS)
+        self.ends: deque[CellEnd] = deque(maxlen=PAST_CELLS)
         self.step: Steps | None = None
         self.repair: Repairs | None = None
         self.moving = Moving()
@@ -193,10 +195,9 @@ class Resident:
         end_tracing()
         self.descriptors.flush()
 
-    def _cell_ended(self, label: dict[str, Any] | None, failed: bool) -> None:
+    def _cell_ended(self, label: CellLabel | None, failed: bool) -> None:
         if self.step is not None and label is not None:
-            compared = bool(label.get("compared"))
-            self.step.end_cell(label["run"], failed=failed, compared=compared)
+            self.step.end_cell(label.run, failed=failed, compared=label.compared)
 
     def admit(self) -> None:
         """Lets no cell compute before what comes after a failed one has been seen to.
@@ -219,16 +220,16 @@ class Resident:
             self._agreement = Agreement(self.shell, frameworks())
         return self._agreement
 
-    def publish_step(self, facts: dict[str, Any]) -> None:
+    def publish_step(self, step: CellStep) -> None:
         """Says how a cell that has ended stands to the others."""
-        self.publisher.publish("nbdist_step", facts)
+        self.publisher.publish(step)
 
-    def _publish_question(self, question: Mapping[str, Any]) -> None:
-        """Shows what a debugger asks for, behind what it has shown."""
+    def _publish_prompt(self, prompt: Prompt | None) -> None:
+        """Shows what a debugger asks for, behind what it has shown; None: nothing any more."""
         self.descriptors.flush()
         sys.stdout.flush()
         sys.stderr.flush()
-        self.publisher.publish("nbdist_prompt", dict(question))
+        self.publisher.publish(Prompting(prompt=prompt))
 
     def _where(self) -> Where | None:
         running = self.cell.running
@@ -254,18 +255,18 @@ class Resident:
         if request is None or self._began != request:
             self._began = request
             return
-        self.ends.append({"request": request, "error": self.cell.error, "time": time.time()})
+        self.ends.append(CellEnd(request=request, error=self.cell.error, time=time.time()))
         self._began = None
 
-    def _remember(self, request: dict[str, Any], label: dict[str, Any]) -> None:
+    def _remember(self, request: dict[str, Any], label: CellLabel) -> None:
         self.publisher.request = request
-        self._shows_widgets = bool(label.get("widgets"))
+        self._shows_widgets = label.widgets
         if self.step is not None:
             self.step.begin_cell(
-                label["run"],
-                label["targets"],
+                label.run,
+                label.targets,
                 self.shell.user_ns,
-                in_step=label.get("in_step"),
+                in_step=label.in_step,
             )
 
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.calls import values as contract
+from nbdist.contract.calls.call import Done
 from nbdist.engine.cell.showable import error_text
 from nbdist.engine.frameworks import imported
 from nbdist.engine.kernel.together import evaluate
@@ -17,133 +19,111 @@ if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
 
     Buffers = Sequence[bytes | memoryview]
-    Answer = tuple[dict[str, Any], list[Any]]
 
 
 def offer(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    token: str,
-    expression: str,
-    number: int | None = None,
-    wanted: bool = True,
-) -> Answer:
-    """Holds the value of an expression for a kernel, and describes it; does neither where it is not `wanted`.
-
-    `number` is that of the proof which follows where all processes evaluate it together.
-    """
-    value = evaluate(resident, expression, number=number)
-    if not wanted:
-        return {}, []
-    held = Outgoing(value, expression, resident.framework.offer_array, imported())
-    resident.moving.begin(token, held)
+    resident: Resident, buffers: Buffers, call: contract.Offer
+) -> tuple[contract.ValueOffer, list[Any]]:
+    """See `Offer`."""
+    value = evaluate(resident, call.expression, number=call.number)
+    if not call.wanted:
+        return contract.ValueOffer(), []
+    held = Outgoing(value, call.expression, resident.framework.offer_array, imported())
+    resident.moving.begin(call.token, held)
     return held.describe(), []
 
 
-def structure(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
-    """An offered value, pickled without its arrays."""
-    return {}, [resident.moving.outgoing(token).structure()]
+def structure(
+    resident: Resident, buffers: Buffers, call: contract.AskStructure
+) -> tuple[Done, list[Any]]:
+    """See `AskStructure`."""
+    return Done(), [resident.moving.outgoing(call.token).structure()]
 
 
 def digests(
-    resident: Resident, buffers: Buffers, *, token: str, pieces: list[tuple[str, int]]
-) -> Answer:
-    """Digests of pieces of arrays that are offered."""
-    return {"digests": resident.moving.outgoing(token).digests(pieces)}, []
+    resident: Resident, buffers: Buffers, call: contract.AskDigests
+) -> tuple[contract.PieceDigests, list[Any]]:
+    """See `AskDigests`."""
+    found = resident.moving.outgoing(call.token).digests(call.pieces)
+    return contract.PieceDigests(digests=tuple(found)), []
 
 
-def nodes(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
-    """All that an offered value holds, each with a digest and a text."""
-    return {"nodes": resident.moving.outgoing(token).nodes()}, []
+def nodes(
+    resident: Resident, buffers: Buffers, call: contract.AskNodes
+) -> tuple[contract.Nodes, list[Any]]:
+    """See `AskNodes`."""
+    return contract.Nodes(nodes=tuple(resident.moving.outgoing(call.token).nodes())), []
 
 
-def preview(resident: Resident, buffers: Buffers, *, token: str, path: str, piece: int) -> Answer:
-    """The first elements of a piece of an array, as text."""
-    return {"text": resident.moving.outgoing(token).preview(path, piece)}, []
+def preview(
+    resident: Resident, buffers: Buffers, call: contract.AskPreview
+) -> tuple[contract.Preview, list[Any]]:
+    """See `AskPreview`."""
+    text = resident.moving.outgoing(call.token).preview(call.path, call.piece)
+    return contract.Preview(text=text), []
 
 
 def open_memories(
-    resident: Resident, buffers: Buffers, *, token: str, addresses: list[dict[str, Any]]
-) -> Answer:
-    """Opens memories of the kernel, where this process can."""
-    return {"opened": resident.moving.outgoing(token).open(addresses)}, []
+    resident: Resident, buffers: Buffers, call: contract.OpenMemories
+) -> tuple[contract.Opened, list[Any]]:
+    """See `OpenMemories`."""
+    opened = resident.moving.outgoing(call.token).open(call.addresses)
+    return contract.Opened(opened=opened), []
 
 
-def take(resident: Resident, buffers: Buffers, *, token: str, boxes: list[Any]) -> Answer:
-    """Parts of arrays that are offered."""
-    return {}, [resident.moving.outgoing(token).take(boxes)]
+def take(resident: Resident, buffers: Buffers, call: contract.Take) -> tuple[Done, list[Any]]:
+    """See `Take`."""
+    return Done(), [resident.moving.outgoing(call.token).take(call.boxes)]
 
 
-def write(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    token: str,
-    boxes: list[Any],
-    spots: list[tuple[int, int]],
-) -> Answer:
-    """Writes parts of arrays that are offered into memories of the kernel."""
-    resident.moving.outgoing(token).write(boxes, spots)
-    return {}, []
+def write(resident: Resident, buffers: Buffers, call: contract.Write) -> tuple[Done, list[Any]]:
+    """See `Write`."""
+    resident.moving.outgoing(call.token).write(call.boxes, call.spots)
+    return Done(), []
 
 
 def receive(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    token: str,
-    arrays: list[dict[str, Any]],
-    sharding: str | None,
-    number: int | None = None,
-) -> Answer:
-    """Expects what a kernel is about to send; answers which pieces of its arrays are wanted here.
-
-    `number` is that of the proof which follows where all processes evaluate `sharding` together.
-    """
+    resident: Resident, buffers: Buffers, call: contract.Receive
+) -> tuple[contract.Room, list[Any]]:
+    """See `Receive`."""
     place = None
-    if sharding is not None:
-        value = evaluate(resident, sharding, number=number)
-        place = resident.framework.placed(value, sharding)
+    if call.sharding is not None:
+        value = evaluate(resident, call.sharding, number=call.number)
+        place = resident.framework.placed(value, call.sharding)
     resident.moving.end()
-    held = Incoming(arrays, place=place)
-    resident.moving.begin(token, held)
+    held = Incoming(call.arrays, place=place)
+    resident.moving.begin(call.token, held)
     return held.describe(), []
 
 
 def share(
-    resident: Resident, buffers: Buffers, *, token: str, sizes: list[int], spots: list[Any]
-) -> Answer:
-    """Makes memories for what is to come in messages, for this process and others of its machine."""
-    return {"addresses": resident.moving.incoming(token).share(sizes, spots)}, []
+    resident: Resident, buffers: Buffers, call: contract.Share
+) -> tuple[contract.Shared, list[Any]]:
+    """See `Share`."""
+    addresses = resident.moving.incoming(call.token).share(call.sizes, call.spots)
+    return contract.Shared(addresses=tuple(addresses)), []
 
 
 def join(
-    resident: Resident,
-    buffers: Buffers,
-    *,
-    token: str,
-    addresses: list[dict[str, Any]],
-    spots: list[Any],
-) -> Answer:
-    """Takes memories of another process, where this one can."""
-    return {"joined": resident.moving.incoming(token).join(addresses, spots)}, []
+    resident: Resident, buffers: Buffers, call: contract.Join
+) -> tuple[contract.Joined, list[Any]]:
+    """See `Join`."""
+    joined = resident.moving.incoming(call.token).join(call.addresses, call.spots)
+    return contract.Joined(joined=joined), []
 
 
-def put(
-    resident: Resident, buffers: Buffers, *, token: str, stretches: list[tuple[int, int, int]]
-) -> Answer:
-    """Takes bytes into memories made here: which one, how many bytes from its start, and how many, one by one."""
-    incoming, data, begin = resident.moving.incoming(token), memoryview(buffers[0]), 0
-    for memory, at, nbytes in stretches:
-        incoming.put(memory, at, data[begin : begin + nbytes])
-        begin += nbytes
-    return {}, []
+def put(resident: Resident, buffers: Buffers, call: contract.Put) -> tuple[Done, list[Any]]:
+    """See `Put`."""
+    incoming, data, begin = resident.moving.incoming(call.token), memoryview(buffers[0]), 0
+    for one in call.stretches:
+        incoming.put(one.memory, one.at, data[begin : begin + one.nbytes])
+        begin += one.nbytes
+    return Done(), []
 
 
-def ready(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
-    """Makes the values of what has come; they get their names when they are made on all processes."""
-    incoming = resident.moving.incoming(token)
+def ready(resident: Resident, buffers: Buffers, call: contract.Ready) -> tuple[Done, list[Any]]:
+    """See `Ready`; the values get their names when they are made on all processes."""
+    incoming = resident.moving.incoming(call.token)
     try:
         incoming.make(buffers[0])
     except Exception as error:
@@ -151,18 +131,20 @@ def ready(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
             f"What was pushed could not be made on {resident.where}: "
             f"{error_text(error)}. Nothing was changed."
         ) from error
-    return {}, []
+    return Done(), []
 
 
-def set_names(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
-    """Puts the values into the user's namespace."""
-    values = resident.moving.incoming(token).values()
+def set_names(
+    resident: Resident, buffers: Buffers, call: contract.SetNames
+) -> tuple[contract.Named, list[Any]]:
+    """See `SetNames`."""
+    values = resident.moving.incoming(call.token).values()
     resident.shell.user_ns.update(values)
-    resident.moving.end(token)
-    return {"names": list(values)}, []
+    resident.moving.end(call.token)
+    return contract.Named(names=tuple(values)), []
 
 
-def let_go(resident: Resident, buffers: Buffers, *, token: str) -> Answer:
-    """Keeps nothing of what was on its way."""
-    resident.moving.end(token)
-    return {}, []
+def let_go(resident: Resident, buffers: Buffers, call: contract.LetGo) -> tuple[Done, list[Any]]:
+    """See `LetGo`."""
+    resident.moving.end(call.token)
+    return Done(), []

@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.calls.arrays import ModelFound
+from nbdist.engine.probe.found import model_found
 from nbdist.engine.probe.look import Look
 from nbdist.errors import ArrayError
 
 
-def layout_of(value: Any, expression: str, look: Look) -> dict[str, Any]:
-    """A model in the form of `nbdist.contract.snapshot.Model`, with what it refers to.
+def layout_of(value: Any, expression: str, look: Look) -> ModelFound:
+    """A model, with what it refers to.
 
     Args:
       value: A Keras model or layer that has variables.
       expression: How it was named.
       look: A look of its own, made and used on the main thread.
-
-    Returns:
-      `model`, the `meshes` of its variables, and the `distributions` that are set now.
 
     Raises:
       ArrayError: Something else, or one without variables yet.
@@ -33,8 +32,4 @@ def layout_of(value: Any, expression: str, look: Look) -> dict[str, Any]:
             f"{expression!r} has no variables yet. Build it first: give it an Input, call it on a batch, "
             "or run build(input_shape)."
         )
-    return {
-        "model": seen.models[0],
-        "meshes": seen.meshes,
-        "distributions": seen.distributions,
-    }
+    return model_found(seen.models[0], seen.meshes, seen.distributions)

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from nbdist.contract.calls.values import ArrayOffer, box
 from nbdist.dtypes import dtype_name, is_named
 
 BLOCK_BYTES = 1 << 19
@@ -41,15 +42,15 @@ class OfferedArray:
     sharding: str | None = None
     pieces: list[Piece] = field(default_factory=list)
 
-    def describe(self) -> dict[str, Any]:
-        """As JSON, without the values."""
-        return {
-            "dtype": self.dtype,
-            "shape": self.shape,
-            "nbytes": self.nbytes,
-            "whole": self.sharding is None,
-            "pieces": [piece.bounds for piece in self.pieces],
-        }
+    def describe(self) -> ArrayOffer:
+        """What the kernel is to know of it."""
+        return ArrayOffer(
+            dtype=self.dtype,
+            shape=tuple(self.shape),
+            nbytes=self.nbytes,
+            whole=self.sharding is None,
+            pieces=tuple(box(piece.bounds) for piece in self.pieces),
+        )
 
 
 def whole(array: Any) -> OfferedArray:

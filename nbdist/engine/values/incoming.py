@@ -9,6 +9,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.bounds import shape_of
+from nbdist.contract.calls.values import ArrayType, Room, Spot, box
+from nbdist.contract.memory_address import MemoryAddress
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import SessionError
@@ -17,9 +19,6 @@ from nbdist.machine.sealed import Sealed, mapped
 
 Place = Callable[[Any], tuple[list[list[list[int]]], Callable[[list[Any]], Any]]]
 """Answers, for an array's shape, which parts of it belong here and how to make the whole of them."""
-
-Spot = Sequence[int]
-"""Where a piece lies: the number of a memory, and how many bytes from its start."""
 
 COMMON = 0
 """The memory of all pieces that have none of their own: they are copied out of it, so that it can go."""
@@ -32,11 +31,11 @@ class Incoming:
     process that gets them in messages.
 
     Args:
-      arrays: `dtype` and `shape` of each array that is sent apart from the values that hold it.
+      arrays: Each array that is sent apart from the values that hold it.
       place: How an array is divided over the processes; None: each process gets it whole, as NumPy.
     """
 
-    def __init__(self, arrays: Sequence[dict[str, Any]], *, place: Place | None) -> None:
+    def __init__(self, arrays: Sequence[ArrayType], *, place: Place | None) -> None:
         self._dtypes: list[Any] = []
         self._bounds: list[list[list[list[int]]]] = []
         self._finish: list[Callable[[list[Any]], Any]] = []
@@ -45,21 +44,21 @@ class Incoming:
         self._memories: list[Any] = []
         self._ready: dict[str, Any] | None = None
         for array in arrays:
-            dtype, shape = dtype_named(array["dtype"]), tuple(array["shape"])
+            dtype, shape = dtype_named(array.dtype), array.shape
             bounds, finish = _whole(shape) if place is None else place((dtype, shape))
             self._dtypes.append(dtype)
             self._bounds.append(bounds)
             self._finish.append(finish)
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> Room:
         """Which pieces of each array are wanted; how much memory is available, and to whom its limit applies."""
-        return {
-            "wanted": self._bounds,
-            "available": checkup.memory()["available"],
-            "group": checkup.group(),
-        }
+        return Room(
+            wanted=tuple(tuple(map(box, bounds)) for bounds in self._bounds),
+            available=checkup.memory()["available"],
+            group=checkup.group(),
+        )
 
-    def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[dict[str, Any]]:
+    def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[MemoryAddress]:
         """Makes memories, which messages are to fill.
 
         Args:
@@ -76,16 +75,14 @@ class Incoming:
             for size in sizes:
                 self._own.append(Sealed(size))
             addresses = [memory.address for memory in self._own]
-            self._memories = [
-                mapped(**address) if address["nbytes"] else b"" for address in addresses
-            ]
+            self._memories = [mapped(address) if address.nbytes else b"" for address in addresses]
         except (OSError, ValueError):
             self._close_own()
             self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
             return []
         return addresses
 
-    def join(self, addresses: Sequence[dict[str, Any]], spots: Sequence[Sequence[Spot]]) -> bool:
+    def join(self, addresses: Sequence[MemoryAddress], spots: Sequence[Sequence[Spot]]) -> bool:
         """Takes the memories of another process; whether it could.
 
         Args:
@@ -93,7 +90,7 @@ class Incoming:
           spots: Where each piece of each array that is wanted here will lie.
         """
         try:
-            memories = [mapped(**one) if one["nbytes"] else b"" for one in addresses]
+            memories = [mapped(one) if one.nbytes else b"" for one in addresses]
         except (OSError, ValueError):
             return False
         self._memories, self._spots = memories, spots

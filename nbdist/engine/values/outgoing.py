@@ -5,15 +5,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from nbdist.bounds import Bounds, shape_of, slices
+from nbdist.bounds import shape_of, slices
+from nbdist.contract.calls.values import OfferedBox, Spot, ValueOffer
+from nbdist.contract.memory_address import MemoryAddress
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.arrays import digest
 from nbdist.engine.values.parts import OfferArray, Parts
 from nbdist.engine.values.tree import Tree
 from nbdist.machine.sealed import Opened
-
-Box = tuple[str, int, Bounds]
-"""A part of a piece of an array: the array's path, the number of the piece, and bounds in the whole array."""
 
 PREVIEWED = 3
 """Elements of an array that an error text shows."""
@@ -51,10 +50,10 @@ class Outgoing:
         self._memories: list[Opened] = []
         self._read: dict[tuple[str, int], Any] = {}
 
-    def describe(self) -> dict[str, Any]:
+    def describe(self) -> ValueOffer:
         """Its arrays by path, and a digest of all else."""
         arrays = {path: array.describe() for path, array in self._tree.arrays.items()}
-        return {"arrays": arrays, "digest": self._tree.digest()}
+        return ValueOffer(arrays=arrays, digest=self._tree.digest())
 
     def structure(self) -> bytes:
         """The value pickled, with the paths of arrays in place of them."""
@@ -74,30 +73,30 @@ class Outgoing:
         shown = ", ".join(str(element) for element in piece[:PREVIEWED])
         return f"[{shown}{', …' if piece.size > PREVIEWED else ''}]"
 
-    def open(self, addresses: Sequence[dict[str, Any]]) -> bool:
+    def open(self, addresses: Sequence[MemoryAddress]) -> bool:
         """Opens memories of the kernel; whether this process can."""
         try:
             for address in addresses:
-                self._memories.append(Opened(**address))
+                self._memories.append(Opened(address))
         except OSError:
             self._close_memories()
             return False
         return True
 
-    def take(self, boxes: Sequence[Box]) -> bytes:
+    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
         """The bytes of parts of arrays, one behind the other."""
-        return b"".join(self._box(*box).tobytes() for box in boxes)
+        return b"".join(self._box(box).tobytes() for box in boxes)
 
-    def write(self, boxes: Sequence[Box], spots: Sequence[tuple[int, int]]) -> None:
+    def write(self, boxes: Sequence[OfferedBox], spots: Sequence[Spot]) -> None:
         """Writes parts of arrays into memories of the kernel.
 
         Args:
           boxes: Which parts.
           spots: For each, in which memory its whole array is to be, and how many bytes from its start.
         """
-        for (path, number, bounds), (memory, at) in zip(boxes, spots, strict=True):
-            shape, part = self._tree.arrays[path].shape, self._box(path, number, bounds)
-            self._memories[memory].write_box(at, shape, bounds, part)
+        for one, (memory, at) in zip(boxes, spots, strict=True):
+            shape, part = self._tree.arrays[one.path].shape, self._box(one)
+            self._memories[memory].write_box(at, shape, one.box, part)
 
     def close(self) -> None:
         """Lets go of all it holds."""
@@ -109,9 +108,9 @@ class Outgoing:
             memory.close()
         self._memories = []
 
-    def _box(self, path: str, number: int, bounds: Bounds) -> Any:
-        origin = self._tree.arrays[path].pieces[number].bounds
-        return self._piece(path, number)[slices(bounds, origin)]
+    def _box(self, one: OfferedBox) -> Any:
+        origin = self._tree.arrays[one.path].pieces[one.piece].bounds
+        return self._piece(one.path, one.piece)[slices(one.box, origin)]
 
     def _piece(self, path: str, number: int) -> Any:
         found = self._read.get((path, number))

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from nbdist.agent.coordinator import HEARTBEAT_SECONDS
+from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.errors import LaunchError
 from nbdist.launch.model import platform
 from nbdist.launch.model.framework import Answers, Framework
@@ -78,7 +79,7 @@ class Jax(Framework):
         Raises:
           LaunchError: The numbers are not those of the plan.
         """
-        other = {p: a["process_id"] for p, a in answers.items() if a.get("process_id", p) != p}
+        other = {p: a.process_id for p, a in answers.items() if a.process_id not in (p, None)}
         if other:
             listed = ", ".join(
                 f"process {p} (host {plan.hosts[p]}) is JAX's process {number}"
@@ -92,20 +93,29 @@ class Jax(Framework):
     def summary(self, plan: Plan, answers: Answers) -> str | None:
         """The number of global devices."""
         first = next(iter(answers.values()))
-        return count_text(first["global"], f"{plan.platform} device") if "global" in first else None
+        if first.everywhere is None:
+            return None
+        return count_text(first.everywhere, f"{plan.platform} device")
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
         """None."""
         return []
 
-    def known(self, answers: Answers) -> dict[int, dict[str, Any]]:
+    def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
         """The devices of engines that are in one cluster of JAX's already, or of one alone."""
-        there = all(facts["joined"] for facts in answers.values()) or len(answers) == 1
-        if not there or not all(facts["devices"] for facts in answers.values()):
+        devices = {p: facts.devices for p, facts in answers.items() if facts.devices is not None}
+        joined = all(facts.joined for facts in answers.values()) or len(answers) == 1
+        if not joined or len(devices) < len(answers):
             return {}
         return {
-            p: {"process_id": p, "version": facts["version"], **facts["devices"]}
-            for p, facts in answers.items()
+            p: Initialized(
+                process_id=p,
+                version=answers[p].version,
+                local=its.local,
+                everywhere=its.everywhere,
+                platform=its.platform,
+            )
+            for p, its in devices.items()
         }
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks import jax
 from nbdist.launch.model.framework import Answers, Asked, Chosen
@@ -57,7 +58,7 @@ class Keras(jax.Jax):
             environment={"KERAS_BACKEND": backend},
         )
 
-    def known(self, answers: Answers) -> dict[int, dict[str, Any]]:
+    def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
         """Nothing: Keras must still be set up on each."""
         return {}
 
@@ -115,9 +116,7 @@ class Keras(jax.Jax):
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
         """Where the back end does not do what `keras.distribution` promises."""
-        return list(
-            dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said"))
-        )
+        return list(dict.fromkeys(answer.said for answer in answers.values() if answer.said))
 
 
 def addresses(plan: Plan, rendezvous: Rendezvous) -> str:

@@ -108,7 +108,7 @@ class TensorFlow(Framework):
           LaunchError: With the counts.
         """
         workers = [worker.process_id for worker in plan.workers]
-        counts = {p: answers[p]["local"] for p in workers if "local" in answers[p]}
+        counts = {p: count for p in workers if (count := answers[p].local) is not None}
         if len(set(counts.values())) > 1:
             listed = ", ".join(
                 f"process {p} (host {plan.hosts[p]}) has {count_text(count, 'device')}"
@@ -123,17 +123,16 @@ class TensorFlow(Framework):
     def summary(self, plan: Plan, answers: Answers) -> str | None:
         """The strategy, its replicas, and the evaluators."""
         first = answers[plan.workers[0].process_id]
-        if "strategy" not in first:
+        if first.strategy is None or first.replicas is None:
             return None
         evaluators = len(plan.processes) - len(plan.workers)
         beside = f" and {count_text(evaluators, 'evaluator')}" if evaluators else ""
-        return f"{first['strategy']} with {count_text(first['replicas'], f'{plan.platform} replica')}{beside}"
+        replicas = count_text(first.replicas, f"{plan.platform} replica")
+        return f"{first.strategy} with {replicas}{beside}"
 
     def remarks(self, plan: Plan, answers: Answers) -> list[str]:
         """What was adapted, and whom TensorFlow's server listens to."""
-        said = list(
-            dict.fromkeys(answer["said"] for answer in answers.values() if answer.get("said"))
-        )
+        said = list(dict.fromkeys(answer.said for answer in answers.values() if answer.said))
         return [*said, SERVER_SAYS] if len(plan.processes) > 1 else said
 
 

@@ -10,13 +10,14 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
+from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.errors import OptionError
 
 if TYPE_CHECKING:
     from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
     from nbdist.launch.model.rendezvous import Rendezvous
 
-Answers = Mapping[int, Mapping[str, Any]]
+Answers = Mapping[int, Initialized]
 """By process id, what processes have answered to `initialize`."""
 
 FOLDER = "nbdist.launch.frameworks"
@@ -159,11 +160,11 @@ class Framework:
         """Sentences a person must read once after the start."""
         return []
 
-    def known(self, answers: Answers) -> dict[int, dict[str, Any]]:
+    def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:
         """What `initialize` would answer on engines that somebody else has initialized; empty: ask it.
 
         Args:
-          answers: What each says of itself; see `nbdist.engine.kernel.foreign_engine.describe`.
+          answers: What each says of itself.
         """
         return {}
 

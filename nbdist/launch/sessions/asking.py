@@ -8,7 +8,7 @@ from typing import Any
 
 import ipyparallel
 
-from nbdist.engine.kernel.calls import PROTOCOL
+from nbdist.contract.calls.engine import Described, OtherNbdist, Who
 from nbdist.errors import NbdistError, SessionError, VersionError
 from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist
 from nbdist.launch.sessions.resolve import ForeignCluster
@@ -20,8 +20,8 @@ CONNECT_SECONDS = 10
 ANSWER_SECONDS = 10.0
 """How long an engine may take to say who it is, before it counts as busy."""
 
-Told = Mapping[int, Mapping[str, Any]]
-"""What `nbdist.engine.kernel.foreign_engine.describe` says of each."""
+Told = Mapping[int, Described]
+"""What each says of itself, by engine id or by process id."""
 
 
 def client_of(cluster: ForeignCluster) -> Any:
@@ -55,11 +55,8 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
     asked = {
         engine: ask(
             client[engine],
-            "who",
+            Who(framework=framework, controller=address, ports=2 + len(engines)),
             where=f"engine {engine}",
-            framework=framework,
-            controller=address,
-            ports=2 + len(engines),
         )
         for engine in engines
     }
@@ -76,7 +73,7 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
     return told
 
 
-def _checked(client: Any, engine: int, request: Request) -> Mapping[str, Any]:
+def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:
     try:
         facts, _ = request.get()
     except NbdistError as error:
@@ -89,8 +86,8 @@ def _checked(client: Any, engine: int, request: Request) -> Mapping[str, Any]:
             text = install_nbdist(who, python, host=host, otherwise="then start the engines again")
             raise VersionError(text) from error
         raise
-    if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
-        raise _other_version(engine, facts["host"], facts["nbdist"])
+    if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
+        raise _other_version(engine, facts.host, facts.nbdist)
     return facts
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start.cluster import Cluster
 from nbdist.rules import Rules
@@ -25,7 +25,7 @@ class AttachedCluster:
     session: str
     link: Cluster
     asked: Plan
-    answers: Mapping[int, dict[str, Any]]
+    answers: Mapping[int, Initialized]
     ours: bool
     began: float
     rules: Rules

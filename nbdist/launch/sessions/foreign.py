@@ -9,12 +9,13 @@ import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
+from nbdist.contract.calls.engine import Hello, Prepare
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
-from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
 from nbdist.launch.planning.choose import make_plan
@@ -74,7 +75,7 @@ def take_part(
         late = _prepare(running, by_id)
         known = framework_named(plan.framework).known(by_id)
         answers = known or join(running, progress=progress)
-        computes = next(iter(answers.values())).get("platform", plan.platform)
+        computes = cast(Platform, next(iter(answers.values())).platform or plan.platform)
         running.plan = replace(plan, platform=computes, platform_chosen=platform is not None)
     except BaseException:
         running.leave()
@@ -114,42 +115,41 @@ def _plan(
         replace(process, devices=devices, local_device_ids=None) for process in plan.processes
     )
     plan = replace(plan, processes=processes, platform_chosen=platform is not None)
-    return plan.placed({p: facts["host"] for p, facts in by_id.items()})
+    return plan.placed({p: facts.host for p, facts in by_id.items()})
 
 
 def _refuse(plan: Plan, by_id: Told) -> None:
     """Raises where the framework cannot be initialized as it has to be."""
     framework = plan.framework
     for process_id, facts in by_id.items():
-        host = facts["host"]
-        if facts["version"] is None:
+        host = facts.host
+        if facts.version is None:
             raise LaunchError(
                 f"Process {process_id} (host {host}) has no {framework}. "
                 f"{install_text(framework, where=f' of the engines on {host}')}, and start them again."
             )
-        joined = facts["joined"]
-        if joined and (joined["count"], joined["process_id"]) != (len(by_id), process_id):
+        joined = facts.joined
+        if joined and (joined.count, joined.process_id) != (len(by_id), process_id):
             raise LaunchError(
-                f"Process {process_id} (host {host}) is process {joined['process_id']} of {joined['count']} in "
+                f"Process {process_id} (host {host}) is process {joined.process_id} of {joined.count} in "
                 f"a JAX cluster already, but only {len(by_id)} engines are connected. Start all engines again, or "
                 "attach when all of that cluster are connected."
             )
-    alone = {p for p, facts in by_id.items() if facts["up"] and not facts["joined"]}
+    alone = {p for p, facts in by_id.items() if facts.up and not facts.joined}
     if plan.initialize and alone and not framework_named(framework).known(by_id):
         process_id = min(alone)
         raise LaunchError(
-            f"Process {process_id} (host {by_id[process_id]['host']}) has already started a JAX back end, and "
+            f"Process {process_id} (host {by_id[process_id].host}) has already started a JAX back end, and "
             f"can no longer join a cluster. Start the engines again, or use {option('initialize', False)} to "
             "leave each by itself."
         )
 
 
 def _meet(plan: Plan, by_id: Told) -> Rendezvous:
-    if all(facts["host"] == socket.gethostname() for facts in by_id.values()):
+    if all(facts.host == socket.gethostname() for facts in by_id.values()):
         return meet(plan)
     places: dict[int, Place] = {
-        p: ThisMachine(ports=list(facts["ports"]), address=facts["address"])
-        for p, facts in by_id.items()
+        p: ThisMachine(ports=list(facts.ports), address=facts.address) for p, facts in by_id.items()
     }
     return meet(plan, places)
 
@@ -174,8 +174,8 @@ def _running(
         rendezvous=rendezvous,
         client=client,
         engines=engines,
-        idents={p: facts["ident"].encode() for p, facts in by_id.items()},
-        pids={p: facts["pid"] for p, facts in by_id.items()},
+        idents={p: facts.ident.encode() for p, facts in by_id.items()},
+        pids={p: facts.pid for p, facts in by_id.items()},
         client_file=str(path),
     )
 
@@ -187,16 +187,18 @@ def _prepare(running: Cluster, by_id: Told) -> list[str]:
     for process in plan.processes:
         p = process.process_id
         view = running.client[running.engines[p]]
-        where = f"process {p} (host {by_id[p]['host']})"
+        where = f"process {p} (host {by_id[p].host})"
         environment = {
             **plan.environment,
             **framework.environment(plan, process, running.rendezvous),
         }
         answer, _ = ask(
-            view, "prepare", where=where, environment=environment, framework=running.plan.framework
+            view,
+            Prepare(environment=environment, framework=running.plan.framework),
+            where=where,
         ).get(ANSWER_SECONDS)
-        late |= set(answer["late"]) & set(plan.environment)
-        ask(view, "hello", where=where, process_id=p, framework=running.plan.framework).get(
+        late |= set(answer.names) & set(plan.environment)
+        ask(view, Hello(process_id=p, framework=running.plan.framework), where=where).get(
             ANSWER_SECONDS
         )
     if not late:

@@ -13,6 +13,7 @@ from typing import Any
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import NewProcess
+from nbdist.contract.questions import Question
 from nbdist.errors import SessionError
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -107,7 +108,7 @@ class ForeignEngines:
         self,
         what: Aside,
         process_ids: Sequence[int],
-        question: Mapping[str, Any] | None = None,
+        question: Question | None = None,
     ) -> None:
         """Only an agent of ours reaches a process past its main thread; an interrupt ends a proof as well."""
         if what is Aside.ABANDON:

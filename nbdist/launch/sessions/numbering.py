@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
 
+from nbdist.contract.calls.engine import Described
 from nbdist.engine.kernel.foreign_engine import NUMBERS
 from nbdist.errors import LaunchError
 
 
-def number(told: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, int], str]:
+def number(told: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """Process ids, dense from 0, by ipyparallel's engine id.
 
     ipyparallel's own ids follow the order of registration and mean nothing. Believed is, in this order: what a
@@ -17,7 +17,7 @@ def number(told: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, int], str]:
     environments, where that is a number for each; and else the order of hosts and engine ids.
 
     Args:
-      told: What `nbdist.engine.kernel.foreign_engine.describe` has said of each, by engine id.
+      told: What each has said of itself, by engine id.
 
     Returns:
       The ids, and by what they were given.
@@ -25,14 +25,14 @@ def number(told: Mapping[int, Mapping[str, Any]]) -> tuple[dict[int, int], str]:
     Raises:
       LaunchError: Engines that were numbered before are gone, so that the rest cannot be a cluster.
     """
-    settled = {engine: facts["settled"] for engine, facts in told.items()}
+    settled = {engine: facts.settled for engine, facts in told.items()}
     if any(number is not None for number in settled.values()):
         return _with_the_rest(told, settled), "as a kernel before this one has numbered them"
-    joined = {e: f["joined"]["process_id"] if f["joined"] else None for e, f in told.items()}
+    joined = {e: f.joined.process_id if f.joined else None for e, f in told.items()}
     if _is_dense(joined):
         return {e: int(n) for e, n in joined.items() if n is not None}, "as in JAX's cluster"
     for name in NUMBERS:
-        numbers = {engine: facts["numbers"].get(name) for engine, facts in told.items()}
+        numbers = {engine: facts.numbers.get(name) for engine, facts in told.items()}
         if _is_dense(numbers):
             return {e: int(n) for e, n in numbers.items() if n is not None}, f"by {name}"
     return _by_host(told), "by host and engine id"
@@ -43,13 +43,13 @@ def _is_dense(numbers: Mapping[int, int | None]) -> bool:
     return sorted(known) == list(range(len(numbers)))
 
 
-def _by_host(told: Mapping[int, Mapping[str, Any]]) -> dict[int, int]:
-    order = sorted(told, key=lambda engine: (told[engine]["host"], engine))
+def _by_host(told: Mapping[int, Described]) -> dict[int, int]:
+    order = sorted(told, key=lambda engine: (told[engine].host, engine))
     return {engine: process_id for process_id, engine in enumerate(order)}
 
 
 def _with_the_rest(
-    told: Mapping[int, Mapping[str, Any]], settled: Mapping[int, int | None]
+    told: Mapping[int, Described], settled: Mapping[int, int | None]
 ) -> dict[int, int]:
     """Keeps the numbers there are, and gives those left over to engines that came later."""
     known = {engine: number for engine, number in settled.items() if number is not None}

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.errors import SessionError, VersionError
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -48,7 +49,7 @@ class State:
     engines: Mapping[int, int]
     idents: Mapping[int, str]
     pids: Mapping[int, int]
-    answers: Mapping[int, Any]
+    answers: Mapping[int, Initialized]
     of: Mapping[int, str]
     rules: Rules
 
@@ -58,7 +59,7 @@ def write_down(
     *,
     session: str,
     asked: Plan,
-    answers: Mapping[int, Any],
+    answers: Mapping[int, Initialized],
     rules: Rules,
 ) -> None:
     """Writes a session's file, or writes it anew when its processes have changed.

@@ -14,6 +14,7 @@ from nbdist.agent.heartbeat import PERIOD_SECONDS
 from nbdist.contract.asides import Aside
 from nbdist.contract.events import Fault
 from nbdist.contract.orders import CONTROLLER, Ask, Connect, NewProcess, StopListening
+from nbdist.contract.questions import Question
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
@@ -162,20 +163,16 @@ class AgentPool:
         self,
         what: Aside,
         process_ids: Sequence[int],
-        question: Mapping[str, Any] | None = None,
+        question: Question | None = None,
     ) -> None:
         """Asks processes for one thing past their main threads; returns at once.
 
         Args:
           what: The thing.
           process_ids: The processes.
-          question: What they read beside it; see `nbdist.contract.asides.QUESTION`.
+          question: What they read beside it; see `nbdist.contract.questions`.
         """
-        order = Ask(
-            what=what.value,
-            process_ids=tuple(process_ids),
-            question=None if question is None else dict(question),
-        )
+        order = Ask(what=what.value, process_ids=tuple(process_ids), question=question)
         for agent in {self._of[process_id]: None for process_id in process_ids}:
             agent.order(order)
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
-from typing import Any, Protocol
+from collections.abc import Collection, Sequence
+from typing import Protocol
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.orders import NewProcess
+from nbdist.contract.questions import Question
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.files.sync import Files
@@ -71,7 +72,7 @@ class Agents(Protocol):
         self,
         what: Aside,
         process_ids: Sequence[int],
-        question: Mapping[str, Any] | None = None,
+        question: Question | None = None,
     ) -> None:
         """Asks processes for one thing past their main threads, where that is possible; returns at once."""
 

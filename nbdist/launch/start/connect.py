@@ -7,9 +7,9 @@ import time
 from collections.abc import Collection
 from typing import Any
 
+from nbdist.contract.calls.engine import Greeted, Hello, OtherNbdist
 from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER
-from nbdist.engine.kernel.calls import PROTOCOL
 from nbdist.errors import LaunchError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.model.exits import ProcessExit
@@ -169,15 +169,14 @@ def _greet(
         while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
             check(running, process_ids, deadline)
         facts, _ = answer.get()
-        process_id, host = facts["process_id"], facts["host"]
-        if (facts["nbdist"], facts["protocol"]) != (__version__, PROTOCOL):
+        if isinstance(facts, OtherNbdist) or facts.nbdist != __version__:
             raise VersionError(
-                f"Process {process_id} (host {host}) has nbdist {facts['nbdist']}, this kernel has "
-                f"{__version__}. On {host} run: pip install nbdist=={__version__}"
+                f"Process {facts.process_id} (host {facts.host}) has nbdist {facts.nbdist}, this kernel has "
+                f"{__version__}. On {facts.host} run: pip install nbdist=={__version__}"
             )
-        running.engines[process_id] = engine
-        running.idents[process_id] = facts["ident"].encode()
-        running.pids[process_id] = facts["pid"]
+        running.engines[facts.process_id] = engine
+        running.idents[facts.process_id] = facts.ident.encode()
+        running.pids[facts.process_id] = facts.pid
 
 
 class _Greeted:
@@ -190,10 +189,10 @@ class _Greeted:
     def __init__(self, view: Any, framework: str) -> None:
         self._view = view
         self._framework = framework
-        self._asked: list[Request] = []
+        self._asked: list[Request[Greeted | OtherNbdist]] = []
         self._ask()
 
-    def answer(self, *, within_s: float) -> Request | None:
+    def answer(self, *, within_s: float) -> Request[Greeted | OtherNbdist] | None:
         """The first answer that is there; asks again where there has been none for a while."""
         self._asked[-1].wait(within_s)
         for asked in self._asked:
@@ -204,5 +203,5 @@ class _Greeted:
         return None
 
     def _ask(self) -> None:
-        self._asked.append(ask(self._view, "hello", process_id=None, framework=self._framework))
+        self._asked.append(ask(self._view, Hello(process_id=None, framework=self._framework)))
         self._again = time.monotonic() + GREET_SECONDS

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from contextlib import closing
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialize, Initialized
 from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.model.framework import framework_named
@@ -32,7 +33,7 @@ JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
 
 
-def join(running: Cluster, *, progress: StartProgress) -> dict[int, dict[str, Any]]:
+def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]:
     """Has all processes join one cluster and start their back ends.
 
     Returns:
@@ -47,19 +48,19 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, dict[str, An
         coordination.until_it_serves(running, COORDINATOR)
     framework = framework_named(plan.framework)
     stages = {p.process_id: framework.stages(plan, p, running.rendezvous) for p in plan.processes}
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, Initialized] = {}
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
         options = {process_id: calls[step] for process_id, calls in stages.items()}
         last = broadcast(running, options, progress=progress if step == last_step else silent)
-        answers = {p: {**answers.get(p, {}), **answer} for p, answer in last.items()}
+        answers = {p: answer.after(answers.get(p, answer)) for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
 
 
 def broadcast(
     running: Cluster, options: Mapping[int, Mapping[str, Any]], *, progress: StartProgress
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, Initialized]:
     """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
 
     Raises:
@@ -69,9 +70,8 @@ def broadcast(
     for process_id, arguments in options.items():
         asked[process_id] = ask(
             running.client[running.engines[process_id]],
-            "initialize",
+            Initialize(options=arguments),
             where=f"process {process_id} (host {running.plan.hosts[process_id]})",
-            **arguments,
         )
         if process_id == 0 and len(options) > 1 and _process_0_serves(running):
             until_it_listens(running.rendezvous)
@@ -97,10 +97,10 @@ def until_it_listens(rendezvous: Rendezvous) -> None:
 
 
 def _collect(
-    running: Cluster, asked: Mapping[int, Request], progress: StartProgress
-) -> dict[int, dict[str, Any]]:
+    running: Cluster, asked: Mapping[int, Request[Initialized]], progress: StartProgress
+) -> dict[int, Initialized]:
     plan = running.plan
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, Initialized] = {}
     limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
     deadline = time.monotonic() + limit
     while len(answers) < len(asked):
@@ -135,8 +135,8 @@ def _ended(running: Cluster, unanswered: set[int]) -> str:
 
 
 def _answer(
-    running: Cluster, process_id: int, request: Request, missing: set[int]
-) -> dict[str, Any]:
+    running: Cluster, process_id: int, request: Request[Initialized], missing: set[int]
+) -> Initialized:
     try:
         return request.get()[0]
     except NbdistError as error:

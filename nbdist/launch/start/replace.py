@@ -7,6 +7,7 @@ import time
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
@@ -51,7 +52,7 @@ def replace(running: Cluster, process_ids: Collection[int], *, progress: StartPr
 
 def rebuild_strategy(
     running: Cluster, replaced: Collection[int], *, workers: bool, progress: StartProgress
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, Initialized]:
     """Makes the framework's strategy anew, on the workers at new addresses.
 
     Those that were there before have their old cluster forgotten first; their Python variables stay.

@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ipyparallel.error import RemoteError
 
 import nbdist.errors as errors
+from nbdist.contract.calls import call as contract
 from nbdist.engine.kernel.calls import Call
 
+A = TypeVar("A")
 
-class Request:
+
+class Request(Generic[A]):
     """One request to one engine.
 
     Args:
+      call: What is asked.
       result: ipyparallel's AsyncResult of it.
       where: Names the process in error texts.
 
@@ -23,7 +26,8 @@ class Request:
       computed: Whether the process has used devices of others for its answer; known once it was got.
     """
 
-    def __init__(self, result: Any, where: str) -> None:
+    def __init__(self, call: contract.Call[A], result: Any, where: str) -> None:
+        self._call = call
         self._result = result
         self._where = where
         self.computed = False
@@ -36,13 +40,14 @@ class Request:
         """Waits for the answer."""
         self._result.wait(timeout_s)
 
-    def get(self, timeout_s: float | None = None) -> tuple[dict[str, Any], Sequence[Any]]:
+    def get(self, timeout_s: float | None = None) -> tuple[A, Sequence[Any]]:
         """The answer and its buffers.
 
         Raises:
           NbdistError: What the engine's side raised, as the same class where it is one of ours.
           GoneError: The process has ended.
-          WireError: It has answered what is no data; see `nbdist.launch.start.reply`.
+          WireError: It has answered what is no data (see `nbdist.launch.start.reply`), or what is not of the shape
+            that `nbdist.contract.calls` has; or the call had another shape than it has on the engine's side.
           TimeoutError: Not there after `timeout_s` seconds.
         """
         try:
@@ -52,31 +57,49 @@ class Request:
                 raise errors.WireError(f"{self._where}: {error.evalue}") from None
             kind = errors.GoneError if error.ename == "EngineError" else errors.SessionError
             raise kind(f"{self._where}: {error.ename}: {error.evalue}") from None
-        answer = json.loads(text)
-        self.computed = bool(answer.get("computed"))
-        if "error" in answer:
-            raise typed(answer["error"], self._where)
-        return answer["ok"], buffers
+        name = self._call.NAME
+        try:
+            reply = contract.reply_from_text(text)
+            answer = None if reply.error is not None else self._call.answer_from(reply.ok)
+        except errors.WireError as error:
+            raise errors.WireError(
+                f"{self._where} has answered {name!r} in another shape than this kernel reads: {error}"
+            ) from error
+        self.computed = reply.computed
+        if answer is None:
+            assert reply.error is not None
+            raise raised(reply.error, name, self._where)
+        return answer, buffers
 
 
-def ask(view: Any, name: str, *buffers: bytes, where: str = "", **arguments: Any) -> Request:
+def ask(view: Any, call: contract.Call[A], *buffers: bytes, where: str = "") -> Request[A]:
     """Sends a request to the one engine of `view`; does not wait.
 
     Args:
       view: ipyparallel's DirectView of one engine.
-      name: A key of `nbdist.engine.kernel.calls.CALLS`.
+      call: One of `nbdist.contract.calls`.
       *buffers: Raw data that goes along.
       where: Names the process in error texts, such as `process 1 (host h1)`.
-      **arguments: JSON-able arguments.
+
+    Raises:
+      WireError: The call has something JSON has no form for; nothing was sent.
     """
-    call = Call(name, json.dumps(arguments))
-    result = view.set_flags(label=call.label).apply_async(call, *buffers)
-    return Request(result, where or f"engine {view.targets}")
+    sent = Call(call.NAME, contract.to_text(call))
+    result = view.set_flags(label=sent.label).apply_async(sent, *buffers)
+    return Request(call, result, where or f"engine {view.targets}")
 
 
-def typed(error: dict[str, str], where: str) -> Exception:
-    """The exception an engine's error reply stands for."""
-    kind = getattr(errors, error["type"], None)
+def raised(failed: contract.Failed, name: str, where: str) -> Exception:
+    """The exception that what a call has raised stands for.
+
+    Args:
+      failed: What the engine says.
+      name: Of the call.
+      where: Names the process.
+    """
+    kind = getattr(errors, failed.type, None)
+    if kind is errors.WireError:
+        return kind(f"{where} could not take or answer {name!r}: {failed.text}")
     if isinstance(kind, type) and issubclass(kind, errors.NbdistError):
-        return kind(error["text"])
-    return errors.SessionError(f"{where}: {error['type']}: {error['text']}")
+        return kind(failed.text)
+    return errors.SessionError(f"{where}: {failed.type}: {failed.text}")

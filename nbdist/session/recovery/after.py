@@ -10,8 +10,9 @@ from dataclasses import replace
 from typing import TypeVar
 
 from nbdist.cells.context import Ended
-from nbdist.cells.execution import Execution, place
+from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
+from nbdist.contract.calls.stepping import AskSent, Prove
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
@@ -56,14 +57,14 @@ def left_unsettled(engines: EngineGroup) -> bool:
     if engines.facts.out_of_step:
         return True
     asked = [
-        engines.send(p, "step") for p in sorted(engines.facts.workers - set(engines.facts.lost))
+        engines.send(p, AskSent()) for p in sorted(engines.facts.workers - set(engines.facts.lost))
     ]
     for request in asked:
         request.wait(LEFT_SECONDS)
         if not request.ready():
             return False  # in a cell of another kernel, which sees to it
-        state = request.get()[0]
-        if state["unsettled"] or state["programs"] or state["parts"]:
+        sent = request.get()[0].sent
+        if sent.unsettled or sent.programs or sent.parts:
             return True
     return False
 
@@ -101,28 +102,32 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
     standings = execution.standings()
     waiting = {p for p, s in standings.items() if s.outcome == "running"}
     others = sorted(engines.facts.workers - waiting)
-    compared = all(execution.steps[p].get("compared") for p in waiting)
+    compared = all(execution.steps[p].compared for p in waiting)
     if not others and not compared:
         return True  # the proof itself tells; where it does not come back, its wait is ended
     if engines.facts.workers.intersection(engines.facts.lost) or any(
         s.outcome == "gone" for s in standings.values()
     ):
         return False
-    states = {p: execution.steps[p] for p in waiting}
+    states = {p: execution.steps[p].sent for p in waiting}
     try:
         for process_id in others:
-            said = execution.steps.get(process_id, {}) if compared else {}
-            states[process_id] = said or engines.send(process_id, "step").get(STATE_SECONDS)[0]
+            said = execution.steps.get(process_id) if compared else None
+            states[process_id] = (
+                said.sent
+                if said is not None
+                else engines.send(process_id, AskSent()).get(STATE_SECONDS)[0].sent
+            )
     except (NbdistError, TimeoutError):
         return False  # it is gone, or in another cell; what it has sent nobody knows
     if compared:
-        return len({(place(s), s["names"], s["kinds"]) for s in states.values()}) == 1
-    if any(states[process_id]["proven"] == execution.number for process_id in others):
+        return len({(s.place, s.names, s.kinds) for s in states.values()}) == 1
+    if any(states[process_id].proven == execution.number for process_id in others):
         return True  # all have taken part, and those that wait are about to see it
-    if len({place(state) for state in states.values()}) > 1:
+    if len({state.place for state in states.values()}) > 1:
         return False
     for process_id in others:
-        engines.send(process_id, "prove", number=execution.number, timeout_s=PROVE_SECONDS)
+        engines.send(process_id, Prove(number=execution.number, timeout_s=PROVE_SECONDS))
     return True
 
 

@@ -7,11 +7,12 @@ programs than such a process, and waits, waits in vain.
 from __future__ import annotations
 
 import time
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from nbdist.cells.execution import Execution
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.stepping import AskSent
+from nbdist.contract.sent import Sent
 from nbdist.errors import NbdistError
 from nbdist.quantities import count_text, processes_text
 from nbdist.session.engine_group import EngineGroup
@@ -60,11 +61,11 @@ def _counts_of_idle(
     engines: EngineGroup, execution: Execution, done: Collection[int]
 ) -> dict[int, int]:
     """What processes have sent that are not in the code of the cell."""
-    counts = {p: _sent(engines, execution.steps[p]) for p in done if p in execution.steps}
+    counts = {p: _sent(engines, execution.steps[p].sent) for p in done if p in execution.steps}
     try:
         for process_id in sorted(set(done) - counts.keys()):
             counts[process_id] = _sent(
-                engines, engines.send(process_id, "step").get(ANSWER_SECONDS)[0]
+                engines, engines.send(process_id, AskSent()).get(ANSWER_SECONDS)[0].sent
             )
     except (NbdistError, TimeoutError):
         return {}  # in another cell, or gone
@@ -84,6 +85,6 @@ def _counts_of(
     return {p: _sent(engines, execution.sent[p]) for p in waiting if p in execution.sent}
 
 
-def _sent(engines: EngineGroup, state: Mapping[str, Any]) -> int:
+def _sent(engines: EngineGroup, state: Sent) -> int:
     """Programs on the devices of all since they were in step; less than none where nobody counts them."""
-    return since(state, engines.in_step_at) if state["counted"] else -1
+    return since(state, engines.in_step_at) if state.counted else -1

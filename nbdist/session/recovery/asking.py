@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from typing import Any
+from typing import TypeVar
 
+from nbdist.contract.calls.call import Call
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import processes_text, seconds_text, where_text
 from nbdist.session.engine_group import EngineGroup
+
+A = TypeVar("A")
 
 LOOK_SECONDS = 0.05
 """How often is looked whether a process has ended; an answer that comes is taken at once."""
@@ -18,35 +21,31 @@ MEANWHILE_SECONDS = 1.0
 
 def ask_all(
     engines: EngineGroup,
-    name: str,
+    call: Call[A] | Mapping[int, Call[A]],
     *,
     within_s: float,
-    each: Mapping[int, Mapping[str, Any]] | None = None,
     meanwhile: Callable[[list[int]], None] | None = None,
-    **arguments: Any,
-) -> dict[int, dict[str, Any]]:
+) -> dict[int, A]:
     """Sends one call to each process, and waits for all answers.
 
     Also where one has failed: what comes next would find the others in the middle of it.
 
     Args:
       engines: Processes of which none is in a cell.
-      name: Of the call.
+      call: The same for all, or by process id.
       within_s: How long all may take together.
-      each: Arguments of single processes, by process id.
       meanwhile: Called every second with the processes that have not answered yet.
-      **arguments: Those of all.
 
     Raises:
       RecoveryError: One failed, ended, or did not answer in time; says which.
     """
     _refuse_gone(engines, engines.facts.workers)
     asked = {
-        p: engines.send(p, name, **{**arguments, **((each or {}).get(p, {}))})
+        p: engines.send(p, call[p] if isinstance(call, Mapping) else call)
         for p in sorted(engines.facts.workers)
     }
     deadline, called = time.monotonic() + within_s, time.monotonic()
-    answers: dict[int, dict[str, Any]] = {}
+    answers: dict[int, A] = {}
     errors: list[RecoveryError] = []
     missing = set(asked)
     while missing:

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Mapping
-from typing import Any, TypeVar
+from typing import TypeVar
 
-from nbdist.cells.execution import place
+from nbdist.contract.calls.stepping import Labels
+from nbdist.contract.sent import Sent
 from nbdist.quantities import processes_text
 
 T = TypeVar("T")
@@ -19,26 +20,26 @@ MOST_NAMED = 3
 """Functions that are named where processes have sent different ones."""
 
 
-def differing(states: Mapping[int, Mapping[str, Any]]) -> str | None:
+def differing(states: Mapping[int, Sent]) -> str | None:
     """Says that processes have sent different numbers of programs; None where nothing is known to differ."""
-    if not all(state["counted"] for state in states.values()):
+    if not all(state.counted for state in states.values()):
         return None
-    if len({place(state) for state in states.values()}) == 1:
+    if len({state.place for state in states.values()}) == 1:
         return None
-    if len({place(state)[0] for state in states.values()}) > 1:
+    if len({state.generation for state in states.values()}) > 1:
         return "the processes were not found to be in step by the same proof"
     # Counted from where the first of them was last known to be in step.
-    begun = min(place(state)[1] - int(state["programs"]) for state in states.values())
-    counts = _by_value({p: place(state)[1] - begun for p, state in states.items()})
+    begun = min(state.serial - state.programs for state in states.values())
+    counts = _by_value({p: state.serial - begun for p, state in states.items()})
     said = ", ".join(
         f"{processes_text(ids)} sent {number or 'none'}" for number, ids in sorted(counts.items())
     )
     return f"the processes have sent different numbers of programs to their devices: {said}"
 
 
-def which_differ(answers: Mapping[int, Mapping[str, Any]]) -> str:
+def which_differ(answers: Mapping[int, Labels]) -> str:
     """Names the functions that processes have not sent equally often, as the end of a sentence."""
-    sent = {p: Counter(map(_name, answer["labels"])) for p, answer in answers.items()}
+    sent = {p: Counter(map(_name, answer.labels)) for p, answer in answers.items()}
     every = {
         name: _by_value({p: counts[name] for p, counts in sent.items()})
         for name in sorted(set().union(*sent.values()))
@@ -52,15 +53,15 @@ def which_differ(answers: Mapping[int, Mapping[str, Any]]) -> str:
     return f" ({'; '.join(said)}{more})" if said else ""
 
 
-def differing_labels(answers: Mapping[int, Mapping[str, Any]]) -> str | None:
+def differing_labels(answers: Mapping[int, Labels]) -> str | None:
     """Says which programs took each other's place where all have sent equally many; None where none did.
 
     Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
     have sent the same function, its collectives are, on those processes on which it ran for the first time.
     """
-    newest = min(len(answer["labels"]) for answer in answers.values())
+    newest = min(len(answer.labels) for answer in answers.values())
     for back in range(newest, 0, -1):
-        at = {p: answer["labels"][-back] for p, answer in answers.items()}
+        at = {p: answer.labels[-back] for p, answer in answers.items()}
         groups = _by_value({p: label for p, label in at.items() if OWN in label})
         if len(groups) > 1:
             said = ", ".join(
@@ -72,11 +73,7 @@ def differing_labels(answers: Mapping[int, Mapping[str, Any]]) -> str | None:
                 f"place {said}"
             )
         kinds = _by_value(
-            {
-                p: kind
-                for p, answer in answers.items()
-                if (kind := answer["kinds"][-back]) is not None
-            }
+            {p: kind for p, answer in answers.items() if (kind := answer.kinds[-back]) is not None}
         )
         if len(kinds) > 1 and len(set(at.values())) == 1:
             name = at[min(at)].partition(" ")[0]

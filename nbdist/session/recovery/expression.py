@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Iterable, Sequence
+from dataclasses import replace
 from functools import partial
-from typing import Any
+from typing import Any, TypeVar
 
 from nbdist.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.evaluating import Evaluating
 from nbdist.errors import NbdistError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
@@ -23,7 +26,10 @@ POLL_SECONDS = 0.005
 REPORT_SECONDS = 2.0
 """A process reports at least once a second what it does; a machine with much to do needs longer."""
 
-Answers = dict[int, tuple[dict[str, Any], Sequence[Any]]]
+A = TypeVar("A")
+
+Answers = dict[int, tuple[A, Sequence[Any]]]
+"""Answers and the buffers beside them, by process id."""
 
 
 def is_name(expression: str) -> bool:
@@ -33,21 +39,20 @@ def is_name(expression: str) -> bool:
 
 def ask_some(
     engines: EngineGroup,
-    name: str,
+    call: Call[A],
     process_ids: Sequence[int],
     *,
     timeout_s: float,
-    **arguments: Any,
-) -> Answers:
+) -> Answers[A]:
     """Asks some processes for what needs no program.
 
     Raises:
       SessionError: One did not answer in time; says what it is doing.
       NbdistError: What one raised.
     """
-    asked = {p: engines.send(p, name, **arguments) for p in process_ids}
+    asked = {p: engines.send(p, call) for p in process_ids}
     deadline = time.monotonic() + timeout_s
-    answers: Answers = {}
+    answers: Answers[A] = {}
     for process_id, request in asked.items():
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
@@ -61,22 +66,20 @@ def ask_some(
 
 def ask_all_workers(
     engines: EngineGroup,
-    name: str,
+    call: Evaluating[A],
     *,
     wanted: Sequence[int],
     timeout_s: float,
     rules: Rules,
-    **arguments: Any,
-) -> Answers:
+) -> Answers[A]:
     """Has all workers evaluate an expression at the same time, and prove that they are in step.
 
     Args:
       engines: Processes of which none is in a cell.
-      name: The call, which takes the `number` of a proof.
+      call: What is evaluated, the same everywhere.
       wanted: Whose answers are wanted.
       timeout_s: How long it may take.
       rules: Of the session.
-      **arguments: Of the call, the same everywhere.
 
     Raises:
       SessionError: A process is in a cell, or it took too long; they are freed then.
@@ -85,9 +88,9 @@ def ask_all_workers(
     refuse_busy(
         engines, engines.facts.workers, "An expression that is more than a name needs all processes"
     )
-    number = engines.next_number()
+    call = replace(call, number=engines.next_number())
     asked = {
-        p: engines.send(p, name, number=number, **{**arguments, **_only(name, p in wanted)})
+        p: engines.send(p, call if p in wanted else call.unwanted())
         for p in sorted(engines.facts.workers)
     }
     try:
@@ -101,10 +104,6 @@ def ask_all_workers(
     done = make_sure(engines, automatic=rules.recover)
     error = errors[min(errors)]
     raise type(error)(f"{error}\n{done}" if done else str(error))
-
-
-def _only(name: str, wanted: bool) -> dict[str, bool]:
-    return {"wanted": wanted} if name == "offer" else {}
 
 
 def refuse_busy(
@@ -133,7 +132,7 @@ def refuse_busy(
 
 
 def _until_end(
-    engines: EngineGroup, asked: dict[int, Request], *, timeout_s: float, rules: Rules
+    engines: EngineGroup, asked: dict[int, Request[A]], *, timeout_s: float, rules: Rules
 ) -> dict[int, NbdistError]:
     """Waits until all have answered; frees those that wait for one which has failed, or too long."""
     started, failed_at = time.monotonic(), None
@@ -162,7 +161,7 @@ def _until_end(
     return errors
 
 
-def _free(engines: EngineGroup, asked: dict[int, Request], give_up_s: float) -> None:
+def _free(engines: EngineGroup, asked: dict[int, Request[A]], give_up_s: float) -> None:
     """Brings back those that have not answered: an interrupt, then their collectives are cut."""
     waiting = [p for p, request in asked.items() if not request.ready()]
     aside = engines.link.agents.ask

@@ -6,9 +6,17 @@ import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.stepping import (
+    AskSent,
+    Leave,
+    Prove,
+    Rejoin,
+    Restore,
+    Save,
+    Saved,
+)
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
@@ -76,75 +84,70 @@ def repair(
     first = plan.processes[0].process_id
     services = link.agents.of(first).services
     if states is None:
-        states = ask_all(engines, "step", within_s=ANSWER_SECONDS)
+        states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
     cut = partial(link.agents.ask, Aside.CUT)
     cut(sorted(engines.facts.workers))
     service = coordination.ask_for_service(link, again=True)
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
-    saved = ask_all(engines, "save", within_s=SAVE_SECONDS, meanwhile=cut, common=common)
+    saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut)
     _say_disk(engines, saved, say)
-    mixed = disagreeing(saved, common=common)
+    mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
     coordination.until_it_serves(link, service)
     # Only then any waits for others: all are known to come.
-    ask_all(engines, "leave", within_s=LEAVE_SECONDS)
+    ask_all(engines, Leave(), within_s=LEAVE_SECONDS)
     ask_all(
         engines,
-        "rejoin",
-        within_s=REJOIN_SECONDS,
-        each={
-            p.process_id: {
-                "arguments": {
+        {
+            p.process_id: Rejoin(
+                arguments={
                     **framework_named(plan.framework).rejoin(plan, p, link.rendezvous),
                     "initialization_timeout": int(REJOIN_SECONDS) - 10,
                 }
-            }
+            )
             for p in plan.processes
         },
+        within_s=REJOIN_SECONDS,
     )
     restored = ask_all(
         engines,
-        "restore",
+        Restore(
+            lost=mixed.paths,
+            unnamed=mixed.unnamed,
+            generation=1 + max(answer.versions.generation for answer in saved.values()),
+        ),
         within_s=RESTORE_SECONDS,
-        lost=mixed.paths,
-        unnamed=mixed.unnamed,
-        generation=1 + max(answer["generation"] for answer in saved.values()),
     )
-    engines.meet({p: answer["ports"] for p, answer in restored.items()})
+    engines.meet({p: answer.ports for p, answer in restored.items()})
     answers = ask_all(
         engines,
-        "prove",
+        Prove(number=number, timeout_s=PROVE_SECONDS, compared=True),
         within_s=PROVE_SECONDS + 10,
-        number=number,
-        timeout_s=PROVE_SECONDS,
-        compared=True,
     )
-    if not all(answer["passed"] for answer in answers.values()):
+    if not all(answer.passed for answer in answers.values()):
         raise RecoveryError("the processes are not in step after the repair")
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
         coordination.end(link, earlier)
     names = sorted(
-        {name for answer in restored.values() for name in answer["lost"]} | set(mixed.paths)
+        {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
     )
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(names),
-        stale=tuple(sorted({name for answer in restored.values() for name in answer["stale"]})),
+        stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
     )
 
 
-def _say_disk(
-    engines: EngineGroup, saved: Mapping[int, Mapping[str, Any]], say: Callable[[str], None]
-) -> None:
+def _say_disk(engines: EngineGroup, saved: Mapping[int, Saved], say: Callable[[str], None]) -> None:
     """Says where memory was too small for the copies."""
     remarks = []
     for process_id, answer in saved.items():
-        if answer["on_disk"]:
+        if answer.on_disk:
             remarks.append(
-                f"{engines.where(process_id)}: {bytes_text(answer['on_disk'])} of "
-                f"{bytes_text(answer['nbytes'])} are written to disk, since only {bytes_text(answer['free'])} of "
+                f"{engines.where(process_id)}: {bytes_text(answer.on_disk)} of "
+                f"{bytes_text(answer.nbytes)} are written to disk, since only {bytes_text(answer.free)} of "
                 "memory are free"
             )
     if remarks:

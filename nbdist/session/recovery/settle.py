@@ -8,8 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
 
+from nbdist.contract.calls.stepping import (
+    AskLabels,
+    AskSent,
+    AskVersions,
+    Forget,
+    Labels,
+    Prove,
+)
 from nbdist.errors import NbdistError, RecoveryError
 from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
@@ -125,12 +132,12 @@ def disproven(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None
 
 def _compared(engines: EngineGroup) -> tuple[States, str | None]:
     """What the processes have sent, and why that cannot be in step, if it cannot."""
-    states = ask_all(engines, "step", within_s=ANSWER_SECONDS)
-    sent = {p: since(state, engines.in_step_at) for p, state in states.items()}
-    why = differing({p: {**state, "programs": sent[p]} for p, state in states.items()})
+    states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
+    sent = {p: since(state.sent, engines.in_step_at) for p, state in states.items()}
+    why = differing({p: replace(state.sent, programs=sent[p]) for p, state in states.items()})
     if why is not None:
         return states, why + which_differ(_labels(engines, sent))
-    if len({(state["names"], state["kinds"]) for state in states.values()}) > 1:
+    if len({(state.sent.names, state.sent.kinds) for state in states.values()}) > 1:
         why = differing_labels(_labels(engines, sent))
     return states, why
 
@@ -141,11 +148,13 @@ def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None
     return unproven(engines)
 
 
-def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, dict[str, Any]]:
+def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
     """What each process calls its newest programs, as many as it has `sent`."""
-    answers = ask_all(engines, "labels", within_s=ANSWER_SECONDS)
+    answers = ask_all(engines, AskLabels(), within_s=ANSWER_SECONDS)
     return {
-        p: {name: newest[-sent[p] :] if sent[p] else [] for name, newest in one.items()}
+        p: Labels(labels=one.labels[-sent[p] :], kinds=one.kinds[-sent[p] :])
+        if sent[p]
+        else Labels(labels=(), kinds=())
         for p, one in answers.items()
     }
 
@@ -154,25 +163,22 @@ def unproven(engines: EngineGroup) -> str | None:
     """Has all take part in a proof; says that it did not pass, or None."""
     answers = ask_all(
         engines,
-        "prove",
+        Prove(number=engines.next_number(), timeout_s=PROVE_SECONDS, compared=True),
         within_s=PROVE_SECONDS + ANSWER_SECONDS,
-        number=engines.next_number(),
-        timeout_s=PROVE_SECONDS,
-        compared=True,
     )
-    passed = all(answer["passed"] and answer["alike"] for answer in answers.values())
+    passed = all(answer.passed and answer.alike for answer in answers.values())
     return None if passed else "the collectives of the processes do not match"
 
 
 def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     """In step; arrays whose pieces do not belong together are deleted, so that none gives a wrong number."""
-    mixed = disagreeing(ask_all(engines, "versions", within_s=ANSWER_SECONDS))
+    mixed = disagreeing(ask_all(engines, AskVersions(), within_s=ANSWER_SECONDS))
     if mixed == Mixed():
         return Settled()
     answers = ask_all(
-        engines, "forget", within_s=ANSWER_SECONDS, paths=mixed.paths, unnamed=mixed.unnamed
+        engines, Forget(paths=mixed.paths, unnamed=mixed.unnamed), within_s=ANSWER_SECONDS
     )
-    lost = sorted({*mixed.paths, *(name for a in answers.values() for name in a["lost"])})
+    lost = sorted({*mixed.paths, *(name for a in answers.values() for name in a.lost)})
     if not lost:
         return Settled()
     return Settled(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping
-from typing import Any
 
+from nbdist.contract.calls.stepping import AskUnderWay, Trail
 from nbdist.quantities import processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.versions import common_serial
 
-States = Mapping[int, Mapping[str, Any]]
+States = Mapping[int, Trail]
 """What each process says it has sent, by process id."""
 
 ANSWER_SECONDS = 10.0
@@ -32,7 +32,7 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
 
     Args:
       engines: Processes of which none is in a cell.
-      states: What each has said just now; see `nbdist.engine.frameworks.jax.step.step.Step.trail`.
+      states: What each has said just now.
       say: Gets a line when it takes longer. An interrupt ends the wait.
 
     Raises:
@@ -43,13 +43,13 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
     if not any(_is_left(state, common) for state in states.values()):
         return
     began = moved = time.monotonic()
-    before: dict[int, Any] = {}
+    before: dict[int, tuple[int, int]] = {}
     said = False
     while not engines.hurry.is_set():
-        answers = ask_all(engines, "under_way", within_s=ANSWER_SECONDS, common=common)
-        waiting = sorted(p for p, answer in answers.items() if answer["arrays"])
+        answers = ask_all(engines, AskUnderWay(common=common), within_s=ANSWER_SECONDS)
+        waiting = sorted(p for p, answer in answers.items() if answer.arrays)
         now = time.monotonic()
-        progress = {p: answer["progress"] for p, answer in answers.items()}
+        progress = {p: answer.progress for p, answer in answers.items()}
         if progress != before:
             before, moved = progress, now
         if not waiting or now - moved > STILL_SECONDS or now - began > LIMIT_SECONDS:
@@ -62,5 +62,5 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
         engines.hurry.wait(LOOK_SECONDS)
 
 
-def _is_left(state: Mapping[str, Any], common: int) -> bool:
-    return state["earliest"] is not None and state["earliest"] <= common
+def _is_left(state: Trail, common: int) -> bool:
+    return state.earliest is not None and state.earliest <= common

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+
+from nbdist.contract.calls.stepping import Origin, Trail, Versions
 
 LOST_MEANS = "not computed on all processes: using it is an error until it is assigned again; all else is kept"
 """What is said below the names of arrays that are lost."""
@@ -16,58 +17,55 @@ class Mixed:
     """Arrays whose pieces do not belong together: by path, and by origin those that no path leads to."""
 
     paths: tuple[str, ...] = ()
-    unnamed: tuple[tuple[Any, ...], ...] = ()
+    unnamed: tuple[Origin, ...] = ()
 
 
-def common_serial(states: Iterable[Mapping[str, Any]]) -> int:
+def common_serial(states: Iterable[Trail]) -> int:
     """The last program up to which all processes have sent the same ones.
 
     Args:
-      states: By process; `serial` is that of its last program, `trail` the checksums of those since all were in
-        step, the newest alone where there are many.
+      states: Of all processes; a `trail` has the newest programs alone where there are many.
     """
     every = list(states)
     trails = [
-        dict(
-            zip(range(s["serial"] - len(s["trail"]) + 1, s["serial"] + 1), s["trail"], strict=True)
-        )
+        dict(zip(range(s.sent.serial - len(s.trail) + 1, s.sent.serial + 1), s.trail, strict=True))
         for s in every
     ]
-    common = max((s["serial"] - s["programs"] for s in every), default=0)
-    for serial in range(min((s["serial"] for s in every), default=0), common, -1):
+    common = max((s.sent.serial - s.sent.programs for s in every), default=0)
+    for serial in range(min((s.sent.serial for s in every), default=0), common, -1):
         checksums = {trail.get(serial) for trail in trails}
         if len(checksums) == 1 and None not in checksums:
-            return int(serial)
-    return int(common)
+            return serial
+    return common
 
 
-def disagreeing(answers: Mapping[int, Mapping[str, Any]], *, common: int | None = None) -> Mixed:
+def disagreeing(answers: Mapping[int, Versions], *, common: int | None = None) -> Mixed:
     """Arrays of which processes hold pieces that different programs computed.
 
     A path that one process has and another has not is none: using it there is an error by itself. Of arrays that
     no path leads to, all processes must have as many of each origin.
 
     Args:
-      answers: By process id, as `nbdist.engine.frameworks.jax.versions.versions` gives them.
+      answers: By process id.
       common: What was computed by a later program was computed by programs that did not belong together; None:
         all belong together.
     """
 
-    def late(answer: Mapping[str, Any], origin: Sequence[Any]) -> bool:
-        return common is not None and origin[0] == answer["generation"] and origin[1] > common
+    def late(answer: Versions, origin: Origin) -> bool:
+        return common is not None and origin[0] == answer.generation and origin[1] > common
 
-    found: dict[str, set[Any]] = defaultdict(set)
-    counts: dict[tuple[Any, ...], dict[int, int]] = defaultdict(dict)
+    found: dict[str, set[Origin | None]] = defaultdict(set)
+    counts: dict[Origin, dict[int, int]] = defaultdict(dict)
     wrong, unnamed = set(), set()
     for process_id, answer in answers.items():
-        for path, origin in answer["versions"].items():
-            found[path].add(None if origin is None else tuple(origin))
+        for path, origin in answer.versions.items():
+            found[path].add(origin)
             if origin is None or late(answer, origin):
                 wrong.add(path)
-        for origin, count in answer["unnamed"]:
-            counts[tuple(origin)][process_id] = count
+        for origin, count in answer.unnamed:
+            counts[origin][process_id] = count
             if late(answer, origin):
-                unnamed.add(tuple(origin))
+                unnamed.add(origin)
     wrong |= {path for path, seen in found.items() if len(seen) > 1}
     unnamed |= {
         origin

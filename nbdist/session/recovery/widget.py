@@ -6,6 +6,7 @@ import base64
 import math
 from collections.abc import Mapping
 
+from nbdist.contract.calls.arrays import UseWidget
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
@@ -34,16 +35,16 @@ def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rule
             f"{processes_text(inside)} cannot do what the widget asks: {engines.reports.doing(inside[0])}. Use "
             "the widget again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
         )
-    arguments = {
-        "models": {str(p): model for p, model in event.models.items()},
-        "data": dict(event.data),
-        "binary": [base64.b64encode(one).decode("ascii") for one in event.buffers],
-    }
+    call = UseWidget(
+        models={str(p): model for p, model in event.models.items()},
+        data=dict(event.data),
+        binary=tuple(base64.b64encode(one).decode("ascii") for one in event.buffers),
+    )
     if not engines.proves:
-        ask_some(engines, "widget", ids, timeout_s=math.inf, **arguments)
+        ask_some(engines, call, ids, timeout_s=math.inf)
         return
     if engines.facts.out_of_step:
         raise SessionError(
             f"What the widget does may compute, and the processes are not in step{engines.facts.why_and_way_on}"
         )
-    ask_all_workers(engines, "widget", wanted=ids, timeout_s=math.inf, rules=rules, **arguments)
+    ask_all_workers(engines, call, wanted=ids, timeout_s=math.inf, rules=rules)

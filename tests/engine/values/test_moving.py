@@ -12,6 +12,7 @@ import threading
 import types
 import weakref
 from collections import OrderedDict, namedtuple
+from dataclasses import replace
 from pathlib import Path
 
 import jax
@@ -25,6 +26,8 @@ from flax import nnx
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.contract.calls.stepping import Save
+from nbdist.contract.calls.values import ArrayType, OfferedBox, box
 from nbdist.dtypes import dtype_name, dtype_named
 from nbdist.engine.frameworks import imported
 from nbdist.engine.frameworks.jax.arrays import offer_array, placed
@@ -79,13 +82,17 @@ def come(value, expression="x"):
     """What a kernel makes of a value of one process."""
     offered = out(value, expression)
     arrays = {}
-    for path, array in offered.describe()["arrays"].items():
-        whole = arrays[path] = np.empty(array["shape"], dtype_named(array["dtype"]))
-        for number, bounds in enumerate(array["pieces"]):
-            data = offered.take([(path, number, bounds)])
+    for path, array in offered.describe().arrays.items():
+        whole = arrays[path] = np.empty(array.shape, dtype_named(array.dtype))
+        for number, bounds in enumerate(array.pieces):
+            data = offered.take([part_of(path, number, bounds)])
             part = whole[(*(slice(*pair) for pair in bounds), ...)]
             part[...] = np.frombuffer(data, whole.dtype).reshape(part.shape)
     return unpacked(offered.structure(), arrays.__getitem__)
+
+
+def part_of(path, piece, bounds):
+    return OfferedBox(path=path, piece=piece, box=box(bounds))
 
 
 def mesh():
@@ -130,7 +137,7 @@ def test_objects_of_any_class_come_with_the_arrays_in_them():
 
 def test_an_array_that_is_there_twice_comes_once():
     described = out(trees()["shared"]).describe()
-    assert list(described["arrays"]) == ["x[0]"]
+    assert list(described.arrays) == ["x[0]"]
     found = come(trees()["shared"])
     assert found[0] is found[1]
 
@@ -141,7 +148,7 @@ def test_a_module_of_flax_comes_as_its_state():
     assert isinstance(found, nnx.State)
     np.testing.assert_array_equal(found["kernel"].get_value(), model.kernel.get_value())
     assert type(found["kernel"].get_value()) is np.ndarray
-    assert "x['model']['kernel']" in out({"model": model}).describe()["arrays"]
+    assert "x['model']['kernel']" in out({"model": model}).describe().arrays
 
 
 def test_a_parameter_of_flax_by_itself_comes_as_its_array():
@@ -154,12 +161,12 @@ def test_a_parameter_of_flax_by_itself_comes_as_its_array():
 def test_arrays_are_named_by_their_paths():
     value = {"a": [jnp.ones(1), Pair(jnp.ones(2), Settings(1.0, jnp.ones(3)))]}
     paths = ["x['a'][0]", "x['a'][1].left", "x['a'][1].right.table"]
-    assert list(out(value).describe()["arrays"]) == paths
+    assert list(out(value).describe().arrays) == paths
 
 
 def test_keys_with_the_same_text_are_not_mixed_up():
     key, other = Opaque(1), Opaque(2)
-    assert len(out({key: jnp.ones(1), other: jnp.zeros(1)}).describe()["arrays"]) == 2
+    assert len(out({key: jnp.ones(1), other: jnp.zeros(1)}).describe().arrays) == 2
 
 
 @pytest.mark.parametrize(
@@ -404,7 +411,7 @@ def test_what_bytes_do_not_say_all_of_is_pickled():
 def test_an_array_over_devices_comes_whole_and_in_parts():
     array = jax.device_put(np.arange(32.0).reshape(8, 4), NamedSharding(mesh(), P("x")))
     np.testing.assert_array_equal(come(array), np.arange(32.0).reshape(8, 4))
-    data = out(array).take([("x", 0, [[2, 4], [1, 3]]), ("x", 0, [[0, 1], [0, 1]])])
+    data = out(array).take([part_of("x", 0, [[2, 4], [1, 3]]), part_of("x", 0, [[0, 1], [0, 1]])])
     assert np.frombuffer(data, array.dtype).tolist() == [9, 10, 13, 14, 0]
 
 
@@ -427,12 +434,12 @@ def test_pieces_are_written_into_memory_of_the_kernel():
     offered = out({"w": w, "s": jnp.float32(7)})
     assert offered.open([owner.address])
     for path, at in (("x['w']", 64), ("x['s']", 512)):
-        pieces = offered.describe()["arrays"][path]["pieces"]
-        boxes = [(path, number, bounds) for number, bounds in enumerate(pieces)]
+        pieces = offered.describe().arrays[path].pieces
+        boxes = [part_of(path, number, bounds) for number, bounds in enumerate(pieces)]
         offered.write(boxes, [(0, at)] * len(boxes))
     offered.close()
     owner.seal()
-    memory = mapped(**owner.address)
+    memory = mapped(owner.address)
     owner.close()
     np.testing.assert_array_equal(np.ndarray((8, 4), np.float32, memory, 64), w)
     assert np.ndarray((), np.float32, memory, 512) == 7
@@ -442,10 +449,11 @@ def test_memory_of_a_kernel_elsewhere_is_not_opened():
     owner = Sealed(1024)
     offered = out(jnp.ones(3))
     before = os.listdir("/proc/self/fd")  # noqa: PTH208 - as few descriptors as can be
-    assert not offered.open([owner.address, {**owner.address, "name": "nbdist-another"}])
+    address = owner.address
+    assert not offered.open([address, replace(address, name="nbdist-another")])
     assert len(os.listdir("/proc/self/fd")) == len(before)  # noqa: PTH208
     owner.close()
-    assert not offered.open([owner.address])
+    assert not offered.open([address])
 
 
 def test_any_box_of_an_array_is_written_where_it_belongs():
@@ -458,7 +466,7 @@ def test_any_box_of_an_array_is_written_where_it_belongs():
         index = (*(slice(*pair) for pair in box), ...)
         owner = Sealed(4096)
         owner.write_box(64, shape, box, array[index])
-        memory = mapped(**owner.address)
+        memory = mapped(owner.address)
         wanted = np.zeros_like(array)
         wanted[index] = array[index]
         np.testing.assert_array_equal(np.ndarray(shape, np.int16, memory, 64), wanted)
@@ -488,8 +496,8 @@ def test_one_value_is_held_at_a_time_and_only_under_its_token():
 def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
     moving = Moving()
     moving.begin("a", out(jnp.ones(3)))
-    begun = types.SimpleNamespace(begun=True, answer={})
-    save(types.SimpleNamespace(moving=moving, repair=begun), [], common=0)
+    begun = types.SimpleNamespace(begun=True, saved="what was saved")
+    save(types.SimpleNamespace(moving=moving, repair=begun), [], Save(common=0))
     with pytest.raises(StaleError):
         moving.outgoing("a")
 
@@ -500,7 +508,7 @@ def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
 def spots_of(incoming):
     """One behind the other in one memory that is not the common one."""
     spots, end = [], 0
-    for piece in incoming.describe()["wanted"][0]:
+    for piece in incoming.describe().wanted[0]:
         spots.append([1, end])
         end += math.prod(stop - start for start, stop in piece) * 4
     return [spots], [0, end]
@@ -509,14 +517,14 @@ def spots_of(incoming):
 def put_whole(incoming, array):
     spots, sizes = spots_of(incoming)
     incoming.share(sizes, spots)
-    for (memory, at), bounds in zip(spots[0], incoming.describe()["wanted"][0], strict=True):
+    for (memory, at), bounds in zip(spots[0], incoming.describe().wanted[0], strict=True):
         part = array[tuple(slice(*pair) for pair in bounds)].tobytes()
         incoming.put(memory, at, part[:3])
         incoming.put(memory, at + 3, part[3:])
 
 
 def described(array):
-    return [{"dtype": dtype_name(array.dtype), "shape": list(array.shape)}]
+    return [ArrayType(dtype=dtype_name(array.dtype), shape=array.shape)]
 
 
 def test_an_array_comes_in_parts_and_has_no_name_before():
@@ -537,7 +545,7 @@ def test_an_array_is_made_of_its_pieces_under_a_sharding(spec):
     array = np.arange(128, dtype=np.float32).reshape(8, 16)
     sharding = NamedSharding(mesh(), spec)
     incoming = Incoming(described(array), place=placed(sharding, "s"))
-    assert len(incoming.describe()["wanted"][0]) == (1 if spec == P() else 8)
+    assert len(incoming.describe().wanted[0]) == (1 if spec == P() else 8)
     put_whole(incoming, array)
     incoming.make(packed({"a": 1}, lambda v: None, code_by_value=True))
     numbers = {id(array): 0}
@@ -557,7 +565,7 @@ def written(array):
 
 def joined(owner, array, memory):
     incoming = Incoming(described(array), place=None)
-    addresses = [{"nbytes": 0}, owner.address] if memory else [owner.address]
+    addresses = [replace(owner.address, nbytes=0), owner.address] if memory else [owner.address]
     assert incoming.join(addresses, [[[memory, 0]]])
     numbers = {id(array): 0}
     incoming.make(packed({"a": array}, lambda v: numbers.get(id(v)), code_by_value=True))
@@ -580,7 +588,7 @@ def test_a_shared_array_can_be_written_by_each_process_for_itself():
 def test_small_arrays_keep_nothing_of_the_memory_they_came_in():
     array = np.arange(8, dtype=np.int64)
     owner = written(array)
-    name = owner.address["name"]
+    name = owner.address.name
     found = joined(owner, array, COMMON)
     owner.close()
     np.testing.assert_array_equal(found, array)
@@ -590,7 +598,7 @@ def test_small_arrays_keep_nothing_of_the_memory_they_came_in():
 def test_the_memory_of_an_array_goes_with_it():
     array = np.arange(1 << 16, dtype=np.int64)
     owner = written(array)
-    name = owner.address["name"]
+    name = owner.address.name
     found = joined(owner, array, 1)
     owner.close()
     assert name in Path("/proc/self/maps").read_text()
@@ -615,9 +623,9 @@ def test_memory_that_is_not_there_is_not_taken():
     array = np.arange(8, dtype=np.int64)
     owner = written(array)
     incoming = Incoming(described(array), place=None)
-    other = {**owner.address, "name": "nbdist-another"}
+    other = replace(owner.address, name="nbdist-another")
     assert not incoming.join([other], [[[COMMON, 0]]])
-    assert not incoming.join([{**owner.address, "nbytes": 1 << 40}], [[[COMMON, 0]]])
+    assert not incoming.join([replace(owner.address, nbytes=1 << 40)], [[[COMMON, 0]]])
     address = owner.address
     owner.close()
     assert not incoming.join([address], [[[COMMON, 0]]])

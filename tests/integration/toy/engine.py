@@ -4,6 +4,7 @@ import os
 import sys
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.values.arrays import OfferedArray, whole
 
@@ -92,10 +93,10 @@ class Toy(Framework):
     title = "Toy"
     packages = ("toy",)
 
-    def initialize(self, process: Any, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Any, **options: Any) -> Initialized:
         """Nobody has to be waited for."""
         assert os.environ["TOY_RANK"] == str(process.process_id)
-        return {"process_id": process.process_id, "platform": "cpu"}
+        return Initialized(process_id=process.process_id, platform="cpu")
 
     def offer_array(self, value: Any, expression: str) -> OfferedArray | None:
         """An array, as NumPy has it."""

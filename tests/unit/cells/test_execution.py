@@ -10,6 +10,8 @@ import pytest
 
 from nbdist.cells.execution import Cell, Execution
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
+from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_of
+from nbdist.contract.sent import Sent
 from nbdist.errors import SessionError
 from nbdist.output import CellOutput
 
@@ -20,7 +22,7 @@ def execution(tmp_path: Path) -> Execution:
         Cell(number=7, code="breakpoint()"),
         targets=range(2),
         link=SimpleNamespace(exits={}),  # type: ignore[arg-type]
-        hosts={},
+        hosts={0: "h1", 1: "h2"},
         output=CellOutput(processes=range(2), folder=tmp_path),
         heard=None,  # type: ignore[arg-type]
     )
@@ -30,10 +32,15 @@ def execution(tmp_path: Path) -> Execution:
 
 
 def asks(execution: Execution, process_id: int, number: int | None) -> None:
-    content: dict[str, Any] = {"number": number}
+    prompt = None
     if number is not None:
-        content |= {"prompt": "ipdb> ", "what": "at a breakpoint", "line": 1, "source": "x"}
-    execution.hear(process_id, {"msg_type": "nbdist_prompt", "content": content})
+        what = "at a breakpoint"
+        prompt = Prompt(number=number, text="ipdb> ", what=what, line=1, source="x")
+    hear(execution, process_id, *content_of(Prompting(prompt=prompt)))
+
+
+def hear(execution: Execution, process_id: int, kind: str, content: Any) -> None:
+    execution.hear(process_id, {"msg_type": kind, "content": content})
 
 
 def test_a_question_is_there_until_the_process_goes_on(execution: Execution) -> None:
@@ -82,3 +89,39 @@ def test_a_post_mortem_needs_a_process_that_is_free_and_on_which_a_cell_has_fail
         refuse_busy([1])
     with pytest.raises(SessionError, match="No cell has failed on process 1,"):
         refuse_sound({0: "ValueError: x", 1: None})
+
+
+WRONG = [
+    ("nbdist_step", {}, "CellStep.number is None; allowed: a value, but the field is missing."),
+    ("nbdist_step", {"number": 7, "sent": 3}, "CellStep.sent is 3"),
+    ("nbdist_sent", {"programs": "many"}, "Sent."),
+    ("nbdist_prompt", {"prompt": {"number": "1"}}, "Prompting.prompt."),
+    ("nbdist_rescue", {"path": 1}, "Rescued."),
+    ("nbdist_rescue", None, "Rescued is None; allowed: an object"),
+]
+
+
+@pytest.mark.parametrize(("kind", "content", "text"), WRONG)
+def test_a_message_of_a_wrong_shape_is_one_line_and_the_next_is_taken(
+    execution: Execution, kind: str, content: Any, text: str
+) -> None:
+    said: list[str] = []
+    execution._guard._report = said.append
+    hear(execution, 1, kind, content)
+    hear(execution, 1, *content_of(step()))
+    (line,) = said
+    assert "WireError: process 1 (host h2) has published what cannot be read: " in line
+    assert text[:20] in line
+    assert execution.steps == {1: step()}
+    assert execution.sent == {} and execution.prompts() == {}
+
+
+def step() -> CellStep:
+    counts = dict.fromkeys(("programs", "names", "kinds", "parts", "generation", "serial"), 0)
+    return CellStep(number=7, sent=Sent(**counts, counted=True, unsettled=False, proven=None))
+
+
+def test_what_a_process_has_saved_is_said(execution: Execution) -> None:
+    saved = Rescued(path="/tmp/x.npz", arrays=2, nbytes=8, left_out=("w",))
+    hear(execution, 1, *content_of(saved))
+    assert "2 pieces of arrays, 8 B, not w, in /tmp/x.npz" in str(execution.output.__dict__)

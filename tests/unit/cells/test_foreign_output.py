@@ -8,6 +8,7 @@ from typing import Any
 import zmq
 
 from nbdist.cells.foreign_output import Overheard
+from nbdist.contract.echo import Kept, KeptMessage
 from nbdist.launch.start.iopub import wire
 
 CONNECTION = {"key": "secret", "signature_scheme": "hmac-sha256"}
@@ -19,7 +20,7 @@ class Engine:
     def __init__(self) -> None:
         self.heard: list[tuple[int, str]] = []
         self.wire = wire(CONNECTION)
-        self.kept: dict[str, list[dict[str, Any]]] = {"a": [], "b": []}
+        self.kept: dict[str, list[KeptMessage]] = {"a": [], "b": []}
         self.overheard = Overheard(
             CONNECTION, {"a": 0, "b": 1}, lambda p, m: self.heard.append((p, m["content"]["text"]))
         )
@@ -28,15 +29,17 @@ class Engine:
         content = {"name": "stdout", "text": text}
         message = self.wire.msg("stream", content, parent={"msg_id": request})
         if request in self.kept:
-            known = {"id": message["header"]["msg_id"], "parent": request, "kind": "stream"}
-            self.kept[request].append({**known, "content": content})
+            name = message["header"]["msg_id"]
+            self.kept[request].append(
+                KeptMessage(id=name, parent=request, kind="stream", content=content)
+            )
         if live:
             sender = wire({**CONNECTION, "key": key})
             self.overheard._hear([b"engine.0.stdout", *sender.serialize(message)])
 
     def echo(self, request: str, *, lost: int = 0) -> None:
-        content = {"messages": list(self.kept[request]), "lost": {request: lost} if lost else {}}
-        self.overheard.echo({"a": 0, "b": 1}[request], content)
+        kept = Kept(messages=tuple(self.kept[request]), lost={request: lost} if lost else {})
+        self.overheard.echo({"a": 0, "b": 1}[request], kept)
 
 
 def test_what_was_before_comes_first_and_nothing_comes_twice() -> None:
@@ -53,9 +56,9 @@ def test_what_was_before_comes_first_and_nothing_comes_twice() -> None:
 def test_what_comes_between_the_echo_and_its_arrival_is_not_lost() -> None:
     engine = Engine()
     engine.publish("a", "one")
-    content = {"messages": list(engine.kept["a"]), "lost": {}}
+    kept = Kept(messages=tuple(engine.kept["a"]), lost={})
     engine.publish("a", "two")
-    engine.overheard.echo(0, content)
+    engine.overheard.echo(0, kept)
     assert engine.heard == [(0, "one"), (0, "two")]
 
 
@@ -93,8 +96,7 @@ def test_messages_of_a_wrong_shape_are_named_once_and_the_next_are_taken() -> No
         message = engine.wire.msg("nbdist_echo", content)
         with engine.overheard._guard:
             engine.overheard._hear([b"echo.0", *engine.wire.serialize(message)])
-    engine.kept["a"].append({"parent": "a", "kind": "stream"})
-    engine.kept["a"].append({"parent": "a", "id": "1", "kind": "stream", "content": {}})
+    engine.kept["a"].append(KeptMessage(id="1", parent="a", kind="stream", content={}))
     engine.publish("a", "one", live=False)
     engine.echo("a")
     assert engine.heard == [(0, "one")]

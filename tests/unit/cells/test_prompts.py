@@ -13,8 +13,10 @@ import pytest
 
 from nbdist.cells import person, prompts
 from nbdist.cells.person import ask_person
-from nbdist.cells.prompt import Prompt, say_prompts
+from nbdist.cells.prompt import say_prompts
 from nbdist.cells.prompts import Prompts
+from nbdist.contract.iopub import Prompt
+from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from tests.builders.clock import Clock
 
 
@@ -39,7 +41,7 @@ class Cell:
         self.replies: list[tuple[int, int, Mapping[str, Any]]] = []
         self.shown: list[str] = []
         self.asked: list[str] = []
-        self.typed: Mapping[str, Any] | None = {"line": "p x"}
+        self.typed: LineReply | None = TypedLine(text="p x")
         self.prompting = Prompts(
             self,
             reply=self.reply,
@@ -59,11 +61,11 @@ class Cell:
         self.commanded = self.clock.now
         return send()
 
-    def reply(self, process_id: int, number: int, reply: Mapping[str, Any]) -> bool:
+    def reply(self, process_id: int, number: int, reply: LineReply) -> bool:
         self.replies.append((process_id, number, reply))
         return True
 
-    def ask(self, text: str, wanted: Callable[[], bool]) -> Mapping[str, Any] | None:
+    def ask(self, text: str, wanted: Callable[[], bool]) -> LineReply | None:
         assert wanted()
         self.asked.append(text)
         return self.typed
@@ -80,7 +82,7 @@ def test_the_lowest_is_asked_once_others_had_time_to_come(clock: Clock) -> None:
     assert cell.after(0) == []
     cell.at[0] = prompt(10)
     assert cell.after(1) == ["process 0 ipdb> "]
-    assert cell.replies == [(0, 10, {"line": "p x"})]
+    assert cell.replies == [(0, 10, TypedLine(text="p x"))]
     assert cell.shown == ["all", "0 ipdb> p x\n"]
 
 
@@ -137,20 +139,20 @@ def types(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Any], None]]:
 
 def test_a_line_is_what_was_typed(types: Callable[[Any], None]) -> None:
     types(lambda text: f"after {text}")
-    assert ask_person("ipdb> ", lambda: True) == {"line": "after ipdb> "}
+    assert ask_person("ipdb> ", lambda: True) == TypedLine(text="after ipdb> ")
 
 
 def test_a_kernel_without_input_says_so(types: Callable[[Any], None]) -> None:
     types(NotImplementedError("this frontend does not support input requests."))
     reply = ask_person("ipdb> ", lambda: True)
-    assert reply == {
-        "refused": "this kernel has no input (this frontend does not support input requests.)"
-    }
+    assert reply == NobodyAnswers(
+        why="this kernel has no input (this frontend does not support input requests.)"
+    )
 
 
 def test_the_end_of_input_is_one(types: Callable[[Any], None]) -> None:
     types(EOFError())
-    assert ask_person("ipdb> ", lambda: True) == {"end": True}
+    assert ask_person("ipdb> ", lambda: True) == EndOfInput()
 
 
 def test_nobody_is_asked_any_longer_when_the_process_has_gone(
@@ -177,7 +179,7 @@ def test_a_cell_that_is_waited_for_in_a_thread_asks_nobody(types: Callable[[Any]
     thread = threading.Thread(target=lambda: found.append(ask_person("ipdb> ", lambda: True)))
     thread.start()
     thread.join()
-    assert "only the main thread can ask" in found[0]["refused"]
+    assert "only the main thread can ask" in found[0].why
 
 
 def test_an_interrupt_that_is_sent_when_the_line_is_there_hits_nothing_else(

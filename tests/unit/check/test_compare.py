@@ -9,6 +9,7 @@ import pytest
 from nbdist.check import refuse_disagreement
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.errors import AgreementError
 from nbdist.quantities import where_text
 from tests.builders.reports import running
@@ -227,13 +228,12 @@ class Processes:
         self.digests, self.facts = digests, facts or {}
         self.asked: list[tuple[int, Any]] = []
 
-    def __call__(self, process_id: int, name: str, *buffers: bytes, **arguments: Any) -> Any:
-        assert name == "agreement"
-        self.asked.append((process_id, arguments["topics"]))
-        if arguments["topics"] is None:
+    def __call__(self, process_id: int, call: AskAgreement) -> Any:
+        self.asked.append((process_id, call.topics))
+        if call.topics is None:
             digests = self.digests[process_id]
-            return Answer(None if digests is None else {"digests": digests})
-        return Answer({"facts": self.facts[process_id]})
+            return Answer(None if digests is None else Agreement(digests=digests))
+        return Answer(Agreement(facts=self.facts[process_id]))
 
 
 def refuse(processes: Processes, targets: list[int]) -> None:
@@ -276,7 +276,7 @@ def test_only_topics_whose_digests_differ_are_asked_for() -> None:
     processes = Processes(digests, {0: {"mesh": None}, 1: {"mesh": mesh()}})
     with pytest.raises(AgreementError, match="the mesh in context differs"):
         refuse(processes, [0, 1])
-    assert processes.asked[2:] == [(0, ["mesh"]), (1, ["mesh"])]
+    assert processes.asked[2:] == [(0, ("mesh",)), (1, ("mesh",))]
 
 
 def test_digests_that_differ_in_what_does_not_matter_pass() -> None:

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from IPython.core.completer import CompletionContext
 
+from nbdist.contract.calls.engine import Complete, Completions
 from nbdist.magics import DistMagics
 from nbdist.notebook.arguments import wanted
 from nbdist.notebook.completion import Completion
@@ -79,15 +80,15 @@ def test_options_need_no_session_and_names_come_from_an_idle_process() -> None:
     found = completed("%%dist --ti", None)
     assert [one.text for one in found["completions"]] == ["--timeout"]
     assert found["matched_fragment"] == "--ti"
-    asked: list[dict[str, Any]] = []
+    asked: list[Complete] = []
 
-    def ask_idle(name: str, *, timeout_s: float, **arguments: Any) -> dict[str, Any]:
-        asked.append({"name": name, **arguments})
-        return {"text": "par", "matches": ["params"]}
+    def ask_idle(call: Complete, *, timeout_s: float) -> Completions:
+        asked.append(call)
+        return Completions(text="par", matches=("params",))
 
     found = completed("%dist_shards par", SimpleNamespace(ask_idle=ask_idle))
     assert [one.text for one in found["completions"]] == ["params"]
-    assert asked == [{"name": "complete", "code": "par", "cursor": 3}]
+    assert asked == [Complete(code="par", cursor=3)]
     assert completed("%dist_shards par", None) == {"completions": []}
 
 

@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.questions import (
+    Digests,
+    LineTaken,
+    NativeStacks,
+    StepsBegun,
+    StopAtStep,
+    Threads,
+    ThreadStack,
+    TypedLine,
+)
 from nbdist.errors import SessionError
 from nbdist.session import asides
 from nbdist.session.session import Session
@@ -31,16 +39,16 @@ def end(live: LiveHosts) -> None:
         cell.finish()
 
 
-def threads(text: str) -> dict[str, Any]:
-    return {"threads": [{"name": "MainThread", "lines": [text]}]}
+def threads(text: str) -> Threads:
+    return Threads(threads=(ThreadStack(name="MainThread", lines=(text,)),))
 
 
 def test_all_leave_a_cell_before_the_same_step(live: LiveHosts, session: Session) -> None:
     runs: set[int] = set()
 
-    def stop(process_id: int, question: dict[str, Any]) -> dict[str, Any]:
-        runs.add(question["run"])
-        return {"steps": 7 + process_id}
+    def stop(process_id: int, question: StopAtStep) -> StepsBegun:
+        runs.add(question.run)
+        return StepsBegun(steps=7 + process_id)
 
     live.says[Aside.STOP] = stop
     assert session.stop_at_step() == "cell 1 stops before the same step on processes 0, 1"
@@ -51,7 +59,7 @@ def test_all_leave_a_cell_before_the_same_step(live: LiveHosts, session: Session
 
 
 def test_one_that_does_not_answer_is_named(live: LiveHosts, session: Session) -> None:
-    live.says[Aside.STOP] = lambda p, _: None if p else {"steps": 7}
+    live.says[Aside.STOP] = lambda p, _: None if p else StepsBegun(steps=7)
     assert "process 1 did not answer; %dist_interrupt interrupts it" in session.stop_at_step()
     end(live)
 
@@ -59,7 +67,7 @@ def test_one_that_does_not_answer_is_named(live: LiveHosts, session: Session) ->
 def test_a_cell_that_waits_behind_another_has_no_step_to_stop_at(
     live: LiveHosts, session: Session
 ) -> None:
-    live.says[Aside.STOP] = lambda p, _: {"steps": None if p else 7}
+    live.says[Aside.STOP] = lambda p, _: StepsBegun(steps=None if p else 7)
     assert "cell 1 has not started on process 1" in session.stop_at_step()
     end(live)
 
@@ -71,7 +79,7 @@ def test_equal_stacks_are_shown_once_and_silent_processes_named(
     assert session.stacks() == "processes 0, 1\n  MainThread\n    train.py, line 3"
     live.says[Aside.STACK] = lambda p, _: None if p else threads("train.py, line 3")
     assert "process 1   no answer: the interpreter is busy in one long call" in session.stacks()
-    live.says[Aside.STACK] = lambda p, q: {"native": {"text": f"  {q['native']}"}}
+    live.says[Aside.STACK] = lambda p, q: NativeStacks(text=f"  {q.native}")
     assert session.stacks(native=True) == "processes 0, 1\n  True"
     end(live)
 
@@ -94,18 +102,18 @@ def test_digests_of_busy_processes_are_none_and_of_all_others_what_each_says(
     session.sync()
     session.status()
     found = session._life.engines.asides
-    live.says[Aside.COMPARE] = lambda p, question: {"cell": question["code"]}
+    live.says[Aside.COMPARE] = lambda p, question: Digests(digests={"cell": question.code})
     assert found.digests([0, 1], "w") == {0: {"cell": "w"}, 1: {"cell": "w"}}
-    found._asking.ask = lambda *_, **__: {0: {"cell": "w"}}  # type: ignore[method-assign]
+    found._asking.ask = lambda *_, **__: {0: Digests(digests={"cell": "w"})}  # type: ignore[method-assign]
     assert found.digests([0, 1], "w") is None, "one of them did not answer soon"
 
 
 def test_a_line_for_the_debugger_is_sent_until_it_is_said_to_be_there(
     live: LiveHosts, session: Session
 ) -> None:
-    answers = iter([None, {"taken": True}])
+    answers = iter([None, LineTaken(taken=True)])
     live.says[Aside.LINE] = lambda p, _: next(answers)
-    assert session._life.engines.asides.reply(1, 11, {"line": "c"}) is True
-    live.says[Aside.LINE] = lambda p, _: {"taken": False}
-    assert session._life.engines.asides.reply(1, 12, {"line": "c"}) is False
+    assert session._life.engines.asides.reply(1, 11, TypedLine(text="c")) is True
+    live.says[Aside.LINE] = lambda p, _: LineTaken(taken=False)
+    assert session._life.engines.asides.reply(1, 12, TypedLine(text="c")) is False
     end(live)

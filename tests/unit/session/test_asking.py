@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.iopub import AsideAnswer
+from nbdist.contract.questions import CompareBefore, Digests, LineTaken, Question
 from nbdist.session.asking import Asking
 
 
@@ -16,41 +17,58 @@ class Processes:
     def __init__(self, *, silent: Sequence[int] = ()) -> None:
         self.silent = silent
         self.asking = Asking(self.send)
-        self.questions: list[Mapping[str, Any]] = []
+        self.questions: list[Question] = []
 
-    def send(self, what: Aside, process_ids: Sequence[int], question: Mapping[str, Any]) -> None:
+    def send(self, what: Aside, process_ids: Sequence[int], question: Question) -> None:
         assert what is Aside.COMPARE
         self.questions.append(question)
-        threading.Thread(target=self.answer, args=(process_ids, question["number"])).start()
+        threading.Thread(target=self.answer, args=(process_ids, question.number)).start()
 
     def answer(self, process_ids: Sequence[int], number: int) -> None:
         for process_id in process_ids:
             if process_id not in self.silent:
-                said = {"cell": f"of {process_id}"}
-                self.asking.put({"process_id": process_id, "number": number, "answer": said})
+                self.asking.put(
+                    AsideAnswer(process_id=process_id, number=number, answer=said(process_id))
+                )
 
-    def ask(self, *process_ids: int, within_s: float) -> dict[int, dict[str, Any]]:
-        return self.asking.ask(Aside.COMPARE, process_ids, within_s=within_s, code="x = 1")
+    def ask(self, *process_ids: int, within_s: float) -> dict[int, Digests]:
+        return self.asking.ask(CompareBefore(code="x = 1"), process_ids, Digests, within_s=within_s)
+
+
+def said(process_id: int) -> Digests:
+    return Digests(digests={"cell": f"of {process_id}"})
 
 
 def test_all_answer_one_question() -> None:
     processes = Processes()
-    assert processes.ask(0, 2, within_s=60) == {0: {"cell": "of 0"}, 2: {"cell": "of 2"}}
-    assert [question["code"] for question in processes.questions] == ["x = 1"]
+    assert processes.ask(0, 2, within_s=60) == {0: said(0), 2: said(2)}
+    assert [question.what for question in processes.questions] == [CompareBefore(code="x = 1")]
 
 
 def test_who_is_silent_is_not_in_the_answer() -> None:
     processes = Processes(silent=[1])
     while 0 not in (found := processes.ask(0, 1, within_s=0.05)):
         pass
-    assert found == {0: {"cell": "of 0"}}
+    assert found == {0: said(0)}
 
 
 def test_an_answer_to_an_older_question_is_none() -> None:
     processes = Processes(silent=[0, 1])
     assert processes.ask(0, 1, within_s=0.01) == {}
-    old = processes.questions[0]["number"]
+    old = processes.questions[0].number
     processes.send = lambda what, ids, question: processes.answer(ids, old)  # type: ignore[method-assign]
     processes.asking = Asking(processes.send)
     processes.silent = []
     assert processes.ask(0, 1, within_s=0.05) == {}
+
+
+def test_an_answer_to_another_kind_of_question_is_left_out() -> None:
+    processes = Processes()
+
+    def send(what: Aside, process_ids: Sequence[int], question: Question) -> None:
+        taken = LineTaken(taken=True)
+        processes.asking.put(AsideAnswer(process_id=0, number=question.number, answer=taken))
+        processes.asking.put(AsideAnswer(process_id=1, number=question.number, answer=said(1)))
+
+    processes.asking = Asking(send)
+    assert processes.ask(0, 1, within_s=60) == {1: said(1)}

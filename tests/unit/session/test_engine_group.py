@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.engine import Look
 from nbdist.errors import GoneError, HostError, LaunchError, SessionError
 from nbdist.session.description import describe
 from tests.builders.live import LiveHosts
@@ -112,7 +113,7 @@ def test_a_process_that_has_left_the_client_cannot_be_asked(live: LiveHosts) -> 
 
     live.client.processes = Left()
     with pytest.raises(GoneError, match=r"^process 1 \(host h2\) has ended\.$"):
-        group.send(1, "look", timeout_s=0.1)
+        group.send(1, Look(timeout_s=0.1))
 
 
 def test_an_end_that_was_asked_for_is_no_loss(live: LiveHosts) -> None:

@@ -10,6 +10,7 @@ import pytest
 from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.sessions import registry
 from nbdist.session import life
+from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell
 
 
@@ -90,8 +91,7 @@ def test_what_the_kernel_before_has_not_made_sure_of_is_made_sure_of(
     live: LiveHosts, unsettled: bool
 ) -> None:
     session = left(live)
-    steps = live.answers["step"]
-    live.answers["step"] = lambda p, a: {**steps(p, a), "unsettled": unsettled}  # type: ignore[dict-item]
+    live.answers["step"] = lambda p, a: trail(sent(unsettled=unsettled))
     live.asked.clear()
     attached = live.attach(session)
     assert not attached.out_of_step

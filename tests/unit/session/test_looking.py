@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.arrays import Summary
 from nbdist.contract.wire import encode
 from nbdist.errors import ArrayError, SessionError
 from nbdist.session import looking
@@ -24,7 +25,7 @@ def session(live: LiveHosts, monkeypatch: pytest.MonkeyPatch) -> Session:
         "meshes": [encode(MESH)],
         "same": {},
         "omitted": 0,
-        "closed": {},
+        "closed": 0,
     }
     return live.session("h1", "h2")
 
@@ -81,10 +82,10 @@ def test_an_idle_process_is_asked_for_a_name_and_all_for_more_than_that(
 def test_values_that_are_computed_yet_or_no_more_there_are_errors(
     live: LiveHosts, session: Session
 ) -> None:
-    live.answers["summary"] = lambda p, _: {"state": "computing"}
+    live.answers["summary"] = lambda p, _: Summary(state="computing")
     with pytest.raises(ArrayError, match="w is still being computed on processes 0, 1"):
         session.values("w")
-    live.answers["summary"] = lambda p, _: {"state": "gone"}
+    live.answers["summary"] = lambda p, _: Summary(state="missing")
     with pytest.raises(ArrayError, match="There is no array w any more"):
         session.values("w")
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
 from nbdist.session import reports as module
 from tests.builders.engines import FakeEngines, gone
@@ -18,7 +19,7 @@ class Engines(FakeEngines):
     """Processes that report these in turn, the last for ever."""
 
     def __init__(self, *turns: list[Activity | None], **answers: Any) -> None:
-        super().__init__(**{"look": lambda p, **_: {"sequence": 7 + p}, **answers})
+        super().__init__(**{"look": lambda p, **_: Looked(sequence=7 + p), **answers})
         self._turns: dict[int, Iterator[Activity | None]] = dict(enumerate(map(iter, turns)))
         self.monitor.activity = self._activity  # type: ignore[method-assign]
 
@@ -64,7 +65,7 @@ def test_one_that_others_keep_busy_is_left_out_in_the_end(monkeypatch: pytest.Mo
 def test_a_process_that_dies_or_is_silent_when_it_is_asked_is_no_error_of_the_question(
     answer: Any,
 ) -> None:
-    engines = Engines([IDLE], [IDLE], look=lambda p, **_: answer if p else {"sequence": 7})
+    engines = Engines([IDLE], [IDLE], look=lambda p, **_: answer if p else Looked(sequence=7))
     engines.reports.renew([0, 1], within_s=0.01)
     assert engines.monitor.waited_for == {0: 7}
 

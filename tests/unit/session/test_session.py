@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.engine import Complete, Completions, LastFailure
 from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
 from nbdist.rules import Rules
 from nbdist.session import life
@@ -90,7 +91,7 @@ def test_what_is_known_stays_after_the_end(live: LiveHosts) -> None:
     assert len(session.cells()) == 1
     assert session.status()
     assert session.running == ()
-    assert session.ask_idle("complete", timeout_s=1.0, code="", cursor=0) is None
+    assert session.ask_idle(Complete(code="", cursor=0), timeout_s=1.0) is None
 
 
 def test_a_session_that_is_kept_says_how_to_come_back_and_is_only_left(live: LiveHosts) -> None:
@@ -280,7 +281,7 @@ def test_without_a_cell_in_the_background_there_is_none_to_follow_or_stop(live: 
 
 def test_a_debugger_is_opened_only_where_a_cell_has_failed(live: LiveHosts) -> None:
     session = live.session("h1", "h2")
-    live.answers["failure"] = lambda p, _: {"error": "ValueError: no" if p else None}
+    live.answers["failure"] = lambda p, _: LastFailure(error="ValueError: no" if p else None)
     with pytest.raises(SessionError, match="process 0"):
         session.debug("0,1")
     assert live.sent == []
@@ -290,7 +291,7 @@ def test_a_debugger_is_opened_only_where_a_cell_has_failed(live: LiveHosts) -> N
 
 def test_waiting_for_all_ends_with_those_that_are_busy(live: LiveHosts) -> None:
     session = live.session("h1", "h2")
-    live.answers["complete"] = lambda p, _: None if p else {"matches": []}
+    live.answers["complete"] = lambda p, _: None if p else Completions(text="", matches=())
     began = time.monotonic()
     with pytest.raises(TimeoutError, match=r"process 1 still busy after 0\.01 s"):
         session.sync(timeout_s=0.01)

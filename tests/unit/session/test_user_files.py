@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.engine import ImportedModules
 from nbdist.session import user_files
 from nbdist.session.user_files import files_brought, imported
 from tests.builders.engines import FakeEngines, gone
@@ -18,16 +19,16 @@ def test_of_changed_modules_those_that_are_busy_are_named_and_those_that_end_are
     monkeypatch.setattr(user_files, "IMPORTED_SECONDS", 0.0)
     asked: list[tuple[int, Any]] = []
 
-    def answer(process_id: int, *, paths: list[str]) -> Any:
+    def answer(process_id: int, *, paths: tuple[str, ...]) -> Any:
         asked.append((process_id, paths))
-        return {2: None, 3: gone()}.get(process_id, {"modules": ["steps"]})
+        return {2: None, 3: gone()}.get(process_id, ImportedModules(modules=("steps",)))
 
     engines: Any = FakeEngines(imported=answer)
     engines.choice = SimpleNamespace(able=lambda: [0, 1, 2, 3])
     engines.link = SimpleNamespace(agents=SimpleNamespace(place=lambda process_id: None))
     files: Any = SimpleNamespace(path=lambda name, folder: f"/here/{name}")
     assert imported(engines, files, ["steps.py"]) == ({"steps": (0, 1)}, (2,))
-    assert asked == [(p, ["/here/steps.py"]) for p in (0, 1, 2, 3)]
+    assert asked == [(p, ("/here/steps.py",)) for p in (0, 1, 2, 3)]
 
 
 def test_where_there_are_no_files_or_no_other_hosts_nothing_is_said() -> None:

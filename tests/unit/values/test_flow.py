@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import random
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,16 @@ import pytest
 
 import nbdist.options as options
 from nbdist.bounds import boxes, elements
+from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.values import (
+    ArrayOffer,
+    LetGo,
+    Nodes,
+    Offer,
+    PieceDigests,
+    Preview,
+    ValueOffer,
+)
 from nbdist.errors import ArrayError, GoneError, SessionError, StaleError
 from nbdist.session import moving
 from nbdist.values.arriving import Arriving
@@ -173,7 +184,7 @@ def test_a_process_that_cannot_be_reached_any_more_is_waited_for_until_it_is_kno
             raise GoneError("process 1: EngineError: Engine 1 died while running task 'x'")
 
     class Leaving(Processes):
-        def send(self, process_id: int, name: str) -> Any:
+        def send(self, process_id: int, call: Any) -> Any:
             if seen == "when it is asked":
                 raise GoneError("process 1 has ended.")
             return Gone()
@@ -184,7 +195,7 @@ def test_a_process_that_cannot_be_reached_any_more_is_waited_for_until_it_is_kno
 
     with pytest.raises(GoneError, match=r"has ended while values were moved: killed by SIGKILL"):
         processes: Any = Leaving()
-        answer_of(processes, 1, send(processes, 1, "put"))
+        answer_of(processes, 1, send(processes, 1, LetGo(token="token")))
 
 
 def test_who_does_not_answer_is_named() -> None:
@@ -206,7 +217,7 @@ def test_arrays_are_filled_by_their_processes_and_by_messages(
     large = (2, 1 << 15) if memory == "not worth it" else (4, 1 << 18)
     types = [(np.dtype("f4"), large), (np.dtype("i2"), (3,)), (np.dtype("f8"), (0, 5))]
     arriving = Arriving(types)
-    assert [one["nbytes"] for one in arriving.addresses] == (
+    assert [one.nbytes for one in arriving.addresses] == (
         [64, 4 << 20] if memory == "shared" else []
     )
     rows = np.arange(large[1], dtype="f4")
@@ -229,11 +240,11 @@ def test_arrays_are_filled_by_their_processes_and_by_messages(
 
 def pulled(monkeypatch: pytest.MonkeyPatch, expression: str, stale: int) -> tuple[Any, list[str]]:
     """What a pull gives whose value is lost so many times, and the tokens it was offered under."""
-    engines = FakeEngines(let_go=lambda p, **_: {})
+    engines = FakeEngines(let_go=lambda p, **_: Done())
     tokens: list[str] = []
 
-    def evaluated(name: str, ids: Any, *, token: str, **_: Any) -> Any:
-        tokens.append(token)
+    def evaluated(offer: Offer, ids: Any) -> Any:
+        tokens.append(offer.token)
         return {p: (offered(), []) for p in ids}
 
     def values(self: Any, *, of: list[int], besides: Any, progress: Any) -> Any:
@@ -279,18 +290,18 @@ class Answering:
     def __init__(self, **answers: dict[int, Any]) -> None:
         self._answers = answers
 
-    def send(self, process_id: int, name: str, **arguments: Any) -> Any:
+    def send(self, process_id: int, call: Call[Any]) -> Any:
         request = Request()
         request.is_ready = True
-        request.get = lambda: (self._answers[name][process_id], [])  # type: ignore[method-assign]
+        request.get = lambda: (self._answers[call.NAME][process_id], [])  # type: ignore[method-assign]
         return request
 
 
-def offered(**arrays: Any) -> dict[str, Any]:
-    return {"digest": "d", "arrays": arrays}
+def offered(digest: str = "d", **arrays: ArrayOffer) -> ValueOffer:
+    return ValueOffer(digest=digest, arrays=arrays)
 
 
-W = {"dtype": "float32", "shape": [4], "nbytes": 16, "whole": False, "pieces": [[[0, 2]]]}
+W = ArrayOffer(dtype="float32", shape=(4,), nbytes=16, whole=False, pieces=(((0, 2),),))
 
 
 def compare(processes: Answering, offers: Any) -> None:
@@ -317,16 +328,12 @@ def refuse(processes: Answering, offers: Any) -> str:
 
 def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() -> None:
     offers = {p: offered(x=W) for p in range(3)}
-    equal = Answering(digests={p: {"digests": ["a"]} for p in range(3)})
+    equal = Answering(digests={p: PieceDigests(digests=("a",)) for p in range(3)})
     compare(equal, offers)
     text = refuse(
         Answering(
-            digests={
-                0: {"digests": ["a" * 9]},
-                1: {"digests": ["b" * 9]},
-                2: {"digests": ["b" * 9]},
-            },
-            preview={0: {"text": "[0, …]"}, 1: {"text": "[0, …]"}},
+            digests={p: PieceDigests(digests=("b" * 9 if p else "a" * 9,)) for p in range(3)},
+            preview=dict.fromkeys((0, 1), Preview(text="[0, …]")),
         ),
         offers,
     )
@@ -334,16 +341,16 @@ def test_equal_pieces_of_a_global_array_must_be_equal_on_all_that_hold_them() ->
 
 
 def test_pieces_that_only_one_process_holds_are_not_compared() -> None:
-    one, other = dict(W), {**W, "pieces": [[[2, 4]]]}
+    one, other = W, replace(W, pieces=(((2, 4),),))
     asked = Answering()  # any question would raise
     compare(asked, {0: offered(x=one), 1: offered(x=other)})
 
 
 def test_the_first_place_that_differs_is_named_and_what_is_missing_there() -> None:
     nodes = {
-        0: {"nodes": [["x", "1", "a dict of 1"], ["x['a']", "2", "7"]]},
-        1: {"nodes": [["x", "1", "a dict of 1"], ["x['b']", "3", "8"]]},
+        0: Nodes(nodes=(("x", "1", "a dict of 1"), ("x['a']", "2", "7"))),
+        1: Nodes(nodes=(("x", "1", "a dict of 1"), ("x['b']", "3", "8"))),
     }
-    offers = {p: {**offered(), "digest": str(p)} for p in range(2)}
+    offers = {p: offered(str(p)) for p in range(2)}
     text = refuse(Answering(nodes=nodes), offers)
     assert "at x['a']: process 0 has 7, process 1 has nothing. --on 0 (on=[0]" in text

@@ -8,6 +8,18 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nbdist.contract.calls.call import Done
+from nbdist.contract.calls.values import (
+    Join,
+    Joined,
+    Put,
+    Ready,
+    Room,
+    Share,
+    Shared,
+    box,
+)
+from nbdist.contract.memory_address import MemoryAddress
 from nbdist.engine.values.incoming import COMMON
 from nbdist.errors import GoneError
 from nbdist.values.push import Push
@@ -16,6 +28,16 @@ from tests.builders.engines import Request
 
 HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2", 4: "h2"}
 ROWS = [[[0, 100], [0, 64]]]
+
+
+def far(process_id: int) -> MemoryAddress:
+    """Of memory that a process elsewhere has made."""
+    return MemoryAddress(pid=process_id, descriptor=0, name="far", nbytes=0)
+
+
+def room(*wanted: Any) -> Room:
+    """What a process answers that wants these parts of the one array."""
+    return Room(wanted=(tuple(map(box, wanted)),), available=None, group="")
 
 
 class Far:
@@ -34,33 +56,32 @@ class Far:
     def gone(self, process_id: int) -> None:
         return None
 
-    def send(
-        self, process_id: int, name: str, *buffers: bytes, token: str, **asked: Any
-    ) -> Request:
-        self.asked.append((name, process_id))
-        return Request(getattr(self, name)(process_id, *buffers, **asked))
+    def send(self, process_id: int, call: Any, *buffers: bytes) -> Request:
+        self.asked.append((call.NAME, process_id))
+        return Request(getattr(self, call.NAME)(process_id, call, *buffers))
 
-    def share(self, process_id: int, sizes: list[int], spots: Any) -> dict[str, Any]:
-        self.memories[process_id] = [bytearray(size) for size in sizes]
-        self.spots[process_id] = spots
-        return {"addresses": [{"owner": process_id}]}
+    def share(self, process_id: int, call: Share) -> Shared:
+        self.memories[process_id] = [bytearray(size) for size in call.sizes]
+        self.spots[process_id] = call.spots
+        return Shared(addresses=(far(process_id),))
 
-    def join(self, process_id: int, addresses: list[dict[str, Any]], spots: Any) -> dict[str, Any]:
-        owner = addresses[0].get("owner")
-        if owner is None or process_id in self.apart:
-            return {"joined": False}
-        self.memories[process_id], self.spots[process_id] = self.memories[owner], spots
-        return {"joined": True}
+    def join(self, process_id: int, call: Join) -> Joined:
+        owner = call.addresses[0]
+        if owner != far(owner.pid) or process_id in self.apart:
+            return Joined(joined=False)
+        self.memories[process_id], self.spots[process_id] = self.memories[owner.pid], call.spots
+        return Joined(joined=True)
 
-    def put(self, process_id: int, data: bytes, stretches: Any) -> dict[str, Any]:
-        for memory, at, nbytes in stretches:
-            self.memories[process_id][memory][at : at + nbytes] = data[:nbytes]
-            data = data[nbytes:]
+    def put(self, process_id: int, call: Put, data: bytes) -> Done:
+        for one in call.stretches:
+            end = one.at + one.nbytes
+            self.memories[process_id][one.memory][one.at : end] = data[: one.nbytes]
+            data = data[one.nbytes :]
         assert not data
-        return {}
+        return Done()
 
-    def ready(self, process_id: int, structure: bytes) -> dict[str, Any]:
-        return {}
+    def ready(self, process_id: int, call: Ready, structure: bytes) -> Done:
+        return Done()
 
     def array(self, process_id: int, shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
         memory, at = self.spots[process_id][0][0]
@@ -69,7 +90,7 @@ class Far:
 
 def sent(processes: Far, wanted: dict[int, Any]) -> np.ndarray[Any, Any]:
     array = np.arange(200 * 64, dtype=np.float32).reshape(200, 64)
-    rooms = {p: {"wanted": [its]} for p, its in wanted.items()}
+    rooms = {p: room(*its) for p, its in wanted.items()}
     push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
     push.share()
     push.send(b"structure")
@@ -108,7 +129,7 @@ def test_an_owner_gets_what_the_others_of_its_host_want_and_no_more() -> None:
 
 def test_what_each_process_takes_and_the_owner_for_all_is_named() -> None:
     processes = Far(apart=(4,))
-    rooms = {p: {"wanted": [ROWS]} for p in HOSTS}
+    rooms = {p: room(*ROWS) for p in HOSTS}
     large, small = np.zeros((100, 64), np.float32), np.zeros((100, 64), np.uint8)
     for array, copied in ((large, 25600), (small, 6400)):
         push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
@@ -120,13 +141,13 @@ def test_what_each_process_takes_and_the_owner_for_all_is_named() -> None:
     huge = Push(
         processes,  # type: ignore[arg-type]
         [np.broadcast_to(np.float32(0), (100, 1 << 20))],
-        {p: {"wanted": [[[[0, 100], [0, 1 << 20]]]]} for p in HOSTS},
+        {p: room([[0, 100], [0, 1 << 20]]) for p in HOSTS},
         "token",
         hosts=HOSTS,
         timeout_s=60,
     )
     groups = {0: (0, 1), 2: (2, 3), 4: (4,)}
-    processes.share = lambda p, sizes, spots: {"addresses": [{"owner": p}]}  # type: ignore[method-assign]
+    processes.share = lambda p, call: Shared(addresses=(far(p),))  # type: ignore[method-assign]
     processes.memories = {0: [], 2: []}
     huge.share()
     takes: dict[int | None, int] = {}
@@ -154,19 +175,19 @@ def test_large_pieces_have_a_memory_of_their_own_and_no_more_than_so_many() -> N
 
 def test_an_interrupt_or_an_end_gives_the_memory_back() -> None:
     class Near(Far):
-        def join(self, process_id: int, addresses: Any, spots: Any) -> dict[str, Any]:
-            return {"joined": True}
+        def join(self, process_id: int, call: Join) -> Joined:
+            return Joined(joined=True)
 
     processes = Near()
     array = np.zeros(OWN_BYTES, np.uint8)
-    rooms = {0: {"wanted": [[[[0, OWN_BYTES]]]]}}
+    rooms = {0: room([[0, OWN_BYTES]])}
     push = Push(processes, [array], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
     push.share()
     held = list(push._mine)
     with pytest.raises(KeyboardInterrupt):
         push.send(b"", progress=interrupted)
     push.close()
-    assert [memory.address["descriptor"] for memory in held] == [None, None]
+    assert [memory.closed for memory in held] == [True, True]
 
 
 def interrupted(done: int, total: int) -> None:
@@ -175,11 +196,11 @@ def interrupted(done: int, total: int) -> None:
 
 def test_a_process_that_ends_stops_the_writing() -> None:
     processes = SimpleNamespace(
-        send=lambda p, name, **_: Request({"joined": True}),
+        send=lambda p, call: Request(Joined(joined=True)),
         gone=lambda p: "killed by SIGKILL",
         where=lambda p: f"process {p}",
     )
-    rooms = {0: {"wanted": [[[[0, 4]]]]}}
+    rooms = {0: room([[0, 4]])}
     push = Push(processes, [np.zeros(4)], rooms, "token", hosts=HOSTS, timeout_s=60)  # type: ignore[arg-type]
     push.share()
     with pytest.raises(GoneError, match="killed by SIGKILL"):

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 
+from nbdist.contract.calls.values import Room
 from nbdist.errors import ArrayError
 from nbdist.values.room import Need, refuse_too_large
 
 HOSTS = {0: "h1", 1: "h1", 2: "h2", 3: "h2"}
 
 
-def room(available: int | None, group: str = "0::/job") -> dict[str, Any]:
-    return {"available": available, "group": group}
+def room(available: int | None, group: str = "0::/job") -> Room:
+    return Room(wanted=(), available=available, group=group)
 
 
 def need(process_id: int | None, nbytes: int, host: str = "h1") -> Need:
@@ -22,7 +21,7 @@ def need(process_id: int | None, nbytes: int, host: str = "h1") -> Need:
     )
 
 
-def refuse(rooms: dict[int, dict[str, Any]], *needs: Need, structure_bytes: int = 0) -> None:
+def refuse(rooms: dict[int, Room], *needs: Need, structure_bytes: int = 0) -> None:
     refuse_too_large(
         "'x'", rooms, needs, structure_bytes, hosts=HOSTS, host_text=lambda host: f"host {host}"
     )

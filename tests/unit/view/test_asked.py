@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from nbdist import summary
+from nbdist.contract.array_summary import ArraySummary, Numbers, PieceSummary
+from nbdist.contract.calls.arrays import Summary
 from nbdist.contract.messages import AskValues, Hello, read_request
 from nbdist.errors import ArrayError, SessionError
 from nbdist.view.asked import answer_values
@@ -27,27 +29,30 @@ class Loop:
         self.calls.append(call)
 
 
-def half(values: np.ndarray[Any, Any], process: int, *, whole: bool = False) -> dict[str, Any]:
+def half(values: np.ndarray[Any, Any], process: int, *, whole: bool = False) -> Summary:
     """What one of two processes answers of a vector of four, or of one of its own."""
     import base64
 
     low, high = (0, 4) if whole else (2 * process, 2 * process + 2)
     mine = values[low:high]
-    piece = {
-        "size": high - low,
-        "numbers": {"nan": 0, "counted": high - low, "min": int(mine.min()), "max": int(mine.max())}
-        | {"sum": str(float(mine.sum()))},
-        "places": [[low, high]],
-        "values": base64.b64encode(mine.tobytes()).decode(),
-    }
-    part = {
-        "shape": [4],
-        "dtype": "int32",
-        "about": "i32[4]",
-        "grid": summary.corners([4]),
-        "pieces": [piece],
-    }
-    return {"state": "shown", "whole": whole, "part": part, "places": part}
+    numbers = Numbers(
+        nan=0,
+        counted=high - low,
+        whole=True,
+        min=str(mine.min()),
+        max=str(mine.max()),
+        sum=str(float(mine.sum())),
+    )
+    piece = PieceSummary(
+        size=high - low,
+        numbers=numbers,
+        places=((low, high),),
+        values=base64.b64encode(mine.tobytes()).decode(),
+    )
+    part = ArraySummary(
+        shape=(4,), dtype="int32", about="i32[4]", grid=((0, 1, 2, 3),), pieces=(piece,)
+    )
+    return Summary(state="shown", whole=whole, part=part, places=part)
 
 
 VALUES = np.array([1, 2, 3, 9], "int32")
@@ -72,13 +77,14 @@ def test_what_each_has_for_itself_is_not_put_together() -> None:
         "i32[4]",
         "[1 2 3 9]",
     ]
-    own[0] = {"state": "missing"}
+    own[0] = Summary(state="missing")
     assert "of process 1" in shown_values("w", own)["text"]
 
 
 def test_arrays_that_differ_are_refused() -> None:
-    other = half(VALUES, 1)
-    other["part"] = {**other["part"], "about": "i32[4] elsewhere"}
+    mine = half(VALUES, 1)
+    assert mine.part is not None
+    other = replace(mine, part=replace(mine.part, about="i32[4] elsewhere"))
     with pytest.raises(ArrayError, match="not the same array on processes 0, 1"):
         shown_values("w", {0: half(VALUES, 0), 1: other})
 
@@ -86,15 +92,15 @@ def test_arrays_that_differ_are_refused() -> None:
 @pytest.mark.parametrize(
     ("second", "text"),
     [
-        ({"state": "computing"}, "still being computed on process 1"),
-        ({"state": "shown", "whole": False, "part": None, "places": None}, "has no values"),
+        (Summary(state="computing"), "still being computed on process 1"),
+        (Summary(state="shown"), "has no values"),
     ],
 )
-def test_what_cannot_be_shown_says_why(second: dict[str, Any], text: str) -> None:
+def test_what_cannot_be_shown_says_why(second: Summary, text: str) -> None:
     with pytest.raises(ArrayError, match=text):
         shown_values("w", {0: half(VALUES, 0), 1: second})
     with pytest.raises(ArrayError, match="no array w any more"):
-        shown_values("w", {0: {"state": "missing"}})
+        shown_values("w", {0: Summary(state="missing")})
 
 
 def test_a_view_is_answered_between_cells() -> None:

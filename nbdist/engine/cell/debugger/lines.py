@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterator
+from typing import NamedTuple
 
+from nbdist.contract.iopub import Prompt
+from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.engine.cell.interrupts import Interrupt
 from nbdist.errors import SessionError
 
@@ -24,7 +26,7 @@ class Lines:
     """What one engine asks its kernel for; all but `put` is for the main thread.
 
     Args:
-      publish: Shows a question in the output of the cell, behind all that was shown before.
+      publish: Shows a question in the output of the cell, behind all that was shown before; None ends it.
       where: Answers where the main thread stands; None where no cell runs.
       leaving: Answers whether an interrupt was raised just now.
 
@@ -35,7 +37,7 @@ class Lines:
 
     def __init__(
         self,
-        publish: Callable[[Mapping[str, Any]], None],
+        publish: Callable[[Prompt | None], None],
         *,
         where: Callable[[], Where | None],
         leaving: Callable[[], bool],
@@ -48,7 +50,7 @@ class Lines:
         self._what = ""
         self._asked: int | None = None
         self._taken: int | None = None
-        self._reply: Mapping[str, Any] = {}
+        self._reply: LineReply = EndOfInput()
         self._came = threading.Event()
 
     @contextlib.contextmanager
@@ -65,7 +67,7 @@ class Lines:
         finally:
             self.wanted = False
             # Also where an interrupt has ended it: nobody is to be asked any longer.
-            self._publish({"number": None})
+            self._publish(None)
 
     def ask(self, prompt: str) -> str:
         """Waits until somebody has typed a line.
@@ -82,32 +84,33 @@ class Lines:
         number = self._asked = time.time_ns()
         try:
             self._publish(
-                {
-                    "number": number,
-                    "prompt": prompt,
-                    "what": self._what,
-                    "line": stands.line,
-                    "source": stands.source,
-                }
+                Prompt(
+                    number=number,
+                    text=prompt,
+                    what=self._what,
+                    line=stands.line,
+                    source=stands.source,
+                )
             )
             self._came.wait()
         finally:
             self._asked = None
-        if "refused" in self._reply:
-            raise _unanswered(
-                f"A debugger waits for input, and nobody can answer: {self._reply['refused']}",
-                stands,
-            )
-        if "end" in self._reply:
-            raise EOFError
-        return str(self._reply["line"])
+        match self._reply:
+            case NobodyAnswers(why=why):
+                raise _unanswered(
+                    f"A debugger waits for input, and nobody can answer: {why}", stands
+                )
+            case EndOfInput():
+                raise EOFError
+            case TypedLine(text=text):
+                return text
 
-    def put(self, number: int, reply: Mapping[str, Any]) -> bool:
+    def put(self, number: int, reply: LineReply) -> bool:
         """Takes the reply to a question, from one other thread; answers whether that is, or was, the one asked.
 
         Args:
           number: Of the question.
-          reply: `line`; or `end`, for the end of input; or `refused`, why nobody answers.
+          reply: What a person has typed, if anybody has.
         """
         if number == self._asked and not self._came.is_set():
             self._reply, self._taken = reply, number

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
+    from nbdist.contract.calls.stepping import Origin, Versions
+    from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.stepping import Repairs
@@ -46,13 +50,13 @@ class Jax(Framework):
         known = tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ())
         return source == "_src" and known
 
-    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Process, **options: Any) -> Initialized:
         """See `nbdist.engine.frameworks.jax.start.initialize`."""
         from nbdist.engine.frameworks.jax.start import initialize
 
         return initialize(process, **options)
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.jax.tree.explain`."""
         from nbdist.engine.frameworks.jax.tree import explain
 
@@ -70,13 +74,13 @@ class Jax(Framework):
 
         return placed(sharding, expression)
 
-    def nan(self, value: object, expression: str) -> dict[str, Any]:
+    def nan(self, value: object, expression: str) -> NanCounts:
         """See `nbdist.engine.frameworks.jax.nan.count`."""
         from nbdist.engine.frameworks.jax.nan import count
 
         return count(value, expression)
 
-    def rescue(self, namespace: dict[str, object], process_id: int) -> dict[str, Any] | None:
+    def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """See `nbdist.engine.frameworks.jax.rescue`."""
         from nbdist.engine.frameworks.jax.rescue import rescue
 
@@ -88,7 +92,7 @@ class Jax(Framework):
 
         return coordinator_client()
 
-    def versions(self, process: Process) -> dict[str, Any]:
+    def versions(self, process: Process) -> Versions:
         """See `nbdist.engine.frameworks.jax.versions.versions`."""
         from nbdist.engine.frameworks.jax.start import step_of
         from nbdist.engine.frameworks.jax.versions import versions
@@ -96,7 +100,7 @@ class Jax(Framework):
         return versions(process.shell.user_ns, step_of(process))
 
     def forget(
-        self, process: Process, paths: Collection[str], unnamed: Collection[Sequence[Any]]
+        self, process: Process, paths: Collection[str], unnamed: Collection[Origin]
     ) -> list[str]:
         """See `nbdist.engine.frameworks.jax.versions.forget`."""
         from nbdist.engine.frameworks.jax.start import step_of
@@ -118,13 +122,13 @@ class Jax(Framework):
         client = backend()
         return None if client is None else str(client.platform)
 
-    def joined(self) -> dict[str, int] | None:
+    def joined(self) -> Membership | None:
         """See `nbdist.engine.frameworks.jax.joined.joined`."""
         from nbdist.engine.frameworks.jax.joined import joined
 
         return joined()
 
-    def devices(self) -> dict[str, Any] | None:
+    def devices(self) -> UsedDevices | None:
         """Those of the back end that is up."""
         from nbdist.engine.frameworks.jax.joined import devices
 
@@ -160,13 +164,13 @@ class Jax(Framework):
 
         return Observer(main_thread)
 
-    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
         """As `explain`, of a tree of arrays of JAX; None for what holds none."""
         from nbdist.engine.frameworks.jax.tree import tree
 
         return tree(value, expression)
 
-    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
         """See `nbdist.engine.frameworks.jax.summary.at_path`."""
         from nbdist.engine.frameworks.jax.summary import at_path
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Mapping
-from typing import Any
 
+from nbdist.contract.calls.engine import Membership, UsedDevices
 from nbdist.engine.frameworks.jax import backend
 
 
-def joined() -> dict[str, int] | None:
+def joined() -> Membership | None:
     """The process id and count under which this process is in a cluster of JAX's; None while it is in none.
 
     Private API: `jax._src.distributed.global_state` (jax 0.10.2). The public ways, `jax.process_index()` and
@@ -18,7 +18,7 @@ def joined() -> dict[str, int] | None:
     state = getattr(sys.modules.get("jax._src.distributed"), "global_state", None)
     if getattr(state, "client", None) is None:
         return None
-    return {"process_id": int(state.process_id), "count": int(state.num_processes)}  # type: ignore[union-attr]
+    return Membership(process_id=int(state.process_id), count=int(state.num_processes))  # type: ignore[union-attr]
 
 
 def configure(environment: Mapping[str, str]) -> list[str]:
@@ -40,14 +40,12 @@ def configure(environment: Mapping[str, str]) -> list[str]:
     return late
 
 
-def devices() -> dict[str, Any] | None:
-    """The numbers of `local` and `global` devices and their `platform`; None while no back end is up."""
+def devices() -> UsedDevices | None:
+    """Those of the back end; None while none is up."""
     if not backend.ready():
         return None
     jax = sys.modules["jax"]
     devices = jax.devices()
-    return {
-        "local": jax.local_device_count(),
-        "global": len(devices),
-        "platform": devices[0].platform,
-    }
+    return UsedDevices(
+        local=jax.local_device_count(), everywhere=len(devices), platform=devices[0].platform
+    )

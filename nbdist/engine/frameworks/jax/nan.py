@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.calls.arrays import ArrayNan, NanCounts, PieceNan
 from nbdist.engine.frameworks.jax.tree import rooted, walk_tree
 from nbdist.engine.probe.lent import Lent
 
@@ -11,23 +12,17 @@ MOST_ARRAYS = 10_000_000
 """What is not looked at is said, and not taken for free of NaN."""
 
 
-def count(value: object, expression: str) -> dict[str, Any]:
+def count(value: object, expression: str) -> NanCounts:
     """Counts in each array of a tree, each of its pieces here by itself.
 
     Args:
       value: An array, or what holds some: a dict, list, dataclass, pytree, or module of a framework.
       expression: What a person wrote for it; the paths begin with it.
-
-    Returns:
-      `arrays`: one entry for each that has NaN or infinite values or no values at all, with `path`, `dtype`,
-      `shape` and `pieces`: None where it has no values, else those with some, each with its `device` (the id),
-      `index` (as text), `first` (whether no other device with this piece comes before it), `nan` and `inf`.
-      `looked`: how many arrays were counted; `omitted` arrays and `closed` containers were not looked at.
     """
-    found: list[dict[str, Any]] = []
+    found: list[ArrayNan] = []
     looked, root = 0, rooted(expression)
     # One array may stand at a million places. It is kept beside its count, so that no other gets its identity.
-    counted: dict[int, tuple[Any, list[dict[str, Any]] | None]] = {}
+    counted: dict[int, tuple[Any, tuple[PieceNan, ...] | None]] = {}
 
     def note(rest: str, met: Any) -> bool:
         nonlocal looked
@@ -38,18 +33,21 @@ def count(value: object, expression: str) -> dict[str, Any]:
         pieces = entry[1]
         looked += pieces is not None
         if pieces is None or pieces:
-            facts = {
-                "dtype": str(getattr(array, "dtype", "")),
-                "shape": list(getattr(array, "shape", ())),
-            }
-            found.append({"path": root + rest, **facts, "pieces": pieces})
+            found.append(
+                ArrayNan(
+                    path=root + rest,
+                    dtype=str(getattr(array, "dtype", "")),
+                    shape=tuple(getattr(array, "shape", ())),
+                    pieces=pieces,
+                )
+            )
         return True
 
     left_out = walk_tree(value, note, most=MOST_ARRAYS)
-    return {"arrays": found, "looked": looked, **left_out}
+    return NanCounts(arrays=tuple(found), looked=looked, **left_out)
 
 
-def _pieces(array: Any) -> list[dict[str, Any]] | None:
+def _pieces(array: Any) -> tuple[PieceNan, ...] | None:
     """Those of its pieces here that have NaN or infinite values; None where it has no values at all."""
     import jax
     import numpy as np
@@ -57,21 +55,21 @@ def _pieces(array: Any) -> list[dict[str, Any]] | None:
     if array is None or array.is_deleted():
         return None
     if not jax.dtypes.issubdtype(array.dtype, np.inexact):
-        return []
+        return ()
     try:
         read = [(shard, np.asarray(shard.data)) for shard in array.addressable_shards]
     except RuntimeError:
         return None  # what was to compute it has failed
-    return [
-        {
-            "device": shard.device.id,
-            "index": _index_text(shard.index, array.shape),
-            "first": shard.replica_id == 0,
+    return tuple(
+        PieceNan(
+            device=shard.device.id,
+            index=_index_text(shard.index, array.shape),
+            first=shard.replica_id == 0,
             **_counts(values),
-        }
+        )
         for shard, values in read
         if not np.isfinite(values).all()
-    ]
+    )
 
 
 def _counts(values: Any) -> dict[str, int]:

@@ -8,18 +8,16 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.iopub import Rescued
 from nbdist.engine.frameworks.jax.paths import array_paths
 
 
-def rescue(namespace: dict[str, object], process_id: int) -> dict[str, Any]:
+def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
     """Writes every named array whose values are there to a file that outlives the session.
 
     Arrays of JAX are saved piece by piece, from wherever they are reached: `w[0:4, 0:2]` is one of `w`, by its
     bounds in the whole. Arrays of NumPy are saved that have a name of their own. `numpy.load` reads the file.
     What is still being computed is left out.
-
-    Returns:
-      `path` of the file, `arrays` and `nbytes` in it, and `left_out`, the paths of those that are not.
     """
     import numpy
 
@@ -43,7 +41,7 @@ def rescue(namespace: dict[str, object], process_id: int) -> dict[str, Any]:
     numpy.savez(file, **pieces)
     file.chmod(0o600)
     nbytes = sum(piece.nbytes for piece in pieces.values())
-    return {"path": str(file), "arrays": len(pieces), "nbytes": nbytes, "left_out": left_out}
+    return Rescued(path=str(file), arrays=len(pieces), nbytes=nbytes, left_out=tuple(left_out))
 
 
 def _pieces(path: str, array: Any) -> dict[str, Any]:

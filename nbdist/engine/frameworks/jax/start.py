@@ -6,6 +6,7 @@ import functools
 from collections.abc import Collection, Mapping
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.engine.frameworks.jax import waiting
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
@@ -19,7 +20,7 @@ def initialize(
     devices: int | None,
     arguments: Mapping[str, Any] | None,
     gloo: str | None,
-) -> dict[str, Any]:
+) -> Initialized:
     """Joins the cluster, and starts the back end, so that the devices are known.
 
     Args:
@@ -28,9 +29,6 @@ def initialize(
       arguments: Keyword arguments of `jax.distributed.initialize`; None: leave it to the user, and start
         nothing.
       gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
-
-    Returns:
-      `process_id`, `version`, and the numbers of `local` and `global` devices and their `platform`.
 
     Raises:
       RuntimeError: JAX's own, as when a back end is already up.
@@ -43,21 +41,21 @@ def initialize(
     if devices is not None:
         jax.config.update("jax_num_cpu_devices", devices)
     if arguments is None:
-        return {"version": jax.__version__}
+        return Initialized(version=jax.__version__)
     allow_going_on()
     jax.distributed.initialize(**arguments)
     explain_second_call(jax.distributed)
     explain_late_devices(jax.config)
     before = listening_ports()
     devices_now = jax.devices()
-    return {
-        "process_id": jax.process_index(),
-        "version": jax.__version__,
-        "local": jax.local_device_count(),
-        "global": len(devices_now),
-        "platform": devices_now[0].platform,
-        **stay_in_step(process, before, processes=arguments["num_processes"]),
-    }
+    return Initialized(
+        process_id=jax.process_index(),
+        version=jax.__version__,
+        local=jax.local_device_count(),
+        everywhere=len(devices_now),
+        platform=devices_now[0].platform,
+        ports=stay_in_step(process, before, processes=arguments["num_processes"]),
+    )
 
 
 def allow_going_on() -> None:
@@ -68,7 +66,9 @@ def allow_going_on() -> None:
         jax.config.update("jax_enable_recoverability", True)
 
 
-def stay_in_step(process: Process, before: Collection[int], *, processes: int) -> dict[str, Any]:
+def stay_in_step(
+    process: Process, before: Collection[int], *, processes: int
+) -> tuple[int, ...] | None:
     """Has this process count and prove what it sends to others, once its back end is up.
 
     Args:
@@ -77,14 +77,14 @@ def stay_in_step(process: Process, before: Collection[int], *, processes: int) -
       processes: How many there are; one alone has nobody to be in step with.
 
     Returns:
-      `ports`, on which the others connect to it for collectives.
+      The ports on which the others connect to it for collectives; None where it counts nothing.
     """
     if processes == 1:
-        return {}
+        return None
     step = Step(process.publish_step, before=before, interruptible=process.interrupts.window)
     step.begin()
     process.step = step
-    return {"ports": sorted(step.ports)}
+    return tuple(sorted(step.ports))
 
 
 def step_of(process: Process) -> Step:

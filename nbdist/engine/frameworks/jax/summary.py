@@ -4,15 +4,18 @@ from __future__ import annotations
 
 import base64
 from bisect import bisect_left
+from dataclasses import replace
 from math import prod
 from typing import Any
 
+from nbdist.contract.array_summary import MIME, ArraySummary, Numbers, PieceSummary
+from nbdist.contract.calls.arrays import Summary
 from nbdist.contract.snapshot import Array, Mesh
-from nbdist.contract.wire import decode
+from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
-from nbdist.summary import MIME, Grid, corners, places, text
+from nbdist.summary import Grid, corners, places, text
 
 MOST_BYTES = 1 << 28
 """A process that has more of an array reads none of it: that would take seconds, and memory of the host."""
@@ -32,7 +35,7 @@ def _bundle(array: Any, **_: Any) -> dict[str, Any] | None:
     if array.is_fully_replicated:
         return _copy(array)
     summary = summarize(array)
-    return None if summary is None else {MIME: summary}
+    return None if summary is None else {MIME: encode(summary)}
 
 
 def _copy(array: Any) -> dict[str, Any] | None:
@@ -43,32 +46,27 @@ def _copy(array: Any) -> dict[str, Any] | None:
     return None if summary is None else {"text/plain": text([summary])}
 
 
-def at_path(namespace: dict[str, object], path: str) -> dict[str, Any]:
-    """What this process has of the array under a path of its namespace; runs nothing that a person wrote.
-
-    Returns:
-      `state`: `missing` (no array is there), `computing`, or `shown`; and where it is shown `whole` (whether this
-      process has all of it), `part` for a text and `places` for a picture, which are None for what has no numbers.
-    """
+def at_path(namespace: dict[str, object], path: str) -> Summary:
+    """What this process has of the array under a path of its namespace; runs nothing that a person wrote."""
     import jax
 
     array = array_paths(namespace, jax.Array).get(path)
     if array is None or array.is_deleted():
-        return {"state": "missing"}
+        return Summary(state="missing")
     if not array.is_ready():
-        return {"state": "computing"}
+        return Summary(state="computing")
     grid = places(array.shape)
-    return {
-        "state": "shown",
-        "whole": bool(array.is_fully_addressable),
-        "part": summarize(array),
-        "places": None if grid is None else summarize(array, grid, numbers=False),
-    }
+    return Summary(
+        state="shown",
+        whole=bool(array.is_fully_addressable),
+        part=summarize(array),
+        places=None if grid is None else summarize(array, grid, numbers=False),
+    )
 
 
 def summarize(
     array: Any, grid: Grid | None = None, *, numbers: bool = True, first_copies: bool = True
-) -> dict[str, Any] | None:
+) -> ArraySummary | None:
     """This process's part of a summary; see `nbdist.summary`.
 
     Args:
@@ -79,9 +77,7 @@ def summarize(
         an array that has no pieces.
 
     Returns:
-      `shape`, `dtype`, `about` (type, spec and mesh as text), `grid`, and `pieces`, each with `size` (how many
-      values it has), `numbers` and, where there is a grid, `places` (the part of the grid that lies in it) and
-      `values` (those, in base64). None for an array that has no values, or is no numbers.
+      None for an array that has no values, or is no numbers.
     """
     import jax
 
@@ -94,18 +90,18 @@ def summarize(
     shards = [shard for shard in shards if shard.replica_id == 0] if first_copies else shards[:1]
     readable = sum(shard.data.nbytes for shard in shards) <= MOST_BYTES
     try:
-        pieces = [
+        pieces = tuple(
             _piece(shard, array.shape, grid, readable=readable, numbers=numbers) for shard in shards
-        ]
+        )
     except RuntimeError:
         return None  # what was to compute it has failed
-    return {
-        "shape": list(array.shape),
-        "dtype": str(array.dtype),
-        "about": _about(array),
-        "grid": grid,
-        "pieces": pieces,
-    }
+    return ArraySummary(
+        shape=tuple(array.shape),
+        dtype=str(array.dtype),
+        about=_about(array),
+        grid=None if grid is None else tuple(map(tuple, grid)),
+        pieces=pieces,
+    )
 
 
 def _about(array: Any) -> str:
@@ -122,16 +118,16 @@ def _about(array: Any) -> str:
 
 def _piece(
     shard: Any, shape: tuple[int, ...], grid: Grid | None, *, readable: bool, numbers: bool
-) -> dict[str, Any]:
+) -> PieceSummary:
     import numpy as np
 
     bounds = [part.indices(size)[:2] for part, size in zip(shard.index, shape, strict=True)]
-    piece: dict[str, Any] = {"size": prod(stop - start for start, stop in bounds), "numbers": None}
+    piece = PieceSummary(size=prod(stop - start for start, stop in bounds))
     if not readable:
         return piece
     values = np.asarray(shard.data)
     if numbers:
-        piece["numbers"] = _numbers(values)
+        piece = replace(piece, numbers=_numbers(values))
     if grid is not None:
         inside = [
             (bisect_left(axis, start), bisect_left(axis, stop))
@@ -142,34 +138,32 @@ def _piece(
             for axis, (low, high), (start, _) in zip(grid, inside, bounds, strict=True)
         ]
         part = np.ascontiguousarray(values[np.ix_(*wanted)])
-        piece["places"] = [list(pair) for pair in inside]
-        piece["values"] = base64.b64encode(part.tobytes()).decode()
+        encoded = base64.b64encode(part.tobytes()).decode()
+        piece = replace(piece, places=tuple(inside), values=encoded)
     return piece
 
 
-def _numbers(values: Any) -> dict[str, int | str]:
-    """`nan`, `counted` (all others) and, of these, `min`, `max` and `sum`; as text what JSON may not have."""
+def _numbers(values: Any) -> Numbers:
     import jax
     import numpy as np
 
     if values.dtype == bool or jax.dtypes.issubdtype(values.dtype, np.integer):
         values = values.astype(np.int32) if values.dtype.itemsize < 4 else values
-        numbers: dict[str, int | str] = {"nan": 0, "counted": int(values.size)}
+        numbers = Numbers(nan=0, counted=int(values.size), whole=True)
         if values.size:
             total = str(float(values.sum(dtype=np.float64)))
-            numbers |= {"min": int(values.min()), "max": int(values.max()), "sum": total}
+            low, high = str(int(values.min())), str(int(values.max()))
+            numbers = replace(numbers, min=low, max=high, sum=total)
         return numbers
     if values.dtype.itemsize < 4:
         values = values.astype(np.float32)
     unknown = np.isnan(values)
     nan = int(np.count_nonzero(unknown))
-    numbers = {"nan": nan, "counted": int(values.size) - nan}
+    numbers = Numbers(nan=nan, counted=int(values.size) - nan, whole=False)
     if nan < values.size and not np.iscomplexobj(values):
         known = values[~unknown] if nan else values
         with np.errstate(all="ignore"):
             total = known.sum(dtype=np.float64)
-        numbers |= {
-            name: repr(float(one))
-            for name, one in (("min", known.min()), ("max", known.max()), ("sum", total))
-        }
+        low, high, total = (repr(float(one)) for one in (known.min(), known.max(), total))
+        numbers = replace(numbers, min=low, max=high, sum=total)
     return numbers

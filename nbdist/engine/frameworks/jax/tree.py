@@ -8,12 +8,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
+from nbdist.contract.calls.arrays import ArraysFound
 from nbdist.engine.frameworks import unwrapped
 from nbdist.engine.frameworks.jax.arrays import check_array
 from nbdist.engine.frameworks.jax.describe import Descriptions
 from nbdist.engine.frameworks.jax.meshes import Meshes
 from nbdist.engine.frameworks.jax.observe import describe
 from nbdist.engine.frameworks.walking import libraries, packages
+from nbdist.engine.probe.found import arrays_found
 from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.errors import ArrayError
@@ -74,7 +76,7 @@ def rooted(expression: str) -> str:
     return expression if closed else f"({expression})"
 
 
-def describe_tree(value: object, expression: str) -> dict[str, Any]:
+def describe_tree(value: object, expression: str) -> ArraysFound:
     """The arrays of a tree as `explain` answers them.
 
     Raises:
@@ -97,22 +99,13 @@ def describe_tree(value: object, expression: str) -> dict[str, Any]:
         kind, rest = type(value).__name__, not_looked_at(left_out["omitted"], left_out["closed"])
         holds = f"has no array that can be shown; {rest}" if rest else "holds no JAX arrays"
         raise ArrayError(f"{expression!r} (of type {kind}) {holds}.")
-    return {
-        "expression": root,
-        "arrays": descriptions.arrays(),
-        "meshes": descriptions.meshes(),
-        "same": same,
-        **left_out,
-    }
+    return arrays_found(root, descriptions.arrays(), descriptions.meshes(), same=same, **left_out)
 
 
-def explain(value: Any, expression: str) -> dict[str, Any]:
+def explain(value: Any, expression: str) -> ArraysFound:
     """Where the pieces of an array, or of what a variable holds, lie, or of all arrays of a tree or module.
 
-    Returns:
-      `arrays` as a report describes them, whose paths begin with `expression` (in brackets where it needs them),
-      the `meshes` they refer to, `same`: by path the path of an earlier one that is this very array, and
-      what was not looked at: `omitted` arrays and `closed` containers.
+    The paths begin with `expression`, in brackets where it needs them.
 
     Raises:
       ArrayError: It holds no arrays, or is one without values.
@@ -124,18 +117,11 @@ def explain(value: Any, expression: str) -> dict[str, Any]:
     if isinstance(value, jax.Array):
         described, meshes = describe(value)
         arrays = [{**described, "path": expression}]
-        return {
-            "expression": expression,
-            "arrays": arrays,
-            "meshes": meshes,
-            "same": {},
-            "omitted": 0,
-            "closed": 0,
-        }
+        return arrays_found(expression, arrays, meshes)
     return describe_tree(value, expression)
 
 
-def tree(value: object, expression: str) -> dict[str, Any] | None:
+def tree(value: object, expression: str) -> ArraysFound | None:
     """As `describe_tree`; None where it holds no arrays."""
     with contextlib.suppress(ArrayError):
         return describe_tree(value, expression)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from typing import Any
 
+from nbdist.contract.calls.stepping import Origin, Versions
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
@@ -14,7 +15,7 @@ from nbdist.engine.frameworks.jax.step.step import Step
 
 def versions(
     namespace: dict[str, Any], step: Step, lost: Mapping[int, str] | None = None
-) -> dict[str, Any]:
+) -> Versions:
     """The origin of each array that lies on several processes.
 
     Args:
@@ -23,14 +24,13 @@ def versions(
       lost: From the `id` of an array whose values could not be read to the reason.
 
     Returns:
-      `versions` maps paths to origins, None for an array in `lost`, and `reasons` says why those are; `unnamed`
-      counts, by origin, arrays that no path leads to; `generation` is that of the back end.
+      Origins, None for an array in `lost`.
     """
     import jax
 
     lost = lost or {}
     named = array_paths(namespace, jax.Array)
-    found: dict[str, Any] = {}
+    found: dict[str, Origin | None] = {}
     reasons = {}
     for path, array in named.items():
         if not isinstance(array, jax.Array) or array.is_fully_addressable:
@@ -38,14 +38,14 @@ def versions(
         if id(array) in lost:
             found[path], reasons[path] = None, lost[id(array)]
         elif not array.is_deleted():
-            found[path] = list(step.dispatched.origins.of(array))
+            found[path] = step.dispatched.origins.of(array)
     unnamed = Counter(origin for _, origin in _unnamed(step, named.values()))
-    return {
-        "versions": found,
-        "reasons": reasons,
-        "unnamed": [[list(origin), count] for origin, count in unnamed.items()],
-        "generation": step.dispatched.generation,
-    }
+    return Versions(
+        versions=found,
+        reasons=reasons,
+        unnamed=tuple(unnamed.items()),
+        generation=step.dispatched.generation,
+    )
 
 
 def mixed(
@@ -53,7 +53,7 @@ def mixed(
     step: Step,
     *,
     paths: Collection[str],
-    unnamed: Collection[Sequence[Any]],
+    unnamed: Collection[Origin],
 ) -> tuple[dict[int, Any], dict[int, Any]]:
     """The arrays at these paths, and those of these origins that no path leads to, by `id`.
 
@@ -63,7 +63,7 @@ def mixed(
     import jax
 
     named = array_paths(namespace, jax.Array)
-    origins = {tuple(origin) for origin in unnamed}
+    origins = set(unnamed)
     found = {id(named[path]): named[path] for path in paths if path in named}
     right = {id(array) for path, array in named.items() if path not in paths}
     shared = {number: array for number, array in found.items() if number in right}
@@ -79,7 +79,7 @@ def forget(
     step: Step,
     *,
     paths: Collection[str],
-    unnamed: Collection[Sequence[Any]],
+    unnamed: Collection[Origin],
 ) -> list[str]:
     """Has what these paths lead to raise an error when it is used.
 
@@ -139,7 +139,7 @@ def _emptied(array: Any) -> Any:
     return found
 
 
-def _unnamed(step: Step, named: Collection[Any]) -> list[tuple[Any, tuple[int, int, str]]]:
+def _unnamed(step: Step, named: Collection[Any]) -> list[tuple[Any, Origin]]:
     known = {id(array) for array in named}
     # A typed key holds an array, and is deleted with it.
     known |= {id(getattr(array, "_base_array", None)) for array in named}

@@ -12,6 +12,8 @@ from nbdist.engine.frameworks.jax.framework import Jax
 from nbdist.engine.frameworks.keras.classes import PACKAGES
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound, Summary
+    from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.probe.library import Library
@@ -43,7 +45,7 @@ class Keras(Jax):
         """Keras itself compiles nothing; its back end does."""
         return False
 
-    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Process, **options: Any) -> Initialized:
         """See `nbdist.engine.frameworks.keras.start.initialize`."""
         from nbdist.engine.frameworks.keras.start import initialize
 
@@ -74,11 +76,11 @@ class Keras(Jax):
         assert isinstance(library, Places)
         return KerasObserver(main_thread, library)
 
-    def tree(self, value: object, expression: str) -> dict[str, Any] | None:
+    def tree(self, value: object, expression: str) -> ArraysFound | None:
         """None: trees are those of the framework the arrays belong to."""
         return None
 
-    def summary(self, namespace: dict[str, object], path: str) -> dict[str, Any] | None:
+    def summary(self, namespace: dict[str, object], path: str) -> Summary | None:
         """None: arrays are summarized by the framework they belong to."""
         return None
 

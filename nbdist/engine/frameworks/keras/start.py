@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from types import ModuleType
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.engine.frameworks.jax import waiting
 from nbdist.engine.frameworks.jax.start import (
     allow_going_on,
@@ -35,7 +36,7 @@ def initialize(
     arguments: Mapping[str, Any] | None,
     jax: Mapping[str, Any],
     gloo: str | None,
-) -> dict[str, Any]:
+) -> Initialized:
     """Joins the cluster by `keras.distribution.initialize`.
 
     Args:
@@ -56,13 +57,13 @@ def initialize(
     keras = imported(backend, process.process_id, process.host)
     if backend == "jax":
         _prepare_jax(devices, gloo)
-    answer: dict[str, Any] = {"version": version_text(keras)}
+    version = version_text(keras)
     if arguments is None:
         if backend == "jax":
             after_users_call(keras.distribution, functools.partial(install, process))
-        return answer
+        return Initialized(version=version)
     if arguments["num_processes"] == 1 and not joins(backend):
-        return {**answer, "process_id": 0, "said": nothing_sharded(keras)}
+        return Initialized(version=version, process_id=0, said=nothing_sharded(keras))
     if not joins(backend):
         raise SessionError(
             f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
@@ -76,13 +77,13 @@ def initialize(
     if arguments["num_processes"] > 1 and backend == "jax":
         install(process)
     names = keras.distribution.list_devices()
-    return {
-        **answer,
-        "process_id": arguments["process_id"],
-        "global": len(names),
-        "platform": names[0].partition(":")[0],
-        **stay_in_step(process, before, processes=arguments["num_processes"]),
-    }
+    return Initialized(
+        version=version,
+        process_id=arguments["process_id"],
+        everywhere=len(names),
+        platform=names[0].partition(":")[0],
+        ports=stay_in_step(process, before, processes=arguments["num_processes"]),
+    )
 
 
 def imported(backend: str, process_id: int, host: str) -> ModuleType:

@@ -4,24 +4,23 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.calls.arrays import ArraysFound
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow.describe import describe, replica_values
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED, replicas_of
+from nbdist.engine.probe.found import arrays_found
 from nbdist.engine.values.arrays import OfferedArray, whole
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
 
 
-def explain(value: Any, expression: str, *, process_id: int) -> dict[str, Any]:
+def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
     """Where the copies of one variable lie.
 
     Args:
       value: The variable.
       expression: How it was named.
       process_id: Of this process.
-
-    Returns:
-      What `nbdist.engine.frameworks.jax.tree.explain` answers, of this one alone.
 
     Raises:
       ArrayError: No variable, or none of the strategy in force.
@@ -38,14 +37,7 @@ def explain(value: Any, expression: str, *, process_id: int) -> dict[str, Any]:
     described = describe(value, expression, replicas, process_id)
     if described is None:
         raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
-    return {
-        "expression": expression,
-        "arrays": [described],
-        "meshes": [replicas.mesh],
-        "same": {},
-        "omitted": 0,
-        "closed": 0,
-    }
+    return arrays_found(expression, [described], [replicas.mesh])
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
+    from nbdist.contract.calls.arrays import ArraysFound
+    from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.probe.observer import Observer
     from nbdist.engine.values.arrays import OfferedArray
@@ -20,13 +22,13 @@ class TensorFlow(Framework):
     title = "TensorFlow"
     packages = ("tensorflow",)
 
-    def initialize(self, process: Process, **options: Any) -> dict[str, Any]:
+    def initialize(self, process: Process, **options: Any) -> Initialized:
         """See `nbdist.engine.frameworks.tensorflow.start.initialize`."""
         from nbdist.engine.frameworks.tensorflow.start import initialize
 
         return initialize(process, **options)
 
-    def explain(self, process: Process, value: Any, expression: str) -> dict[str, Any]:
+    def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.tensorflow.arrays.explain`."""
         from nbdist.engine.frameworks.tensorflow.arrays import explain
 

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any
 
+from nbdist.contract.calls.engine import Initialized
 from nbdist.engine.frameworks.process import Process
 from nbdist.engine.frameworks.tensorflow import adapt, batches, interrupt, observe
 from nbdist.engine.frameworks.tensorflow.context import reset_context
@@ -16,7 +17,7 @@ from nbdist.engine.frameworks.tensorflow.warnings import Chatter, follow_standar
 from nbdist.errors import SessionError
 
 
-def initialize(process: Process, *, stage: str, **options: Any) -> dict[str, Any]:
+def initialize(process: Process, *, stage: str, **options: Any) -> Initialized:
     """One of the two steps of a start: `devices`, then `strategy`.
 
     Raises:
@@ -33,7 +34,7 @@ def settle_devices(
     platform: str,
     devices: int | None,
     local_device_ids: Sequence[int] | None,
-) -> dict[str, Any]:
+) -> Initialized:
     """Says which devices this process has; after this TensorFlow may start.
 
     Args:
@@ -41,9 +42,6 @@ def settle_devices(
       platform: `"cpu"` hides GPUs.
       devices: Logical CPU devices to make.
       local_device_ids: The GPUs this process may use; None: all.
-
-    Returns:
-      `version`, the `local` number of devices and their `platform`.
     """
     tf = _tensorflow(process)
     process.descriptors.leave_out(Chatter(chief=process.process_id == 0))
@@ -69,12 +67,12 @@ def settle_devices(
         (cpu,) = tf.config.list_physical_devices("CPU")
         one = tf.config.LogicalDeviceConfiguration()
         tf.config.set_logical_device_configuration(cpu, [one] * devices)
-    return {
-        "version": tf.__version__,
-        "process_id": process.process_id,
-        "local": len(wanted) or devices or 1,
-        "platform": "gpu" if wanted else "cpu",
-    }
+    return Initialized(
+        version=tf.__version__,
+        process_id=process.process_id,
+        local=len(wanted) or devices or 1,
+        platform="gpu" if wanted else "cpu",
+    )
 
 
 def make_strategy(
@@ -85,7 +83,7 @@ def make_strategy(
     process_id: int,
     workers: Sequence[int],
     again: bool = False,
-) -> dict[str, Any]:
+) -> Initialized:
     """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew.
 
     Args:
@@ -95,9 +93,6 @@ def make_strategy(
       process_id: Of this process.
       workers: The process ids of all workers, in the order of their tasks.
       again: There was one before, whose cluster is broken; TensorFlow forgets it first.
-
-    Returns:
-      `replicas` that compute in step, the `strategy`'s class, and a sentence that must be `said`, if any.
     """
     tf = _tensorflow(process)
     if tf_config is not None:
@@ -117,14 +112,13 @@ def make_strategy(
     said = adapt.adapt() if strategy.num_replicas_in_sync > 1 else None
     observe.remember(strategy)
     process.shell.user_ns["strategy"] = strategy
-    return {
-        "process_id": process_id,
-        "replicas": strategy.num_replicas_in_sync,
+    return Initialized(
+        process_id=process_id,
+        replicas=strategy.num_replicas_in_sync,
         # Its class has another name than the one it is made by.
-        "strategy": "MultiWorkerMirroredStrategy" if several else "MirroredStrategy",
-        "role": role,
-        "said": said,
-    }
+        strategy="MultiWorkerMirroredStrategy" if several else "MirroredStrategy",
+        said=said,
+    )
 
 
 def local_devices(tf: Any) -> list[str]:

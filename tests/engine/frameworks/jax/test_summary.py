@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
 from nbdist import summary
+from nbdist.contract.array_summary import ArraySummary
+from nbdist.contract.wire import decode, encode
 from nbdist.engine.frameworks.jax import summary as engine
 from tests.engine.arrays import spread
 
 
 def parts(array):
     """As two processes would answer, each with every second piece."""
-    whole = json.loads(json.dumps(engine.summarize(array), allow_nan=False))
-    return [{**whole, "pieces": whole["pieces"][half::2]} for half in (0, 1)]
+    text = json.dumps(encode(engine.summarize(array)), allow_nan=False)
+    whole = decode(ArraySummary, json.loads(text))
+    return [replace(whole, pieces=whole.pieces[half::2]) for half in (0, 1)]
 
 
 def test_a_small_array_is_shown_whole(mesh):

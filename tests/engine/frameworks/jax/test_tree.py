@@ -17,7 +17,7 @@ SNAPSHOT = Snapshot(session="s", sequence=1, time=0.0, state="idle")
 
 
 def text(value, expression="t"):
-    return Shards.decode(explain(value, expression), SNAPSHOT).text()
+    return Shards.of(explain(value, expression), SNAPSHOT).text()
 
 
 def test_cycles_and_arrays_under_two_names_are_there_once():
@@ -26,8 +26,8 @@ def test_cycles_and_arrays_under_two_names_are_there_once():
     loop["self"] = loop
     loop["list"] = [loop, jnp.ones(2)]
     answer = describe_tree(loop, "t")
-    assert [a["path"] for a in answer["arrays"]] == ["t['w']", "t['again'][0]", "t['list'][1]"]
-    assert answer["same"] == {"t['again'][0]": "t['w']"}
+    assert [a.path for a in answer.arrays] == ["t['w']", "t['again'][0]", "t['list'][1]"]
+    assert answer.same == {"t['again'][0]": "t['w']"}
     assert text(loop).splitlines()[0] == "t  2 arrays, 24 B; a device needs up to 24 B"
 
 
@@ -73,7 +73,7 @@ def test_arrays_that_lie_too_deep_or_under_no_expression_are_not_said_to_be_none
 def test_deleted_arrays_are_no_leaves():
     gone = jnp.zeros(2)
     gone.delete()
-    assert [a["path"] for a in describe_tree([gone, jnp.zeros(2)], "t")["arrays"]] == ["t[1]"]
+    assert [a.path for a in describe_tree([gone, jnp.zeros(2)], "t").arrays] == ["t[1]"]
 
 
 @pytest.mark.parametrize("value", [3, None, np.zeros(3), [], {"a": "b"}])

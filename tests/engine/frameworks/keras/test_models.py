@@ -276,12 +276,12 @@ def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(l
 
 def test_a_layout_is_told_of_any_model_or_layer(look, placed):
     told = layout_of(placed, "trainer['net']", new_look())
-    assert told["model"]["path"] == "trainer['net']"
-    assert told["model"]["variables"][0]["array"] == "trainer['net'].layers[0].kernel"
-    assert [one["kind"] for one in told["distributions"]] == ["ModelParallel"]
-    assert told["distributions"][0]["mesh"] in {mesh["id"] for mesh in told["meshes"]}
-    layer = layout_of(placed.layers[0], "layer", new_look())["model"]
-    assert [one["path"] for one in layer["variables"]] == ["net/dense/kernel", "net/dense/bias"]
+    assert told.model.path == "trainer['net']"
+    assert told.model.variables[0].array == "trainer['net'].layers[0].kernel"
+    assert [one.kind for one in told.distributions] == ["ModelParallel"]
+    assert told.distributions[0].mesh in {mesh.id for mesh in told.meshes}
+    layer = layout_of(placed.layers[0], "layer", new_look()).model
+    assert [one.path for one in layer.variables] == ["net/dense/kernel", "net/dense/bias"]
 
 
 def test_asking_for_a_layout_hooks_nothing(look):

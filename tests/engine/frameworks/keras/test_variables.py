@@ -298,8 +298,8 @@ def test_without_keras_there_is_nothing_to_look_into(monkeypatch):
 def test_a_variable_is_explained_and_offered_as_the_array_it_holds():
     variable = keras.Variable(np.arange(6, dtype=np.float32).reshape(2, 3))
     told = explain(variable, "v")
-    (array,) = told["arrays"]
-    assert (array["path"], array["shape"]) == ("v", [2, 3])
+    (array,) = told.arrays
+    assert (array.path, array.shape) == ("v", (2, 3))
     offered = offer_array(array_of(variable), "v")
     assert (offered.sharding, offered.shape) == (None, [2, 3])
     assert offered.pieces[0].read().tolist() == [[0, 1, 2], [3, 4, 5]]
@@ -309,7 +309,7 @@ def test_an_autocast_scope_changes_nothing_that_is_shown():
     variable = keras.Variable(np.ones(3, np.float32))
     with keras.src.backend.AutocastScope("float16"):
         assert str(variable.value.dtype) == "float16"
-        assert explain(variable, "v")["arrays"][0]["dtype"] == "float32"
+        assert explain(variable, "v").arrays[0].dtype == "float32"
 
 
 def test_a_variable_without_a_value_is_refused():

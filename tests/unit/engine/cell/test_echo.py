@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
-from nbdist.engine.cell.echo import DELIMITER, Echo
+from nbdist.engine.cell.echo import DELIMITER, KeptOutput
 
 
 def frames(text: str, number: int = 1) -> list[bytes]:
@@ -26,7 +26,7 @@ class Publisher:
 
 def test_output_that_cannot_be_kept_is_shown_and_what_comes_next_is_kept() -> None:
     publisher = Publisher()
-    echo = Echo(publisher)
+    echo = KeptOutput(publisher)
     echo.install()
     for bad in (
         [b"engine.0.stdout", DELIMITER],
@@ -36,4 +36,4 @@ def test_output_that_cannot_be_kept_is_shown_and_what_comes_next_is_kept() -> No
         publisher.send_multipart(bad)
     publisher.send_multipart(frames("good"))
     assert len(publisher.sent) == 4
-    assert [m["content"]["text"] for m in echo.of()["messages"]] == ["good"]
+    assert [m.content["text"] for m in echo.of().messages] == ["good"]

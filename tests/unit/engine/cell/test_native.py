@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nbdist.cells.stacks import native_text
+from nbdist.contract.questions import NativeStacks
 from nbdist.engine.cell import native
 from nbdist.engine.cell.native import native_stacks
 
@@ -26,26 +27,28 @@ def write(path: Path, script: str) -> None:
 
 def test_it_reads_this_process(stand_in: Path) -> None:
     write(stand_in, 'echo "$@" | sed s/$PPID/us/')
-    assert native_stacks() == {"text": "dump --native --pid us"}
+    assert native_stacks() == NativeStacks(text="dump --native --pid us")
 
 
 def test_without_py_spy_it_says_what_to_install(stand_in: Path) -> None:
-    assert "pip install py-spy" in native_stacks()["error"]
+    assert "pip install py-spy" in str(native_stacks().error)
 
 
 def test_where_it_may_not_trace_its_own_words_are_shown(stand_in: Path) -> None:
     write(stand_in, "echo 'Permission Denied' >&2; exit 1")
-    assert native_stacks()["error"].startswith("Permission Denied (py-spy needs the right")
+    assert str(native_stacks().error).startswith("Permission Denied (py-spy needs the right")
 
 
 def test_one_that_does_not_end_is_ended(stand_in: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(native, "LIMIT_SECONDS", 0.1)
     write(stand_in, "exec sleep 60")
-    assert "did not end" in native_stacks()["error"]
+    assert "did not end" in str(native_stacks().error)
 
 
 def test_equal_texts_are_shown_once_and_who_is_silent_is_named() -> None:
-    text = native_text({0: {"text": "a"}, 1: {"error": "none"}, 2: {"text": "a"}}, [3])
+    text = native_text(
+        {p: NativeStacks(text="a") for p in (0, 2)} | {1: NativeStacks(error="none")}, [3]
+    )
     assert text.split("\n\n")[:2] == [
         "processes 0, 2\na",
         "process 1\n  no native stack: none",

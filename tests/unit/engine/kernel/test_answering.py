@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.echo import Kept
 from nbdist.engine.kernel.answering import Answering
 from nbdist.engine.kernel.publishing import Publisher
 from tests.waiting import WAIT_SECONDS, wait_for
@@ -29,7 +30,7 @@ def test_a_question_that_could_not_be_answered_is_not_the_last_one() -> None:
         probe=None,
         step=None,
         process_id=0,
-        echo=SimpleNamespace(of=dict),
+        echo=SimpleNamespace(of=lambda: Kept(messages=(), lost={})),
         publisher=Publisher(kernel, lambda: 0),
     )
     thread = threading.Thread(target=Answering(resident, None).until_end, args=(asked,))

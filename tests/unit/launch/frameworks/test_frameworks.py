@@ -13,6 +13,7 @@ import pytest
 
 import nbdist
 from nbdist import options
+from nbdist.contract.calls.engine import Initialized
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.frameworks import tensorflow as tensorflow_plan
 from nbdist.launch.model import platform, roles
@@ -221,8 +222,8 @@ def test_another_keras_back_end_is_refused_with_tensorflow(monkeypatch: pytest.M
 def test_t3_workers_with_different_numbers_of_devices_are_refused_with_the_counts() -> None:
     found = plan("tensorflow")
     with pytest.raises(LaunchError, match=r"process 0 .* has 1 device, process 1 .* has 2 devices"):
-        tensorflow_plan.FRAMEWORK.check(found, {0: {"local": 1}, 1: {"local": 2}})
-    tensorflow_plan.FRAMEWORK.check(found, {0: {"local": 2}, 1: {"local": 2}})
+        tensorflow_plan.FRAMEWORK.check(found, {0: Initialized(local=1), 1: Initialized(local=2)})
+    tensorflow_plan.FRAMEWORK.check(found, {0: Initialized(local=2), 1: Initialized(local=2)})
 
 
 def test_a_tpu_is_refused_with_tensorflow() -> None:

@@ -10,8 +10,12 @@ from typing import Any
 import pytest
 
 from nbdist.cells.attached_cell import Recalled, raised
+from nbdist.contract.calls import engine as contract
+from nbdist.contract.calls.engine import Described, Initialized, Membership, UsedDevices
+from nbdist.contract.echo import Kept, KeptMessage
+from nbdist.contract.wire import encode
 from nbdist.engine.cell import echo as echoes
-from nbdist.engine.cell.echo import Echo
+from nbdist.engine.cell.echo import KeptOutput
 from nbdist.engine.frameworks import framework_named as engine_framework
 from nbdist.engine.frameworks.jax import joined
 from nbdist.engine.kernel import foreign_engine as stranger
@@ -20,14 +24,10 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions.asking import address_of
 from nbdist.launch.sessions.foreign import _plan, _refuse
 from nbdist.launch.start.request import Request
+from tests.builders.described import told
 
 
-def told(**facts: Any) -> dict[str, Any]:
-    known = {"host": "h1", "version": "0.10", "joined": None, "up": False, "devices": None}
-    return {**known, **facts}
-
-
-def refused(by_id: dict[int, dict[str, Any]], **options: Any) -> None:
+def refused(by_id: dict[int, Described], **options: Any) -> None:
     _refuse(_plan(by_id, None, None, options), by_id)
 
 
@@ -40,19 +40,20 @@ def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> N
     ):
         refused({0: told(), 1: told(host="h2", up=True)})
     refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
-    elsewhere = {"process_id": 1, "count": 4}
+    elsewhere = Membership(process_id=1, count=4)
     with pytest.raises(LaunchError, match=r"is process 1 of 4 in a JAX cluster already, but only"):
         refused({0: told(), 1: told(joined=elsewhere)})
 
 
 def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
-    devices = {"local": 2, "global": 4, "platform": "cpu"}
+    devices = UsedDevices(local=2, everywhere=4, platform="cpu")
     by_id = {
-        p: told(joined={"process_id": p, "count": 2}, up=True, devices=devices) for p in (0, 1)
+        p: told(joined=Membership(process_id=p, count=2), up=True, devices=devices) for p in (0, 1)
     }
     refused(by_id)
     assert framework_named("jax").known(by_id) == {
-        p: {"process_id": p, "version": "0.10", **devices} for p in (0, 1)
+        p: Initialized(process_id=p, version="0.10", local=2, everywhere=4, platform="cpu")
+        for p in (0, 1)
     }
     assert framework_named("jax").known({0: told(), 1: told()}) == {}
 
@@ -80,7 +81,7 @@ def test_a_cluster_that_was_joined_is_known_and_without_the_private_name_it_is_n
     assert joined.joined() is None
     state = SimpleNamespace(client=object(), process_id=1, num_processes=3)
     module.global_state = state  # type: ignore[attr-defined]
-    assert joined.joined() == {"process_id": 1, "count": 3}
+    assert joined.joined() == Membership(process_id=1, count=3)
 
 
 def test_the_private_name_is_what_jax_has() -> None:
@@ -118,7 +119,7 @@ def test_an_echo_keeps_the_newest_output_of_each_request_and_counts_what_it_drop
     monkeypatch.setattr(echoes, "MOST_MESSAGES", 3)
     sent: list[Any] = []
     publisher = SimpleNamespace(send_multipart=sent.append)
-    echo = Echo(publisher)
+    echo = KeptOutput(publisher)
     echo.install()
     for number in range(5):
         publisher.send_multipart(frames(number))
@@ -127,21 +128,21 @@ def test_an_echo_keeps_the_newest_output_of_each_request_and_counts_what_it_drop
     publisher.send_multipart(frames(7, topic=b"engine.0.status"))
     assert len(sent) == 8, "all goes out as before"
     kept = echo.of("r")
-    assert [m["content"]["text"] for m in kept["messages"]] == ["3\n", "4\n"]
-    assert kept["messages"][0]["id"] == "m3"
-    assert kept["lost"] == {"r": 3}
-    assert [m["parent"] for m in echo.of()["messages"]] == ["r", "r", "other"]
+    assert [m.content["text"] for m in kept.messages] == ["3\n", "4\n"]
+    assert kept.messages[0].id == "m3"
+    assert kept.lost == {"r": 3}
+    assert [m.parent for m in echo.of().messages] == ["r", "r", "other"]
 
 
 def test_a_flood_is_bounded_in_bytes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(echoes, "MOST_BYTES", 2000)
     publisher = SimpleNamespace(send_multipart=lambda frames: None)
-    Echo(publisher).install()
-    echo = Echo(publisher)
+    KeptOutput(publisher).install()
+    echo = KeptOutput(publisher)
     echo.install()
     for number in range(100):
         publisher.send_multipart(frames(number))
-    assert 0 < len(echo.of()["messages"]) < 20
+    assert 0 < len(echo.of().messages) < 20
 
 
 class Answers:
@@ -151,22 +152,31 @@ class Answers:
         self.left = list(answers)
         self.asked = 0
 
-    def ask(self) -> Request:
+    def ask(self) -> Request[contract.Recalled]:
         self.asked += 1
         answer = self.left.pop(0)
 
         def get(timeout: float | None) -> object:
             if isinstance(answer, Exception):
                 raise answer
-            return [json.dumps({"ok": answer})]
+            return [json.dumps({"ok": encode(answer)})]
 
-        return Request(SimpleNamespace(ready=lambda: True, get=get), "process 0")
+        result = SimpleNamespace(ready=lambda: True, get=get)
+        return Request(contract.Recall(request="r"), result, "process 0")
+
+
+NOTHING_KEPT = Kept(messages=(), lost={})
+
+
+def ended(error: str | None, *messages: KeptMessage) -> contract.Recalled:
+    end = contract.CellEnd(request="r", error=error, time=5.0)
+    return contract.Recalled(end=end, kept=Kept(messages=messages, lost={}))
 
 
 def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_away() -> None:
     from ipyparallel.error import TaskAborted
 
-    end = {"end": {"error": None, "time": 5.0}, "messages": [], "lost": {}}
+    end = ended(None)
     answers = Answers(TaskAborted("aborted"), end)
     heard: list[Any] = []
     recalled = Recalled(answers.ask, heard.append)
@@ -177,14 +187,15 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
 
 def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost() -> None:
     shown = {"ename": "ValueError", "evalue": "bad", "traceback": ["a", "b"]}
-    messages = [{"kind": "error", "content": shown}]
-    answer = {"end": {"error": "ValueError: bad", "time": 5.0}, "messages": messages, "lost": {}}
-    error = raised(answer)
+    message = KeptMessage(id="m", parent="r", kind="error", content=shown)
+    error = raised(ended("ValueError: bad", message))
     assert error is not None
     assert (error.ename, error.evalue, error.traceback) == ("ValueError", "bad", "a\nb")
-    bare = raised({**answer, "messages": []})
+    bare = raised(ended("ValueError: bad"))
     assert bare is not None
     assert (bare.ename, bare.evalue) == ("ValueError", "bad")
-    unknown = Recalled(Answers({"end": None, "messages": [], "lost": {}}).ask, lambda answer: None)
+    unknown = Recalled(
+        Answers(contract.Recalled(end=None, kept=NOTHING_KEPT)).ask, lambda answer: None
+    )
     assert unknown.replied
     assert "has no record of it" in str(unknown.error())

@@ -15,6 +15,7 @@ import pytest
 
 from nbdist import cli, listing
 from nbdist.cells.history import History, OpenCell, PastCell, read
+from nbdist.contract.calls.engine import Initialized, Membership
 from nbdist.errors import LaunchError, SessionError
 from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, Kept
 from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
@@ -30,6 +31,7 @@ from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
 from nbdist.launch.sessions.resolve import read_connection, resolve
 from nbdist.rules import Rules
+from tests.builders.described import told
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -217,7 +219,7 @@ def test_a_plan_is_the_same_after_json() -> None:
         engines={0: 3},
         idents={0: "x"},
         pids={0: 7},
-        answers={0: {"version": "1"}},
+        answers={0: Initialized(version="1", ports=(1, 2))},
         of={0: "h1"},
         rules=Rules(grace_s=2.0),
     )
@@ -282,10 +284,6 @@ def test_no_place_for_a_history_is_no_error(tmp_path: Path) -> None:
     assert read(tmp_path / "gone").past == []
 
 
-def told(host: str = "h1", **facts: object) -> dict[str, object]:
-    return {"host": host, "settled": None, "joined": None, "numbers": {}, **facts}
-
-
 def test_process_ids_come_from_what_the_engines_know() -> None:
     by_slurm = {0: told(numbers={"SLURM_PROCID": 1}), 1: told(numbers={"SLURM_PROCID": 0})}
     assert number(by_slurm) == ({0: 1, 1: 0}, "by SLURM_PROCID")
@@ -293,7 +291,9 @@ def test_process_ids_come_from_what_the_engines_know() -> None:
     assert number(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
     nothing = {0: told("h2"), 4: told("h1"), 2: told("h1")}
     assert number(nothing) == ({2: 0, 4: 1, 0: 2}, "by host and engine id")
-    joined = {e: {**f, "joined": {"process_id": 1 - e, "count": 2}} for e, f in by_slurm.items()}
+    joined = {
+        e: replace(f, joined=Membership(process_id=1 - e, count=2)) for e, f in by_slurm.items()
+    }
     assert number(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
     before = {0: told(settled=1), 5: told(), 6: told(settled=0)}
     ids, how = number(before)

@@ -9,15 +9,18 @@ from typing import Any
 import pytest
 from ipyparallel.error import RemoteError
 
-from nbdist.errors import ArrayError, GoneError, SessionError
+from nbdist.contract.calls.engine import Look, Looked
+from nbdist.errors import ArrayError, GoneError, SessionError, WireError
 from nbdist.launch.start.request import Request, ask
 
+LOOK = Look(timeout_s=0.5)
 
-def failed(name: str) -> Request:
+
+def failed(name: str) -> Request[Looked]:
     def get(timeout_s: float | None) -> Any:
         raise RemoteError(name, "it says why", "", {})
 
-    return Request(SimpleNamespace(get=get), "process 1 (host h1)")
+    return Request(LOOK, SimpleNamespace(get=get), "process 1 (host h1)")
 
 
 def test_a_process_that_has_ended_is_told_from_one_that_failed() -> None:
@@ -28,16 +31,16 @@ def test_a_process_that_has_ended_is_told_from_one_that_failed() -> None:
     assert type(raised.value) is SessionError
 
 
-def answering(content: dict[str, Any], *buffers: bytes) -> Request:
+def answering(content: Any, *buffers: bytes) -> Request[Looked]:
     found = [json.dumps(content), *buffers]
-    return Request(SimpleNamespace(get=lambda timeout_s: found), "process 1 (host h1)")
+    return Request(LOOK, SimpleNamespace(get=lambda timeout_s: found), "process 1 (host h1)")
 
 
 def test_an_answer_comes_with_its_buffers_and_says_whether_others_devices_were_used() -> None:
-    request = answering({"ok": {"x": 1}}, b"raw")
-    assert request.get() == ({"x": 1}, [b"raw"])
+    request = answering({"ok": {"sequence": 1}}, b"raw")
+    assert request.get() == (Looked(sequence=1), [b"raw"])
     assert not request.computed
-    request = answering({"ok": {}, "computed": True})
+    request = answering({"ok": {"sequence": 2}, "computed": True})
     request.get()
     assert request.computed
 
@@ -72,7 +75,47 @@ def test_a_request_goes_to_the_one_engine_under_its_name_with_its_arguments() ->
     view = SimpleNamespace(targets=7, apply_async=lambda *given: sent.append(given))
     flags: list[Any] = []
     before = SimpleNamespace(targets=7, set_flags=lambda **given: flags.append(given) or view)
-    ask(before, "look", b"raw", timeout_s=0.5)
+    ask(before, LOOK, b"raw")
     ((call, buffer),) = sent
-    assert (call.name, json.loads(call.arguments), buffer) == ("look", {"timeout_s": 0.5}, b"raw")
+    assert (call.name, json.loads(call.arguments), buffer) == (
+        "look",
+        {"timeout_s": 0.5, "again": False},
+        b"raw",
+    )
     assert flags == [{"label": call.label}]
+
+
+@pytest.mark.parametrize(
+    ("content", "text"),
+    [
+        ({"ok": {"sequence": "7"}}, "Looked.sequence is '7'; allowed: a whole number."),
+        ({"ok": {}}, "Looked.sequence is None; allowed: a value, but the field is missing."),
+        ({"ok": {"sequence": 7, "more": 1}}, "Looked.more is 1; allowed: no such field"),
+        ({"ok": None}, "Looked is None; allowed: an object with the fields of Looked."),
+        ({"well": {}}, "Reply.well is {}; allowed: no such field"),
+        ({"error": "no such array"}, "Reply.error is 'no such array'; allowed: an object with"),
+        ([1, 2], "Reply is [1, 2]; allowed: an object with the fields of Reply."),
+    ],
+)
+def test_an_answer_of_a_wrong_shape_is_one_error_that_names_the_process_and_the_place(
+    content: Any, text: str
+) -> None:
+    with pytest.raises(WireError) as raised:
+        answering(content).get()
+    assert str(raised.value).startswith(
+        "process 1 (host h1) has answered 'look' in another shape than this kernel reads: "
+    )
+    assert text in str(raised.value)
+
+
+def test_that_an_engine_could_not_take_a_call_is_said_with_the_process() -> None:
+    text = "Look.timeout_s is 'soon'; allowed: a finite number."
+    with pytest.raises(WireError) as raised:
+        answering({"error": {"type": "WireError", "text": text}}).get()
+    assert str(raised.value) == f"process 1 (host h1) could not take or answer 'look': {text}"
+
+
+def test_a_call_that_cannot_be_sent_is_an_error_before_anything_is() -> None:
+    view = SimpleNamespace(set_flags=lambda **_: pytest.fail("something was sent"))
+    with pytest.raises(WireError, match=r"Look\.timeout_s is inf; allowed: a finite number"):
+        ask(view, Look(timeout_s=float("inf")))

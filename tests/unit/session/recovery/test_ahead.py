@@ -11,7 +11,7 @@ import pytest
 from nbdist.contract.asides import Aside
 from nbdist.session.recovery import ahead
 from nbdist.session.recovery.ahead import waits_in_vain
-from tests.builders.engines import FakeEngines, gone, sent
+from tests.builders.engines import FakeEngines, cell_step, gone, sent
 
 
 class Counted:
@@ -20,7 +20,8 @@ class Counted:
     def __init__(
         self, says: Mapping[int, Any], steps: Mapping[int, Any], targets: Sequence[int] = (0, 1)
     ) -> None:
-        self.says, self.steps = dict(says), dict(steps)
+        self.says = dict(says)
+        self.steps = {p: cell_step(counts) for p, counts in steps.items()}
         self.sent: dict[int, Any] = {0: sent(9), 1: sent(9)}  # what was said long ago
         self.asked: list[list[int]] = []
 
@@ -42,7 +43,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_who_sent_more_than_one_that_has_finished_waits_in_vain() -> None:
-    execution = Counted({1: sent(2)}, {0: {"proving": True, **sent(1)}})
+    execution = Counted({1: sent(2)}, {0: sent(1)})
     assert vain(execution, {1}) == (
         "waiting in vain: process 1 sent 2 programs to all devices, process 0 only 1, and will send no more in "
         "this cell"
@@ -57,9 +58,9 @@ def test_who_sent_more_than_one_that_is_not_in_the_cell_waits_in_vain() -> None:
 
 
 def test_what_was_sent_before_all_were_last_compared_is_not_counted() -> None:
-    execution = Counted({1: {**sent(7), "serial": 7}}, {0: {**sent(6), "serial": 6}})
+    execution = Counted({1: sent(7)}, {0: sent(6)})
     engines = FakeEngines()
-    engines.in_step_at = (sent()["generation"], 5)
+    engines.in_step_at = (sent().generation, 5)
     engines.link.agents = SimpleNamespace(ask=execution.ask)
     text = waits_in_vain(engines, execution, {1})  # type: ignore[arg-type]
     assert "process 1 sent 2 programs to all devices, process 0 only 1" in str(text)

@@ -6,17 +6,22 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.stepping import Proven
+from nbdist.contract.iopub import CellStep
 from nbdist.session.recovery.compared import have_sent_the_same, place_of, since
-from tests.builders.engines import sent
+from tests.builders.engines import cell_step, sent
 
 EVERYONE = frozenset({0, 1})
 
 
-def says(count: int = 1, names: int = 5, **facts: Any) -> dict[str, Any]:
-    return {**sent(count, names), "serial": count, "compared": True, "proving": False, **facts}
+NOT_PASSED = cell_step(sent(1), proven=Proven(passed=False, alike=True))
 
 
-@pytest.mark.parametrize("steps", [{}, {0: says(), 1: says()}, {0: {"passed": False}}])
+def says(count: int = 1, names: int = 5, *, compared: bool = True, **facts: Any) -> CellStep:
+    return cell_step(sent(count, names, **facts), compared=compared)
+
+
+@pytest.mark.parametrize("steps", [{}, {0: says(), 1: says()}, {0: NOT_PASSED}])
 def test_the_same_or_nothing_is_the_same(steps: Any) -> None:
     assert have_sent_the_same(steps, EVERYONE)
 
@@ -25,7 +30,7 @@ def test_the_same_or_nothing_is_the_same(steps: Any) -> None:
     "other",
     [says(2), says(names=6), says(kinds=1), says(generation=9), says(compared=False)],
 )
-def test_something_else_is_not(other: dict[str, Any]) -> None:
+def test_something_else_is_not(other: CellStep) -> None:
     assert not have_sent_the_same({0: says(), 1: other}, EVERYONE)
 
 
@@ -39,9 +44,9 @@ def test_programs_on_some_devices_cannot_be_compared() -> None:
 
 
 def test_in_step_is_after_the_last_program_of_all() -> None:
-    assert place_of({0: says(3), 1: says(3)}) == (sent()["generation"], 3)
+    assert place_of({0: says(3), 1: says(3)}) == (sent().generation, 3)
     assert place_of({}) is None
-    assert place_of({0: {"passed": False}}) is None
+    assert place_of({0: NOT_PASSED}) is None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +54,7 @@ def test_in_step_is_after_the_last_program_of_all() -> None:
     [(None, 4), ((0, 2), 2), ((0, 4), 0), ((0, 0), 4), ((7, 2), 4), ((0, 9), 0)],
 )
 def test_what_was_sent_since_then_is_counted(in_step: Any, count: int) -> None:
-    place = None if in_step is None else (sent()["generation"] + in_step[0], in_step[1])
-    assert since(says(4), place) == count
+    place = None if in_step is None else (sent().generation + in_step[0], in_step[1])
+    assert since(sent(4), place) == count
     # A proof since then counts, too.
-    assert since({**says(4), "programs": 1}, place) == min(count, 1)
+    assert since(sent(1, serial=4), place) == min(count, 1)

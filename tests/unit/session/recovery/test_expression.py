@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from nbdist.contract.asides import Aside
+from nbdist.contract.calls.arrays import ArraysFound, FindShards
+from nbdist.contract.calls.stepping import Proven
 from nbdist.errors import ArrayError, SessionError
 from nbdist.rules import Rules
 from nbdist.session.recovery import expression
@@ -16,7 +18,7 @@ from tests.builders.engines import FakeEngines
 from tests.builders.reports import RUNNING
 
 RULES = Rules(grace_s=0.0, give_up_s=0.0)
-ANSWER = {"arrays": []}
+ANSWER = ArraysFound(expression="w", arrays=(), meshes=(), same={}, omitted=0, closed=0)
 
 
 @pytest.fixture(autouse=True)
@@ -24,12 +26,9 @@ def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(expression, "REPORT_SECONDS", 0.02)
 
 
-def asked(
-    engines: Any, *, wanted: Any = (0, 1), timeout_s: float = 60.0, name: str = "shards"
-) -> Any:
-    return ask_all_workers(
-        engines, name, wanted=wanted, timeout_s=timeout_s, rules=RULES, expression="f(w)"
-    )
+def asked(engines: Any, *, wanted: Any = (0, 1), timeout_s: float = 60.0) -> Any:
+    call = FindShards(expression="f(w)")
+    return ask_all_workers(engines, call, wanted=wanted, timeout_s=timeout_s, rules=RULES)
 
 
 @pytest.mark.parametrize(
@@ -40,9 +39,9 @@ def test_only_a_plain_name_needs_no_program(text: str, name: bool) -> None:
 
 
 def test_some_are_asked_and_all_answers_taken() -> None:
-    engines: Any = FakeEngines(shards=lambda p, **_: {"p": p})
-    answers = ask_some(engines, "shards", [0, 1], timeout_s=1.0)
-    assert {p: answer for p, (answer, _) in answers.items()} == {0: {"p": 0}, 1: {"p": 1}}
+    engines: Any = FakeEngines(shards=lambda p, **_: replace(ANSWER, omitted=p))
+    answers = ask_some(engines, FindShards(expression="w"), [0, 1], timeout_s=1.0)
+    assert {p: answer.omitted for p, (answer, _) in answers.items()} == {0: 0, 1: 1}
 
 
 def test_one_that_does_not_answer_in_time_is_said_with_what_it_does() -> None:
@@ -52,13 +51,13 @@ def test_one_that_does_not_answer_in_time_is_said_with_what_it_does() -> None:
         SessionError,
         match=r"process 1 \(host h2\) is in cell 12, line 4, and did not answer within",
     ):
-        ask_some(engines, "shards", [0, 1], timeout_s=0.01)
+        ask_some(engines, FindShards(expression="w"), [0, 1], timeout_s=0.01)
 
 
 def test_all_take_part_under_one_number_and_only_the_wanted_answer() -> None:
     numbers: dict[int, int] = {}
 
-    def shards(process_id: int, *, number: int, expression: str) -> dict[str, Any]:
+    def shards(process_id: int, *, number: int, expression: str) -> ArraysFound:
         numbers[process_id] = number
         return ANSWER
 
@@ -107,7 +106,7 @@ def test_where_one_fails_the_others_are_freed_and_it_is_made_sure_that_all_are_i
 def test_what_was_done_then_stands_below_the_error() -> None:
     engines = FakeEngines(
         shards=lambda p, **_: ArrayError("no array"),
-        prove=lambda p, **_: {"passed": False, "alike": True, "error": "x"},
+        prove=lambda p, **_: Proven(passed=False, alike=True, error="x"),
     )
     engines.link.agents.all = []
     with pytest.raises(

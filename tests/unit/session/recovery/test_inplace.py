@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.stepping import Labels, Proven, Restored, Saved, Versions
 from nbdist.errors import ProcessError, RecoveryError
 from nbdist.session.engine_state import EngineState
 from nbdist.session.session import Session
-from tests.builders.engines import sent
+from tests.builders.engines import sent, trail
 from tests.builders.live import LiveHosts, SentCell
 
-SAVED = {"versions": {}, "unnamed": [], "generation": 1, "on_disk": 0, "nbytes": 0, "free": 0}
+ORIGINS = Versions(versions={}, reasons={}, unnamed=(), generation=1)
+SAVED = Saved(arrays=0, nbytes=0, on_disk=0, free=0, versions=ORIGINS)
 CALLS = ["step", "labels", "save", "leave", "rejoin", "restore", "meet", "prove"]
 
 
@@ -21,13 +24,15 @@ def session(live: LiveHosts) -> Session:
     """Of two processes, of which the second has sent a program more; a repair would bring them in step."""
     counts = {0: 2, 1: 3}
 
-    def restore(process_id: int, arguments: dict[str, Any]) -> dict[str, Any]:
+    def restore(process_id: int, arguments: dict[str, Any]) -> Restored:
         counts[process_id] = 0
-        return {"lost": [], "stale": [], "ports": [9000 + process_id]}
+        return Restored(
+            references=0, arrays=0, lost=(), stale=(), seconds=0.0, ports=(9000 + process_id,)
+        )
 
     live.answers |= {
-        "step": lambda p, _: {**sent(counts[p]), "unsettled": False},
-        "labels": lambda p, _: {"labels": ["f() 1"] * counts[p], "kinds": [None] * counts[p]},
+        "step": lambda p, _: trail(sent(counts[p])),
+        "labels": lambda p, _: Labels(labels=("f() 1",) * counts[p], kinds=(None,) * counts[p]),
         "save": lambda p, _: SAVED,
         "leave": lambda p, _: {},
         "rejoin": lambda p, _: {},
@@ -70,7 +75,9 @@ def test_after_a_failure_they_are_in_step_again_and_the_next_cell_runs(
 def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
     live: LiveHosts, session: Session
 ) -> None:
-    live.answers["save"] = lambda p, _: {**SAVED, "versions": {"w": [0, p, "0"], "b": [0, 1, "0"]}}
+    live.answers["save"] = lambda p, _: replace(
+        SAVED, versions=replace(ORIGINS, versions={"w": (0, p, "0"), "b": (0, 1, "0")})
+    )
     fails(live, session)
     assert {p: a["lost"] for p, a in live.asked_of("restore").items()} == {0: ["w"], 1: ["w"]}
     assert "lost: w" in str(session._life.engines.facts.repaired)
@@ -95,7 +102,7 @@ def test_one_that_fails_in_the_middle_leaves_them_out_of_step_and_may_be_tried_a
 def test_a_proof_that_does_not_pass_at_its_end_is_no_repair(
     live: LiveHosts, session: Session
 ) -> None:
-    live.answers["prove"] = lambda p, _: {"passed": False, "alike": True, "error": "x"}
+    live.answers["prove"] = lambda p, _: Proven(passed=False, alike=True, error="x")
     fails(live, session)
     assert "the processes are not in step after the repair" in str(session._life.engines.facts.why)
 
@@ -103,7 +110,7 @@ def test_a_proof_that_does_not_pass_at_its_end_is_no_repair(
 def test_where_memory_is_short_it_is_said_that_it_takes_longer(
     live: LiveHosts, session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    live.answers["save"] = lambda p, _: {**SAVED, "on_disk": p * 1000, "nbytes": 2000, "free": 10}
+    live.answers["save"] = lambda p, _: replace(SAVED, on_disk=p * 1000, nbytes=2000, free=10)
     fails(live, session)
     said = capsys.readouterr().out
     assert "process 1 (host h2): 1000 B of 2 KB are written to disk, since only 10 B" in said

@@ -10,13 +10,23 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.stepping import (
+    AskSent,
+    Forgotten,
+    Labels,
+    Proven,
+    Rejoin,
+    Versions,
+)
+from nbdist.contract.iopub import CellStep
+from nbdist.contract.sent import Sent
 from nbdist.errors import LaunchError, RecoveryError
 from nbdist.session.recovery import after, asking, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
 from nbdist.session.recovery.differing import differing_labels, which_differ
 from nbdist.session.recovery.inplace import Repaired
 from nbdist.session.recovery.settle import Settled, hindrance, mend
-from tests.builders.engines import FakeEngines, gone, sent
+from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.reports import RUNNING
 
 REPAIRED = Repaired(seconds=0.5, lost=("w",), stale=("it (through a tuple_iterator)",))
@@ -64,10 +74,10 @@ def test_what_was_sent_before_all_were_last_compared_is_not_said_to_differ(
     repairs: list[int],
 ) -> None:
     engines = FakeEngines(
-        step=lambda p: {**sent(5 + p), "serial": 5 + p},
-        labels=lambda p: {"labels": ["f() 1"] * 5 + ["g() 2"] * p, "kinds": [None] * (5 + p)},
+        step=lambda p: sent(5 + p),
+        labels=lambda p: labels(*["f() 1"] * 5, *["g() 2"] * p),
     )
-    engines.in_step_at = (sent()["generation"], 5)
+    engines.in_step_at = (sent().generation, 5)
     assert str(settled(engines).because) == (
         "the processes have sent different numbers of programs to their devices: process 0 sent none, process 1 "
         "sent 1 (g: 0 on process 0, 1 on process 1)"
@@ -83,13 +93,13 @@ def test_where_one_does_not_count_a_proof_decides(repairs: list[int]) -> None:
 @pytest.mark.parametrize(
     "answer",
     [
-        {"passed": False, "alike": True, "error": "x"},
-        {"passed": None, "alike": True, "error": None},
-        {"passed": True, "alike": False, "error": None},
+        Proven(passed=False, alike=True, error="x"),
+        Proven(passed=None, alike=True),
+        Proven(passed=True, alike=False),
     ],
 )
 def test_a_proof_that_does_not_pass_on_one_is_repaired(repairs: list[int], answer: Any) -> None:
-    passed = {"passed": True, "alike": True, "error": None}
+    passed = Proven(passed=True, alike=True)
     engines = FakeEngines(prove=lambda p, **_: answer if p else passed)
     assert settled(engines).because == "the collectives of the processes do not match"
     assert repairs == [7]
@@ -114,16 +124,13 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
 ) -> None:
     deleted = []
     engines = FakeEngines(
-        versions=lambda p: {
-            "versions": {"w": [0, p, "0"]},
-            "reasons": {},
-            "unnamed": [],
-            "generation": 0,
-        },
-        forget=lambda p, paths, unnamed: deleted.append((p, list(paths))) or {"lost": []},
+        versions=lambda p: Versions(
+            versions={"w": (0, p, "0")}, reasons={}, unnamed=(), generation=0
+        ),
+        forget=lambda p, paths, unnamed: deleted.append((p, paths)) or Forgotten(lost=()),
     )
     done = settled(engines)
-    assert deleted == [(0, ["w"]), (1, ["w"])]
+    assert deleted == [(0, ("w",)), (1, ("w",))]
     assert done.lost == ("w",)
     assert str(done.done).startswith("in step; lost: w")
 
@@ -191,11 +198,11 @@ def test_what_a_repair_has_done_is_said_in_lines() -> None:
     assert Repaired(seconds=0.5).text() == "in step again after 0.5 s; all variables kept"
 
 
-def labels(*names: str) -> dict[str, Any]:
-    return {"labels": list(names), "kinds": [None] * len(names)}
+def labels(*names: str, kinds: tuple[str | None, ...] | None = None) -> Labels:
+    return Labels(labels=names, kinds=(None,) * len(names) if kinds is None else kinds)
 
 
-def labelled(*lists: list[str]) -> dict[int, dict[str, Any]]:
+def labelled(*lists: list[str]) -> dict[int, Labels]:
     return {p: labels(*names) for p, names in enumerate(lists)}
 
 
@@ -249,7 +256,7 @@ def test_one_function_with_different_collectives_is_said(
     name: str, kinds: tuple[str, str], said: str
 ) -> None:
     # Whoever has answered first.
-    text = differing_labels({p: {"labels": [name], "kinds": [kinds[p]]} for p in (1, 0)})
+    text = differing_labels({p: labels(name, kinds=(kinds[p],)) for p in (1, 0)})
     assert text is not None
     assert text.startswith(
         f"the processes have compiled {name.split()[0]} to different collectives"
@@ -259,27 +266,23 @@ def test_one_function_with_different_collectives_is_said(
 
 @pytest.mark.parametrize("kinds", [(SUM, None), (None, None), (SUM, SUM)])
 def test_a_function_that_ran_before_on_one_process_is_not_compared(kinds: Any) -> None:
-    assert differing_labels({p: {"labels": ["f() 1"], "kinds": [kinds[p]]} for p in (0, 1)}) is None
+    assert differing_labels({p: labels("f() 1", kinds=(kinds[p],)) for p in (0, 1)}) is None
 
 
 def test_helpers_in_another_order_are_not_said_to_differ() -> None:
-    one = {"labels": ["gather 1", "reduce 2"], "kinds": ["", SUM]}
-    other = {"labels": ["reduce 2", "gather 1"], "kinds": [SUM, ""]}
+    one = labels("gather 1", "reduce 2", kinds=("", SUM))
+    other = labels("reduce 2", "gather 1", kinds=(SUM, ""))
     assert differing_labels({0: one, 1: other}) is None
 
 
 def test_collectives_that_differ_are_looked_at_before_a_proof(repairs: list[int]) -> None:
-    def states(process_id: int) -> dict[str, Any]:
-        return {**sent(1), "kinds": process_id}
+    def states(process_id: int) -> Sent:
+        return sent(1, kinds=process_id)
 
-    same = FakeEngines(
-        step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [None if p else SUM]}
-    )
+    same = FakeEngines(step=states, labels=lambda p: labels("f() 1", kinds=(None if p else SUM,)))
     assert settled(same) == Settled()
     assert repairs == []
-    other = FakeEngines(
-        step=states, labels=lambda p: {"labels": ["f() 1"], "kinds": [MAX if p else SUM]}
-    )
+    other = FakeEngines(step=states, labels=lambda p: labels("f() 1", kinds=(MAX if p else SUM,)))
     assert "different collectives" in str(settled(other).because)
     assert repairs == [7]
 
@@ -291,7 +294,7 @@ def test_a_process_that_has_ended_is_not_sent_anything() -> None:
     engines = FakeEngines()
     engines.link.exits[1] = "was killed by signal 9"
     with pytest.raises(RecoveryError, match="process 1 was killed by signal 9 meanwhile"):
-        asking.ask_all(engines, "step", within_s=1)
+        asking.ask_all(engines, AskSent(), within_s=1)
     assert engines.asked == []
 
 
@@ -306,33 +309,33 @@ def test_one_that_ends_while_it_is_asked_is_named() -> None:
 
     engines.answers["step"] = step
     with pytest.raises(RecoveryError, match="process 1 ended meanwhile"):
-        asking.ask_all(engines, "step", within_s=30)
+        asking.ask_all(engines, AskSent(), within_s=30)
 
 
 def test_where_one_fails_the_others_are_waited_for() -> None:
     moments = iter(range(5))
     late = SimpleNamespace(
-        ready=lambda: next(moments) == 4, wait=lambda seconds: None, get=lambda: (sent(), [])
+        ready=lambda: next(moments) == 4, wait=lambda seconds: None, get=lambda: (trail(sent()), [])
     )
     engines = FakeEngines(step=lambda p: gone() if p == 0 else sent())
     send = engines.send
-    engines.send = lambda p, name, **arguments: late if p == 1 else send(p, name, **arguments)
+    engines.send = lambda p, call: late if p == 1 else send(p, call)
     with pytest.raises(RecoveryError, match=r"^process 0 \(host h1\): "):
-        asking.ask_all(engines, "step", within_s=30)
+        asking.ask_all(engines, AskSent(), within_s=30)
     assert list(moments) == []
 
 
 def test_one_that_does_not_answer_in_time_is_named() -> None:
     engines = FakeEngines(step=lambda p: sent() if p else None)
     with pytest.raises(RecoveryError, match=r"process 0 did not answer within 0\.0 s"):
-        asking.ask_all(engines, "step", within_s=0.01)
+        asking.ask_all(engines, AskSent(), within_s=0.01)
 
 
 def test_each_may_be_asked_something_of_its_own() -> None:
-    engines = FakeEngines(rejoin=lambda p, **arguments: {"got": arguments})
-    each = {1: {"number": 1}}
-    found = asking.ask_all(engines, "rejoin", within_s=1, each=each, all=True)
-    assert found == {0: {"got": {"all": True}}, 1: {"got": {"all": True, "number": 1}}}
+    engines = FakeEngines(rejoin=lambda p, arguments: arguments["number"])
+    each = {p: Rejoin(arguments={"number": p}) for p in (0, 1)}
+    found = asking.ask_all(engines, each, within_s=1)
+    assert found == {0: 0, 1: 1}
 
 
 # ---- taking part in a proof in which others wait
@@ -341,13 +344,15 @@ def test_each_may_be_asked_something_of_its_own() -> None:
 def execution(*, proving: dict[int, Any], **outcomes: str) -> Any:
     standings = {p: SimpleNamespace(outcome="running") for p in proving}
     standings |= {int(p[1:]): SimpleNamespace(outcome=o) for p, o in outcomes.items()}
-    return SimpleNamespace(standings=lambda: standings, steps=proving, number=11)
+    steps = {p: cell_step(one) if isinstance(one, Sent) else one for p, one in proving.items()}
+    return SimpleNamespace(standings=lambda: standings, steps=steps, number=11)
 
 
 def test_others_that_sent_the_same_take_part() -> None:
     numbers = []
     engines = FakeEngines(
-        step=lambda p: sent(2, 5), prove=lambda p, number, **_: numbers.append(number) or {}
+        step=lambda p: sent(2, 5),
+        prove=lambda p, number, **_: numbers.append(number) or Proven(passed=True, alike=True),
     )
     assert join_proof(engines, execution(proving={0: sent(2, 5)}))
     assert engines.asked == [("step", 1), ("prove", 1)]
@@ -362,7 +367,7 @@ def test_others_that_sent_something_else_do_not(state: Any) -> None:
 
 
 def test_where_one_has_passed_it_nobody_is_asked_and_nobody_stopped() -> None:
-    engines = FakeEngines(step=lambda p: {**sent(0), "proven": 11})
+    engines = FakeEngines(step=lambda p: sent(0, proven=11))
     assert join_proof(engines, execution(proving={0: sent(2, 5)}))
     assert engines.names() == ["step"]
 
@@ -374,9 +379,9 @@ def test_where_all_wait_the_proof_itself_decides() -> None:
     assert engines.asked == []
 
 
-def waits(count: int, names: int) -> dict[str, Any]:
+def waits(count: int, names: int) -> CellStep:
     """Of a process that waits for what it has sent, and will be compared."""
-    return {**sent(count, names), "compared": True}
+    return cell_step(sent(count, names), compared=True)
 
 
 def test_those_that_wait_for_their_own_programs_need_nobody_where_all_sent_the_same() -> None:
@@ -530,10 +535,10 @@ def test_two_at_once_come_one_after_the_other() -> None:
 
 
 def test_functions_that_were_not_sent_equally_often_are_named() -> None:
-    labels = {0: ["f() 1 2 ()", "g 3"], 1: ["f() 1 2 ()", "f() 1 2 ()", "g 3"], 2: ["g 3"]}
-    answers = {p: {"labels": found} for p, found in labels.items()}
+    found_on = {0: ["f() 1 2 ()", "g 3"], 1: ["f() 1 2 ()", "f() 1 2 ()", "g 3"], 2: ["g 3"]}
+    answers = {p: labels(*found) for p, found in found_on.items()}
     text = " (f: 0 on process 2, 1 on process 0, 2 on process 1)"
     assert which_differ(answers) == text
-    assert which_differ({0: {"labels": []}, 1: {"labels": []}}) == ""
-    many = {0: {"labels": list("abcde")}, 1: {"labels": []}}
+    assert which_differ({0: labels(), 1: labels()}) == ""
+    many = {0: labels(*"abcde"), 1: labels()}
     assert which_differ(many).endswith("; 2 more)")

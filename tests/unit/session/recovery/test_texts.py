@@ -11,6 +11,7 @@ from nbdist.merge.facts import Known
 from nbdist.merge.notices import trouble
 from nbdist.session.recovery.differing import differing
 from nbdist.session.recovery.inplace import Repaired
+from tests.builders.engines import sent
 
 FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
 LATE = {
@@ -21,8 +22,7 @@ LATE = {
 
 def state(programs: int, *, before: int = 0, generation: int = 1) -> dict[str, object]:
     """What a process says that has sent so many programs since a proof, and so many before it."""
-    numbers = {"programs": programs, "serial": before + programs, "generation": generation}
-    return {"counted": True, "names": 0, **numbers}
+    return sent(programs, serial=before + programs, generation=generation)
 
 
 def test_who_has_sent_how_many_programs_is_said() -> None:

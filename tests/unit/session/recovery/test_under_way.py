@@ -7,14 +7,15 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.stepping import UnderWay
 from nbdist.session.recovery import under_way
-from tests.builders.engines import FakeEngines, sent
+from tests.builders.engines import FakeEngines, sent, trail
 
 
 def waited(engines: FakeEngines) -> list[str]:
     """What is said meanwhile."""
     said: list[str] = []
-    states = {p: {**sent(3), "programs": 0, "earliest": 2 if p else None} for p in (0, 1)}
+    states = {p: trail(sent(0, serial=3), earliest=2 if p else None) for p in (0, 1)}
     under_way.until_computed(engines, states, say=said.append)  # type: ignore[arg-type]
     return said
 
@@ -25,11 +26,11 @@ def answers(*arrays: int, progress: bool = True) -> FakeEngines:
     left = [arrays[0]]
     count = itertools.count()
 
-    def under_way(process_id: int, **_: Any) -> dict[str, Any]:
+    def under_way(process_id: int, **_: Any) -> UnderWay:
         if process_id == 0:
-            return {"arrays": 0, "progress": [0, 0]}
+            return UnderWay(arrays=0, progress=(0, 0))
         left[0] = next(looks, left[0])
-        return {"arrays": left[0], "progress": [next(count) if progress else 0, 0]}
+        return UnderWay(arrays=left[0], progress=(next(count) if progress else 0, 0))
 
     return FakeEngines(under_way=under_way)
 
@@ -43,7 +44,7 @@ def test_where_all_is_computed_it_asks_once() -> None:
 @pytest.mark.parametrize("earliest", [None, 4])
 def test_where_nothing_that_all_have_sent_is_left_nobody_is_asked(earliest: int | None) -> None:
     engines = FakeEngines()
-    states = {p: {**sent(3), "programs": 0, "earliest": earliest} for p in (0, 1)}
+    states = {p: trail(sent(0, serial=3), earliest=earliest) for p in (0, 1)}
     under_way.until_computed(engines, states, say=[].append)  # type: ignore[arg-type]
     assert engines.asked == []
 

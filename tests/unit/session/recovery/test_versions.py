@@ -2,25 +2,34 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from nbdist.contract.calls.stepping import Origin, Trail, Versions
 from nbdist.session.recovery.versions import Mixed, common_serial, disagreeing
+from tests.builders import engines
+from tests.builders.engines import trail
 
 LOST = None
 
 
-def said(unnamed: Any = (), **versions: int | None) -> dict[str, Any]:
+def said(unnamed: Any = (), **versions: int | None) -> Versions:
     """What a process answers of arrays that programs of the second back end have computed."""
     origins = {
-        path: None if serial is None else [2, serial, "0"] for path, serial in versions.items()
+        path: None if serial is None else (2, serial, "0") for path, serial in versions.items()
     }
-    hidden = [[[2, serial, "0"], count] for serial, count in dict(unnamed).items()]
-    return {"generation": 2, "versions": origins, "unnamed": hidden}
+    hidden = tuple(((2, serial, "0"), count) for serial, count in dict(unnamed).items())
+    return Versions(generation=2, versions=origins, reasons={}, unnamed=hidden)
 
 
-def paths(answers: dict[int, dict[str, Any]], **options: int) -> list[str]:
+def elsewhere(said: Versions, **origins: Origin) -> Versions:
+    """The same, with other origins of some arrays."""
+    return replace(said, versions={**said.versions, **origins})
+
+
+def paths(answers: dict[int, Versions], **options: int) -> list[str]:
     return list(disagreeing(answers, **options).paths)
 
 
@@ -33,9 +42,10 @@ def test_pieces_of_two_programs_do_not() -> None:
 
 
 def test_pieces_of_two_outputs_or_of_two_back_ends_do_not() -> None:
-    answers = {0: said(w=3, b=4), 1: said(w=3, b=4)}
-    answers[0]["versions"]["w"] = [2, 3, "1"]
-    answers[1]["versions"]["b"] = [1, 4, "0"]
+    answers = {
+        0: elsewhere(said(w=3, b=4), w=(2, 3, "1")),
+        1: elsewhere(said(w=3, b=4), b=(1, 4, "0")),
+    }
     assert paths(answers) == ["b", "w"]
 
 
@@ -70,9 +80,7 @@ def test_what_came_after_the_last_common_program_is_lost_though_all_agree() -> N
 
 
 def test_what_a_back_end_of_before_computed_is_not_after_a_program_of_this_one() -> None:
-    answers = {p: said(w=9) for p in (0, 1)}
-    for answer in answers.values():
-        answer["versions"]["w"] = [1, 9, "0"]
+    answers = {p: elsewhere(said(w=9), w=(1, 9, "0")) for p in (0, 1)}
     assert disagreeing(answers, common=3) == Mixed()
 
 
@@ -82,8 +90,8 @@ def test_of_arrays_without_a_path_all_must_have_as_many_of_each_origin() -> None
     assert mixed == Mixed((), ((2, 3, "0"), (2, 4, "0"), (2, 5, "0")))
 
 
-def sent(serial: int, programs: int, *trail: int) -> dict[str, Any]:
-    return {"serial": serial, "programs": programs, "trail": list(trail)}
+def sent(serial: int, programs: int, *checksums: int) -> Trail:
+    return trail(engines.sent(programs, serial=serial), *checksums)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.contract.wire import encode
+from nbdist.contract.calls.arrays import ModelFound
+from nbdist.contract.wire import decode, encode
 from nbdist.view.layout import Layout
 from nbdist.view.text import layout_text
 from nbdist.view.text.layout import DIFFERS, MISSED, flag
@@ -86,11 +87,7 @@ def test_a_problem_and_variables_left_out_are_told(snapshot, model):
 
 
 def test_an_engine_s_answer_is_read_and_shown(snapshot, model):
-    answer = {
-        "model": encode(model),
-        "meshes": [encode(mesh) for mesh in snapshot.meshes],
-        "distributions": [encode(one) for one in snapshot.distributions],
-    }
-    layout = Layout.decode(answer, snapshot)
+    found = ModelFound(model=model, meshes=snapshot.meshes, distributions=snapshot.distributions)
+    layout = Layout.of(decode(ModelFound, encode(found)), snapshot)
     assert layout.model == model
     assert repr(layout) == layout.text() == "\n".join(lines(snapshot, model))

@@ -20,7 +20,7 @@ MARGIN = 0.8
 
 
 @dataclass
-class Saved:
+class Copies:
     """What was copied.
 
     `pieces` holds, for each array of `arrays`, its copies: the ids of the devices that have a piece, and the
@@ -47,7 +47,7 @@ def save(
     folder: Path,
     room_bytes: int | None = None,
     hopeless: Callable[[Any], bool] = lambda array: False,
-) -> Saved:
+) -> Copies:
     """Copies all pieces of these arrays that this process holds; waits for those that are being computed.
 
     Args:
@@ -60,7 +60,7 @@ def save(
     Raises:
       RecoveryError: Neither memory nor disk has room.
     """
-    saved = Saved()
+    saved = Copies()
     room = int(free_bytes() * MARGIN) if room_bytes is None else room_bytes
     for array in arrays:
         if array.is_deleted():
@@ -94,7 +94,7 @@ def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
     array.block_until_ready()
 
 
-def _copy(piece: Any, saved: Saved, room: int, folder: Path) -> Any:
+def _copy(piece: Any, saved: Copies, room: int, folder: Path) -> Any:
     """A copy in memory, or on disk where `room` bytes would be too few; counted."""
     if saved.nbytes + piece.nbytes <= room:
         saved.nbytes += piece.nbytes
@@ -185,7 +185,7 @@ def remade(
 
     Args:
       old: Gives shape, dtype and whether it is committed to its devices.
-      pieces: Its copies, as `Saved` has them.
+      pieces: Its copies, as `Copies` has them.
       sharding: The new one.
       local: This process's new devices by id.
     """

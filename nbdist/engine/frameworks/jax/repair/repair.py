@@ -11,15 +11,16 @@ import contextlib
 import gc
 import sys
 import time
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.calls.stepping import Origin, Restored, Saved, Versions
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.repair import context, service
 from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.collect import collect, prepare
-from nbdist.engine.frameworks.jax.repair.copies import Saved, deleted, free_bytes, remade, save
+from nbdist.engine.frameworks.jax.repair.copies import Copies, deleted, free_bytes, remade, save
 from nbdist.engine.frameworks.jax.repair.frames import LastFrames
 from nbdist.engine.frameworks.jax.repair.hashes import matters
 from nbdist.engine.frameworks.jax.repair.names import reached_from
@@ -59,24 +60,20 @@ class Repair:
         self._namespace = namespace
         self._folder = folder
         self._step = step
-        self._saved = Saved()
+        self._copies = Copies()
         self._old: Old | None = None
         self._halfway: Twins | None = None
         self._frames: LastFrames | None = None
         self._context = context.Context(mesh=None, default_device=None)
         self.begun = False
-        self.answer: dict[str, Any] = {}
+        self.saved: Saved | None = None
 
-    def save(self, common: int) -> dict[str, Any]:
+    def save(self, common: int) -> Saved:
         """Copies every live array to host memory, or to disk where that is too small.
 
         Args:
           common: The serial of the last program that all processes have sent. What a later one computes does not
             come, and is not waited for.
-
-        Returns:
-          `arrays` and `nbytes` copied, `on_disk` of these bytes, `free` memory before, and what
-          `nbdist.engine.frameworks.jax.versions.versions` answers.
         """
         import jax
 
@@ -84,19 +81,19 @@ class Repair:
         gc.unfreeze()  # what was there before the fork may refer to devices by now
         free = free_bytes()
         every = [a for name in live_platforms() for a in jax.live_arrays(name)]
-        self._saved = save(
+        self._copies = save(
             every, folder=self._folder, hopeless=lambda array: self._hopeless(array, common)
         )
         del every
         self._context = context.note()
-        self.answer = {
-            "arrays": len(self._saved.arrays),
-            "nbytes": self._saved.nbytes + self._saved.on_disk,
-            "on_disk": self._saved.on_disk,
-            "free": free,
-            **self._versions(),
-        }
-        return self.answer
+        self.saved = Saved(
+            arrays=len(self._copies.arrays),
+            nbytes=self._copies.nbytes + self._copies.on_disk,
+            on_disk=self._copies.on_disk,
+            free=free,
+            versions=self._versions(),
+        )
+        return self.saved
 
     def _hopeless(self, array: Any, common: int) -> bool:
         if self._step.stuck:
@@ -108,8 +105,8 @@ class Repair:
         # One of unknown origin belongs to a proof: all else that spans processes and is computed is known.
         return serial == 0 or (generation == dispatched.generation and serial > common)
 
-    def _versions(self) -> dict[str, Any]:
-        lost = {id(a): r for a, r in zip(self._saved.lost, self._saved.reasons, strict=True)}
+    def _versions(self) -> Versions:
+        lost = {id(a): r for a, r in zip(self._copies.lost, self._copies.reasons, strict=True)}
         return versions(self._namespace, self._step, lost)
 
     def leave(self) -> None:
@@ -147,9 +144,9 @@ class Repair:
     def restore(
         self,
         lost: Collection[str],
-        unnamed: Collection[Sequence[Any]] = (),
+        unnamed: Collection[Origin] = (),
         generation: int | None = None,
-    ) -> dict[str, Any]:
+    ) -> Restored:
         """Makes devices, meshes, shardings and arrays anew, and re-points every reference.
 
         Args:
@@ -157,10 +154,6 @@ class Repair:
             together.
           unnamed: Origins of arrays that no path leads to, and that must have none either.
           generation: As for `Dispatched.restart`; those of processes differ where a repair has ended on some only.
-
-        Returns:
-          `references` that were re-pointed, `arrays` made anew, paths of those that are `lost`, what is still
-          `stale` by name, and `seconds`.
         """
         import jax
 
@@ -178,13 +171,13 @@ class Repair:
         wrong = there.keys() & lost
         del there, alone
         gone = self._arrays(twins, devices, taken)
-        count = len(self._saved.arrays)
+        count = len(self._copies.arrays)
         # Should it fail halfway, a second try begins with the copies again.
         self._halfway = twins
         references = become(twins, self._old.survey)
         self._frames.repoint(twins)
         # What was saved is used up: should the rest fail, the next repair begins with what is there now.
-        self.begun, self._old, self._saved, self._halfway = False, None, Saved(), None
+        self.begun, self._old, self._copies, self._halfway = False, None, Copies(), None
         self._frames = None
         self._context.restore(twins)
         jax.clear_caches()
@@ -197,18 +190,19 @@ class Repair:
         # A back end refers to itself. It must be gone before the ports of the new one are looked for.
         collect(prepared)
         self._step.begin(generation)
-        return {
-            "references": references,
-            "arrays": count,
-            "lost": sorted({*(named[i] for i in gone if i in named), *wrong, *also}),
-            "stale": stale,
-            "seconds": time.monotonic() - started,
-        }
+        return Restored(
+            references=references,
+            arrays=count,
+            lost=tuple(sorted({*(named[i] for i in gone if i in named), *wrong, *also})),
+            stale=tuple(stale),
+            seconds=time.monotonic() - started,
+            ports=tuple(sorted(self._step.ports)),
+        )
 
     def _arrays(self, twins: Twins, devices: Devices, taken: set[int]) -> set[int]:
         """Adds the twins of all arrays; answers the ids of those that have no values any more."""
-        gone = {id(array) for array in self._saved.lost} | taken
-        pairs = zip(self._saved.arrays, self._saved.pieces, strict=True)
+        gone = {id(array) for array in self._copies.lost} | taken
+        pairs = zip(self._copies.arrays, self._copies.pieces, strict=True)
         for old, pieces in pairs:
             sharding = self._sharding(old, twins)
             if sharding is None:
@@ -221,7 +215,7 @@ class Repair:
                 twins.add(old, new)
             if self._halfway is not None and old in self._halfway:
                 twins.add(self._halfway.of(old), twins.of(old))
-        self._without_values(self._saved.lost, twins, devices)
+        self._without_values(self._copies.lost, twins, devices)
         return gone
 
     def _without_values(self, arrays: Iterable[Any], twins: Twins, devices: Devices) -> None:
@@ -229,7 +223,7 @@ class Repair:
 
         Without them JAX would say of such an array that its devices are others than those of the rest.
         """
-        lost = {id(array) for array in self._saved.lost}
+        lost = {id(array) for array in self._copies.lost}
         for old in arrays:
             if old in twins or not (id(old) in lost or old.is_deleted()):
                 continue

@@ -10,9 +10,7 @@ import weakref
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-Origin = tuple[int, int, str]
-"""The back end (how many came before it), the serial of the program, and which of its outputs; for an array that
-no program computed the serial is 0, and the last says in which cell it was first seen, and under which path."""
+from nbdist.contract.calls.stepping import Origin
 
 UNKNOWN: Origin = (0, 0, "")
 """Of an array that no program computed, and no path led to."""

@@ -10,6 +10,9 @@ from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from typing import Any
 
+from nbdist.contract.calls.stepping import Labels, Proven, Trail, UnderWay
+from nbdist.contract.iopub import CellStep
+from nbdist.contract.sent import Sent
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.step.cut import Cut
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
@@ -48,14 +51,14 @@ class Step:
       proven: The number of the last proof that has passed here.
 
     Args:
-      say: Publishes a few facts about the cell that runs, as output of it.
+      say: Publishes how the cell that runs has left this process, as output of it.
       before: The ports on which this process listened before its back end was up.
       interruptible: Where an interrupt may end the wait for others.
     """
 
     def __init__(
         self,
-        say: Callable[[dict[str, Any]], None],
+        say: Callable[[CellStep], None],
         *,
         before: Collection[int],
         interruptible: Callable[[], AbstractContextManager[None]] = nullcontext,
@@ -103,53 +106,41 @@ class Step:
         else:
             self.dispatched.ignored.discard(thread)
 
-    def state(self) -> dict[str, Any]:
-        """What was sent since the processes were last in step, and altogether.
-
-        `counted` is False where nobody knows. A proof passes on one process a moment before another, so that their
-        counts may begin at different proofs: only `generation` and `serial` are the same on all that are in step.
-        """
-        return {
+    def sent(self) -> Sent:
+        """What was sent since the processes were last in step, and altogether."""
+        generation, serial = self.dispatched.place
+        return Sent(
             **asdict(self.dispatched.count),
-            "generation": self.dispatched.generation,
-            "serial": self.dispatched.serial,
-            "counted": self.dispatched.hooked,
-            "unsettled": self.unsettled,
-            "proven": self.proven,
-        }
+            generation=generation,
+            serial=serial,
+            counted=self.dispatched.hooked,
+            unsettled=self.unsettled,
+            proven=self.proven,
+        )
 
-    def trail(self) -> dict[str, Any]:
-        """`state`, and more.
-
-        Returns:
-          As `trail` the newest programs by their checksums, and as `earliest` the serial of the first program that
-          is not computed yet, None where all are.
-        """
+    def trail(self) -> Trail:
+        """What was sent, and which programs these were."""
         sent = self.dispatched.count.programs
         left = serials_under_way(self.dispatched)
-        return {
-            **self.state(),
-            "trail": list(self.dispatched.trail)[-sent:] if sent else [],
-            "earliest": min(left, default=None),
-        }
+        return Trail(
+            sent=self.sent(),
+            trail=tuple(self.dispatched.trail)[-sent:] if sent else (),
+            earliest=min(left, default=None),
+        )
 
-    def under_way(self, common: int) -> dict[str, Any]:
+    def under_way(self, common: int) -> UnderWay:
         """What is computed of the programs that all processes have sent, and how far that is.
 
         Args:
           common: The serial of the last of them.
-
-        Returns:
-          `arrays`, how many have not been computed yet; `progress`, which stays the same while nothing is computed
-          or moved: tens of milliseconds of XLA's threads, and bytes of collectives.
         """
-        return {
-            "arrays": len(arrays_under_way(self.dispatched, common)),
-            "progress": [
+        return UnderWay(
+            arrays=len(arrays_under_way(self.dispatched, common)),
+            progress=(
                 int(computed_seconds() / LEAST_SECONDS),
                 self._cut.moved_bytes(self.ports, self._others),
-            ],
-        }
+            ),
+        )
 
     def begin_cell(
         self,
@@ -168,7 +159,7 @@ class Step:
           run: The number of this sending of the cell.
           targets: The processes that run it.
           namespace: The user's.
-          in_step: After which program the kernel knows all processes to be in step; see `notebook_cell.label`.
+          in_step: After which program the kernel knows all processes to be in step; see `CellLabel`.
         """
         if in_step is not None and tuple(in_step) == self.dispatched.place:
             self.dispatched.in_step()
@@ -210,73 +201,69 @@ class Step:
         ):
             return
         if failed:
-            self._say({"number": number, "proving": False, **self.state()})
+            self._say(CellStep(number=number, sent=self.sent()))
             return
         if compared and dispatched.hooked:
             self._say_when_computed(number)
             return
         trial = self._proof.begin(number, count, counted=dispatched.hooked and not count.parts)
-        self._wait(trial, {"number": number, "proving": True})
-        answer = self._after(trial)
+        self._wait(trial, compared=False)
+        proven = self._after(trial)
         self.unsettled = not trial.in_step
-        if not (answer["passed"] and answer["alike"]):
-            self._say({"number": number, "proving": False, **answer, **self.state()})
+        if not (proven.passed and proven.alike):
+            self._say(CellStep(number=number, proven=proven, sent=self.sent()))
 
     def _say_when_computed(self, number: int) -> None:
         """Says what this process has sent, once it is computed."""
         since = self._said[1] if self._said and self._said[0] == self.dispatched.generation else 0
-        facts: dict[str, Any] = {"number": number, "compared": True}
         if arrays := arrays_under_way(self.dispatched, self.dispatched.serial, since=since):
             trial = Trial(number)
             wait_for_arrays(arrays, trial.done.set)
-            self._wait(trial, {**facts, "proving": True})
+            self._wait(trial, compared=True)
             if trial.abandoned:
                 self.unsettled = True
-                self._say({**facts, "proving": False, "passed": None, **self.state()})
+                given_up = Proven(passed=None, alike=True)
+                self._say(CellStep(number=number, compared=True, proven=given_up, sent=self.sent()))
                 return
         self._said = self.dispatched.place
-        self._say({**facts, "proving": False, **self.state()})
+        self._say(CellStep(number=number, compared=True, sent=self.sent()))
 
-    def _wait(self, trial: Trial, facts: dict[str, Any]) -> None:
-        """Waits for it, and says `facts` where that takes longer."""
+    def _wait(self, trial: Trial, *, compared: bool) -> None:
+        """Waits for it, and says so where that takes longer."""
         self._trial = trial
         try:
             with self._interruptible():
                 if not trial.done.wait(SAY_SECONDS):
-                    self._say({**facts, **self.state()})
+                    self._say(
+                        CellStep(
+                            number=trial.number, compared=compared, proving=True, sent=self.sent()
+                        )
+                    )
                 trial.done.wait()
         except KeyboardInterrupt:
             trial.abandon()
 
-    def labels(self) -> dict[str, Any]:
-        """The newest programs since all were in step.
+    def labels(self) -> Labels:
+        """The newest programs since all were in step."""
+        names = tuple(name.decode(errors="replace") for name in self.dispatched.labels)
+        return Labels(labels=names, kinds=tuple(self.dispatched.kinds))
 
-        Returns:
-          `labels`, what they are called, and `kinds`, the collectives of those that ran for the first time, None
-          for others.
-        """
-        names = [name.decode(errors="replace") for name in self.dispatched.labels]
-        return {"labels": names, "kinds": list(self.dispatched.kinds)}
-
-    def prove(self, number: int, *, timeout_s: float, compared: bool) -> dict[str, Any]:
+    def prove(self, number: int, *, timeout_s: float, compared: bool) -> Proven:
         """Takes part in a proof that a kernel asks for.
 
         Args:
           number: Of the proof.
           timeout_s: How long is waited for the others.
           compared: Whether the kernel has compared by their names what the processes have sent.
-
-        Returns:
-          `passed` (None: not there in time) and `alike`, as `Trial` has them, and `error`.
         """
         if self._proof is None:
-            return {"passed": False, "alike": True, "error": "no back end is up"}
+            return Proven(passed=False, alike=True, error="no back end is up")
         trial = self._proof.begin(number, self.dispatched.count, counted=False)
         trial.done.wait(timeout_s)
         trial.alike = trial.alike or compared
         return self._after(trial)
 
-    def _after(self, trial: Trial) -> dict[str, Any]:
+    def _after(self, trial: Trial) -> Proven:
         passed = None if trial.abandoned else trial.passed
         if trial.in_step:
             if trial.uneven:
@@ -284,7 +271,7 @@ class Step:
             self.dispatched.in_step()
             self.unsettled = False
             self.proven = trial.number
-        return {"passed": passed, "alike": trial.alike, "error": trial.error}
+        return Proven(passed=passed, alike=trial.alike, error=trial.error)
 
     def abandon(self) -> None:
         """Ends the wait of the main thread for a proof, from any thread; nothing is proven then."""

@@ -13,7 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.frameworks.jax.repair import copies
 from nbdist.engine.frameworks.jax.repair.copies import (
-    Saved,
+    Copies,
     array_like,
     deleted,
     free_bytes,
@@ -292,4 +292,4 @@ def test_cleared_copies_hold_nothing(tmp_path):
     saved = save([x], folder=tmp_path)
     saved.clear()
     assert (saved.arrays, saved.pieces, saved.lost, saved.reasons) == ([], [], [], [])
-    assert not [r for r in gc.get_referrers(x) if isinstance(r, Saved)]
+    assert not [r for r in gc.get_referrers(x) if isinstance(r, Copies)]

@@ -1,11 +1,15 @@
 """The proof passes where all numbers are one's own, and says so where they are not."""
 
 import threading
+from dataclasses import replace
 
 import jax
 import numpy as np
 import pytest
 
+from nbdist.contract.calls.stepping import Proven
+from nbdist.contract.iopub import CellStep
+from nbdist.contract.sent import Sent
 from nbdist.engine.frameworks.jax.step.dispatched import Count
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
 from nbdist.engine.frameworks.jax.step.step import SWITCH, Step
@@ -186,16 +190,18 @@ def step(said):
 
 def state(**facts):
     """What a process says of itself that has sent nothing since its back end is up, but for `facts`."""
-    sent = {
-        "programs": 0,
-        "names": 0,
-        "parts": 0,
-        "kinds": 0,
-        "generation": 1,
-        "serial": 0,
-        "counted": True,
-    }
-    return {**sent, "unsettled": False, "proven": None, **facts}
+    nothing = Sent(
+        programs=0,
+        names=0,
+        parts=0,
+        kinds=0,
+        generation=1,
+        serial=0,
+        counted=True,
+        unsettled=False,
+        proven=None,
+    )
+    return replace(nothing, **facts)
 
 
 def test_a_cell_that_sent_nothing_is_not_proven(step, said):
@@ -207,8 +213,8 @@ def test_a_cell_that_sent_nothing_is_not_proven(step, said):
 def test_a_cell_that_sent_programs_is_proven_and_counts_from_nothing(step, said):
     step.dispatched.count = Count(programs=2, names=3)
     step.end_cell(1, failed=False)
-    assert step.state() == state(proven=1)
-    assert not [s for s in said if not s["proving"]]
+    assert step.sent() == state(proven=1)
+    assert not [s for s in said if not s.proving]
 
 
 def test_a_cell_that_failed_reports_its_count_and_does_not_wait(step, said):
@@ -216,7 +222,7 @@ def test_a_cell_that_failed_reports_its_count_and_does_not_wait(step, said):
     step._proof.begin = None
     step.end_cell(1, failed=True)
     sent = state(programs=2, names=3, unsettled=True)
-    assert said == [{"number": 1, "proving": False, **sent}]
+    assert said == [CellStep(number=1, sent=sent)]
 
 
 def test_a_proof_that_waits_is_reported_and_ends_when_it_is_abandoned(step, said):
@@ -224,10 +230,10 @@ def test_a_proof_that_waits_is_reported_and_ends_when_it_is_abandoned(step, said
     step._proof.begin = lambda number, count, counted: Trial(number)
     threading.Thread(target=lambda: (wait_for(lambda: said), step.abandon())).start()
     step.end_cell(7, failed=False)
-    assert said[0] == {"number": 7, "proving": True, **step.state(), "unsettled": False}
+    assert said[0] == CellStep(number=7, proving=True, sent=replace(step.sent(), unsettled=False))
     assert step.unsettled
-    assert (said[1]["proving"], said[1]["passed"]) == (False, None)
-    assert step.state()["programs"] == 1
+    assert (said[1].proving, said[1].proven.passed) == (False, None)
+    assert step.sent().programs == 1
 
 
 def test_an_interrupt_ends_the_wait_for_a_proof(step, said):
@@ -240,7 +246,7 @@ def test_an_interrupt_ends_the_wait_for_a_proof(step, said):
     step.dispatched.count = Count(programs=1)
     step._proof.begin = lambda number, count, counted: Trial(number, done=Interrupted())
     step.end_cell(7, failed=False)
-    assert said[-1]["passed"] is None
+    assert said[-1].proven.passed is None
 
 
 def test_a_proof_that_did_not_pass_is_reported(step, said):
@@ -249,22 +255,18 @@ def test_a_proof_that_did_not_pass_is_reported(step, said):
     step.dispatched.count = Count(programs=1)
     step._proof.begin = lambda number, count, counted: trial
     step.end_cell(7, failed=False)
-    assert (said[-1]["passed"], said[-1]["alike"]) == (True, False)
-    assert step.state()["programs"] == 1
+    assert said[-1].proven == Proven(passed=True, alike=False)
+    assert step.sent().programs == 1
 
 
 def test_taking_part_has_a_limit(step):
     step._proof.begin = lambda number, count, counted: Trial(number)
-    assert step.prove(1, timeout_s=0.01, compared=True) == {
-        "passed": None,
-        "alike": True,
-        "error": None,
-    }
+    assert step.prove(1, timeout_s=0.01, compared=True) == Proven(passed=None, alike=True)
 
 
 def test_without_a_back_end_nothing_passes(step):
     step.listen_anew()
-    assert step.prove(1, timeout_s=1, compared=True)["passed"] is False
+    assert step.prove(1, timeout_s=1, compared=True).passed is False
     step.end_cell(1, failed=False)
 
 
@@ -327,15 +329,13 @@ def test_what_was_sent_is_said_without_a_proof_and_once(step, said):
     send(step)
     step.end_cell(5, failed=False, compared=True)
     sent = state(programs=1, names=3, serial=1)
-    assert said == [{"number": 5, "proving": False, "compared": True, **sent}]
+    assert said == [CellStep(number=5, compared=True, sent=sent)]
     step.end_cell(6, failed=False, compared=True)
     step.end_cell(7, failed=False)
     assert len(said) == 1
     send(step)
     step.end_cell(8, failed=False, compared=True)
-    assert said[1:] == [
-        {"number": 8, "proving": False, "compared": True, **sent, "programs": 2, "serial": 2}
-    ]
+    assert said[1:] == [CellStep(number=8, compared=True, sent=replace(sent, programs=2, serial=2))]
 
 
 def test_what_was_sent_is_said_when_it_is_computed(step, said):
@@ -350,8 +350,8 @@ def test_what_was_sent_is_said_when_it_is_computed(step, said):
 
     threading.Thread(target=compute).start()
     step.end_cell(5, failed=False, compared=True)
-    assert [(one["proving"], one["compared"]) for one in said] == [(True, True), (False, True)]
-    assert all(one["serial"] == 2 and "passed" not in one for one in said)
+    assert [(one.proving, one.compared) for one in said] == [(True, True), (False, True)]
+    assert all(one.sent.serial == 2 and one.proven is None for one in said)
     assert not step.unsettled
 
 
@@ -360,7 +360,7 @@ def test_what_does_not_come_is_left_when_it_is_abandoned(step, said):
     send(step, array)
     threading.Thread(target=lambda: (wait_for(lambda: said), step.abandon())).start()
     step.end_cell(5, failed=False, compared=True)
-    assert said[1]["passed"] is None
+    assert said[1].proven.passed is None
     assert step.unsettled
     array.there.set()
 
@@ -371,7 +371,7 @@ def test_what_was_computed_for_an_earlier_cell_is_not_looked_at_again(step, said
     step.dispatched.origins.computed([late := Under()], 1, 1)
     send(step)
     step.end_cell(6, failed=False, compared=True)
-    assert [one["proving"] for one in said] == [False, False]
+    assert [one.proving for one in said] == [False, False]
     late.there.set()
 
 
@@ -388,4 +388,4 @@ def test_a_cell_begins_to_count_where_the_kernel_knows_all_to_be_in_step(step, k
     send(step)
     send(step)
     step.begin_cell(9, [0], {}, in_step=known and list(known))
-    assert step.state()["programs"] == programs
+    assert step.sent().programs == programs

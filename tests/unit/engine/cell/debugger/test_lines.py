@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping
-from typing import Any
 
 import pytest
 
+from nbdist.contract.iopub import Prompt
+from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
 from nbdist.engine.cell.debugger.lines import Lines, Where
 from nbdist.engine.cell.interrupts import Interrupt
 from nbdist.errors import SessionError
@@ -16,8 +16,8 @@ from nbdist.errors import SessionError
 class Engine:
     """Publishes questions; each is answered on a thread of its own, as asides are."""
 
-    def __init__(self, *replies: Mapping[str, Any]) -> None:
-        self.published: list[Mapping[str, Any]] = []
+    def __init__(self, *replies: LineReply) -> None:
+        self.published: list[Prompt | None] = []
         self.replies = list(replies)
         self.taken: list[bool] = []
         self.stands: Where | None = Where(7, 4, "breakpoint()")
@@ -25,43 +25,45 @@ class Engine:
         self.lines = Lines(self.publish, where=lambda: self.stands, leaving=lambda: self.leaving)
         self.lines.reachable = True
 
-    def publish(self, question: Mapping[str, Any]) -> None:
-        self.published.append(question)
-        if question["number"] is not None and self.replies:
-            threading.Thread(target=self.answer, args=(question["number"],)).start()
+    def publish(self, prompt: Prompt | None) -> None:
+        self.published.append(prompt)
+        if prompt is not None and self.replies:
+            threading.Thread(target=self.answer, args=(prompt.number,)).start()
 
     def answer(self, number: int) -> None:
         reply = self.replies.pop(0)
-        self.taken.append(self.lines.put(number + 1, {"line": "for another question"}))
+        self.taken.append(self.lines.put(number + 1, TypedLine(text="for another question")))
         self.taken.append(self.lines.put(number, reply))
-        self.taken.append(self.lines.put(number, {"line": "sent again"}))
+        self.taken.append(self.lines.put(number, TypedLine(text="sent again")))
 
 
 def test_a_line_is_given_once_to_the_question_it_answers() -> None:
-    engine = Engine({"line": "p x"}, {"line": "c"})
+    engine = Engine(TypedLine(text="p x"), TypedLine(text="c"))
     with engine.lines.open("at a breakpoint"):
         assert engine.lines.wanted
         assert engine.lines.ask("ipdb> ") == "p x"
         assert engine.lines.ask("ipdb> ") == "c"
     assert not engine.lines.wanted
     first, second, over = engine.published
-    assert first["number"] < second["number"] and over == {"number": None}
-    assert {name: first[name] for name in ("prompt", "what", "line", "source")} == {
-        "prompt": "ipdb> ",
-        "what": "at a breakpoint",
-        "line": 4,
-        "source": "breakpoint()",
-    }
+    assert first is not None and second is not None and over is None
+    assert first.number < second.number
+    assert first == Prompt(
+        number=first.number,
+        text="ipdb> ",
+        what="at a breakpoint",
+        line=4,
+        source="breakpoint()",
+    )
     assert engine.taken[:2] == [False, True]
 
 
 def test_the_end_of_input_is_one() -> None:
     with pytest.raises(EOFError):
-        Engine({"end": True}).lines.ask("ipdb> ")
+        Engine(EndOfInput()).lines.ask("ipdb> ")
 
 
 def test_that_nobody_can_answer_is_said_in_two_lines() -> None:
-    engine = Engine({"refused": "this kernel has no input"})
+    engine = Engine(NobodyAnswers(why="this kernel has no input"))
     with pytest.raises(SessionError, match="nobody can answer: this kernel has no input") as raised:
         engine.lines.ask("ipdb> ")
     shown = raised.value._render_traceback_()  # type: ignore[attr-defined]
@@ -103,4 +105,4 @@ def test_an_interrupt_that_a_command_has_kept_is_raised_in_place_of_the_next_que
     engine.leaving = True
     with pytest.raises(Interrupt), engine.lines.open("at a breakpoint"):
         engine.lines.ask("ipdb> ")
-    assert engine.published == [{"number": None}]
+    assert engine.published == [None]

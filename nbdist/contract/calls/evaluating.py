@@ -1,0 +1,33 @@
+"""Calls that run what a person wrote, where all processes may have to do it at the same time."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Self, TypeVar
+
+from nbdist.contract.calls.call import Call
+
+A = TypeVar("A", covariant=True)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Evaluating(Call[A]):
+    """A call that may compute on the devices of others.
+
+    Attributes:
+      number: Of the proof that follows where all processes take part at the same time; None for what computes
+        nothing, such as a name.
+    """
+
+    number: int | None = None
+
+    def unwanted(self) -> Self:
+        """The same for a process that only takes part, and whose answer nobody wants."""
+        return self
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EvaluatingExpression(Evaluating[A]):
+    """A call that evaluates an expression in the user's namespace: a name, and whatever names allow."""
+
+    expression: str

@@ -1,0 +1,147 @@
+"""Messages of ours that an engine publishes beside its output, by their type (`msg_type` of the Jupyter protocol).
+
+Those of the first group answer the request of a cell, those of the second go to every kernel that takes part.
+A message of another shape is one error, a `WireError`, and no other message is lost by it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.contract.calls.stepping import Proven
+from nbdist.contract.echo import Kept
+from nbdist.contract.questions import Answer
+from nbdist.contract.sent import Sent
+from nbdist.contract.snapshot import Report
+from nbdist.contract.wire import Plain, decode, encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CellStep:
+    """How a process stands to the others at the end of a cell.
+
+    Attributes:
+      number: Of this sending of the cell, and of the proof at its end.
+      compared: Whether what was sent is to be compared, and not proven.
+      proving: Whether it still waits: for the proof, or until what it has sent is computed.
+      proven: How the proof ended; None where there was none, or it goes on.
+      sent: What was sent.
+    """
+
+    number: int
+    compared: bool = False
+    proving: bool = False
+    proven: Proven | None = None
+    sent: Sent
+
+    @property
+    def in_step(self) -> bool:
+        """Whether nothing here says otherwise."""
+        return self.proven is None or bool(self.proven.passed and self.proven.alike)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompt:
+    """A line that a process waits for.
+
+    Attributes:
+      number: Of the question.
+      text: What stands before the line, such as `"ipdb> "`.
+      what: Why it is asked, such as `"at a breakpoint"`.
+      line: The 1-based line of the notebook's cell; None where it is not known.
+      source: The text of that.
+    """
+
+    number: int
+    text: str
+    what: str
+    line: int | None
+    source: str | None
+
+    @property
+    def place(self) -> str:
+        """`at a breakpoint in line 4, y = step(x)`."""
+        source = f", {self.source}" if self.source else ""
+        return self.what if self.line is None else f"{self.what} in line {self.line}{source}"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Prompting:
+    """What a debugger asks for; None: nothing any more."""
+
+    prompt: Prompt | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rescued:
+    """What a process has saved to a file before it was given up.
+
+    Attributes:
+      path: Of the file.
+      arrays: How many pieces of arrays are in it.
+      nbytes: Of those.
+      left_out: The paths of arrays that are not.
+    """
+
+    path: str
+    arrays: int
+    nbytes: int
+    left_out: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Echo:
+    """What a process has shown lately and still keeps."""
+
+    process_id: int
+    kept: Kept
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsideAnswer:
+    """The answer to a question past the main thread; see `nbdist.contract.questions`.
+
+    Attributes:
+      process_id: Whose.
+      number: Of the question.
+      answer: To that.
+    """
+
+    process_id: int
+    number: int
+    answer: Answer
+
+
+TYPES: Mapping[type[Any], str] = {
+    CellStep: "nbdist_step",
+    Sent: "nbdist_sent",
+    Prompting: "nbdist_prompt",
+    Rescued: "nbdist_rescue",
+    Echo: "nbdist_echo",
+    AsideAnswer: "nbdist_answer",
+    Report: "nbdist_report",
+}
+"""The type of each message."""
+
+_BY_TYPE = {msg_type: cls for cls, msg_type in TYPES.items()}
+
+
+def content_of(message: object) -> tuple[str, Plain]:
+    """The type and the content of a message, as it is published.
+
+    Raises:
+      WireError: It has something JSON has no form for.
+    """
+    return TYPES[type(message)], encode(message)
+
+
+def message_of(msg_type: str, content: Plain) -> Any:
+    """A message as it has come; None for one that is not ours.
+
+    Raises:
+      WireError: It is ours, and has another shape.
+    """
+    cls = _BY_TYPE.get(msg_type)
+    return None if cls is None else decode(cls, content)

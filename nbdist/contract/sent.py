@@ -1,0 +1,40 @@
+"""What a process has sent to devices of other processes: by it they are compared."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Sent:
+    """What was sent since the processes were last in step, and altogether.
+
+    A proof passes on one process a moment before another, so that their counts may begin at different proofs: only
+    `generation` and `serial` are the same on all that are in step.
+
+    Attributes:
+      programs: How many ran on all devices of the session.
+      names: A checksum over their names in order.
+      kinds: The same over the collectives of those that ran for the first time.
+      parts: How many ran on devices of several processes, but not on all.
+      generation: The number of the back end.
+      serial: Of the last program that was sent to that.
+      counted: False where nobody knows.
+      unsettled: Whether a cell has failed here since.
+      proven: The number of the last proof that has passed here.
+    """
+
+    programs: int
+    names: int
+    kinds: int
+    parts: int
+    generation: int
+    serial: int
+    counted: bool
+    unsettled: bool
+    proven: int | None
+
+    @property
+    def place(self) -> tuple[int, int]:
+        """Which program was sent last: the back end's number, and how many programs were sent to that."""
+        return self.generation, self.serial

@@ -60,7 +60,7 @@ class CellHandle:
 
         Raises:
           ProcessError: The cell failed on some process; only the first `wait` raises it.
-          CellTimeout: The cell's own `--timeout` is over.
+          CellTimeout: The cell's own `timeout_s` is over.
           TimeoutError: The cell still runs after `timeout_s`; it is not interrupted.
         """
         self._run.wait(timeout_s)

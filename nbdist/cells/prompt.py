@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.quantities import processes_text
+from nbdist.spelling import command
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -61,7 +62,7 @@ def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) 
     first = min(prompts)
     endings = ["the others wait"] if others else []
     if not attended:
-        endings.append(f"%dist_debug {first} opens the prompt")
+        endings.append(f"{command('debug', first)} opens the prompt")
     elif len(prompts) > 1:
         endings.append(f"asked one after another, process {first} first")
         if not others:

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.quantities import count_text, processes_text
+from nbdist.spelling import command
 
 Threads = Sequence[Mapping[str, Any]]
 
@@ -56,5 +57,5 @@ def _threads_text(threads: Threads, *, whole: bool) -> str:
         lines += [f"  {thread['name']}", *(f"    {line}" for line in thread["lines"])]
     if len(threads) > len(shown):
         others = count_text(len(threads) - len(shown), "other thread")
-        lines.append(f"  and {others}: %dist_stack with a process shows them")
+        lines.append(f"  and {others}: {command('stacks')} with a process shows them")
     return "\n".join(lines)

@@ -9,6 +9,7 @@ from typing import Any
 from nbdist.errors import ArrayError
 from nbdist.machine.checkup import group, memory
 from nbdist.quantities import bytes_text, processes_text
+from nbdist.spelling import option
 
 Rooms = Mapping[int, Mapping[str, Any]]
 """What each process has answered; see `nbdist.engine.values.incoming.Incoming.describe`."""
@@ -67,7 +68,7 @@ def refuse_too_large(
             raise ArrayError(
                 f"{names} would take {bytes_text(nbytes)} on {host_text(host)}, for {processes_text(ids)}, and "
                 f"{bytes_text(min(known))} of its memory are available. Nothing was sent. Push less, or to fewer "
-                "processes with --on, or divide an array over them with --sharding."
+                f"processes with {option('on')}, or divide an array over them with {option('sharding')}."
             )
 
 

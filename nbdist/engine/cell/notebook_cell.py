@@ -14,6 +14,7 @@ from typing import Any
 from nbdist.engine.cell.debugger.install import keep_failure
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.showable import show_any_error, showable
+from nbdist.spelling import Door, door, enter
 
 PREFIX = "nbdist "
 
@@ -29,7 +30,7 @@ def label(
     compared: bool = False,
     widgets: bool = False,
 ) -> str:
-    """The label of the execute request of one cell.
+    """The label of the execute request of one cell, with the door of the call that sends it.
 
     Args:
       cell: The notebook's execution count.
@@ -52,6 +53,7 @@ def label(
             "in_step": in_step,
             "compared": compared,
             "widgets": widgets,
+            "door": door().value,
         }
     )
 
@@ -113,6 +115,7 @@ class NotebookCells:
     def _started(self, info: Any) -> None:
         request, ours = self._request()
         if ours is not None:
+            enter(Door(ours.get("door", Door.PYTHON.value)))
             self._before(request, ours)
             self._cell.started(
                 ours["cell"],

@@ -18,6 +18,7 @@ from nbdist.engine.cell.showable import error_text, showable
 from nbdist.engine.kernel.labels import LOOKS, PREFIX
 from nbdist.engine.kernel.together import evaluate, widget_event
 from nbdist.errors import NbdistError, SessionError
+from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ Answer = tuple[dict[str, Any], list[Any]]
 
 
 class Call:
-    """A request by name; pickled as this class and two strings.
+    """A request by name; pickled as this class and strings.
 
     Args:
       name: A key of `CALLS`.
@@ -40,12 +41,16 @@ class Call:
 
     Attributes:
       label: Of its request, by which an engine knows it before it has unpickled it.
+      door: Through which the person came whom the kernel asks for: an error speaks their language.
     """
+
+    door = Door.PYTHON.value  # of a kernel that sends none
 
     def __init__(self, name: str, arguments: str) -> None:
         self.name = name
         self.arguments = arguments
         self.__name__ = self.label = f"{PREFIX}{name}"
+        self.door = door().value
 
     def __call__(self, *buffers: bytes) -> Any:
         """Runs on the engine.
@@ -58,7 +63,8 @@ class Call:
         from ipyparallel.serialize import PrePickled
 
         reply = PrePickled(None)
-        text, out = self._answer(buffers)
+        with through(Door(self.door)):
+            text, out = self._answer(buffers)
         reply.buffers = [text.encode(), *out]
         return reply
 

@@ -10,6 +10,7 @@ from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED, replicas_
 from nbdist.engine.values.arrays import OfferedArray, whole
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
+from nbdist.spelling import option
 
 
 def explain(value: Any, expression: str, *, process_id: int) -> dict[str, Any]:
@@ -81,6 +82,6 @@ def placed(sharding: Any, expression: str) -> Place:
       ArrayError: Always.
     """
     raise ArrayError(
-        f"--sharding {expression} makes JAX arrays, and this session computes with TensorFlow. Push the array "
-        "whole, without --sharding."
+        f"{option('sharding', expression)} makes JAX arrays, and this session computes with TensorFlow. Push the "
+        f"array whole, without {option('sharding')}."
     )

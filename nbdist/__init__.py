@@ -136,12 +136,12 @@ def start(
       LaunchError: It could not be started; nothing is left.
     """
     options = dict(locals())
-    from nbdist import spelling
     from nbdist.launch.model.start_options import StartOptions
+    from nbdist.spelling import Door, through
     from nbdist.starting import start_session
 
     del options["progress"]
-    with spelling.python():
+    with through(Door.PYTHON):
         return start_session(StartOptions(**options), progress=progress)
 
 
@@ -191,10 +191,10 @@ def attach(
       LaunchError: Engines cannot be made a session of.
     """
     options = {name: value for name, value in locals().items() if value is not None}
-    from nbdist import spelling
+    from nbdist.spelling import Door, through
     from nbdist.starting import attach_session
 
-    with spelling.python():
+    with through(Door.PYTHON):
         return attach_session(options.pop("word"), **options)
 
 

@@ -23,6 +23,7 @@ from nbdist import listing
 from nbdist.errors import OptionError
 from nbdist.launch.doctor import doctor
 from nbdist.options import doctor_arguments, doctor_options
+from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
@@ -45,6 +46,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     )
     listing.add_commands(commands)
     options = parser.parse_args(arguments)
+    with through(Door.MAGIC):
+        return run(options)
+
+
+def run(options: argparse.Namespace) -> int:
+    """Does what a command line says.
+
+    Returns:
+      The exit code.
+    """
     if options.command == "doctor":
         return examine(options)
     if options.command in listing.COMMANDS:

@@ -98,7 +98,7 @@ class NotebookError(NbdistError, RuntimeError):
 
 
 class CellTimeout(NbdistError, TimeoutError):
-    """A cell did not finish within `--timeout`."""
+    """A cell did not finish within its `timeout_s` (`--timeout`)."""
 
 
 class ArrayError(NbdistError, ValueError):

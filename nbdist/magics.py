@@ -22,6 +22,7 @@ from nbdist.notebook.moved import Moved
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
 from nbdist.session.session import Session
+from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
@@ -39,7 +40,8 @@ def teaching(method: F) -> F:
     @functools.wraps(method)
     def called(*args: Any, **kwargs: Any) -> Any:
         try:
-            return method(*args, **kwargs)
+            with through(Door.MAGIC):
+                return method(*args, **kwargs)
         except options.HelpShown:
             return None
         except NbdistError as error:

@@ -1,7 +1,9 @@
-"""How an option of a start is written: `--start-timeout 60` in a line, `start_timeout_s=60` in Python.
+"""What a text says is to be typed, in the language of the door its reader came through.
 
-Texts name options with `option`. Whoever calls `nbdist.start` reads them as its parameters; all others, in magics
-and on the command line, as what they type there.
+Who calls `nbdist.start` or a method of `Session` reads `start_timeout_s=60` and `session.recover()`; who types a
+magic, or a command in a shell, `--start-timeout 60` and `%dist_recover`. Python is what a call is in unless a
+magic or a command has said otherwise, for as long as it runs; threads that finish its work take its context along,
+and what goes to the processes takes its door.
 
 Source: imports nothing outside the standard library.
 """
@@ -12,6 +14,7 @@ import contextlib
 import shlex
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
+from enum import Enum
 from typing import Any
 
 FLAGS = {
@@ -21,13 +24,49 @@ FLAGS = {
     "initialize": "--no-initialize",
     "slurm_options": "--slurm-option",
     "mpi_options": "--mpi-option",
+    "limit_bytes": "--yes",
 }
 """Where it is not the parameter's name with hyphens, and without its unit."""
+
+COMMANDS = {
+    "start": ("%dist_init", "nbdist.start()"),
+    "attach": ("%dist_init --attach {}", "nbdist.attach({})"),
+    "restart": ("%dist_init --restart", "session.restart()"),
+    "recover": ("%dist_recover", "session.recover()"),
+    "shutdown": ("%dist_shutdown", "session.shutdown()"),
+    "doctor": ("%dist_doctor", "nbdist doctor"),
+    "interrupt": ("%dist_interrupt", "session.interrupt()"),
+    "interrupt_cell": ("%dist_cells {} --interrupt", "session.interrupt({})"),
+    "stop_at_step": ("%dist_interrupt --stop-at-step", "session.stop_at_step()"),
+    "sync": ("%sync", "session.sync()"),
+    "sync_files": ("%dist_sync", "session.sync_files()"),
+    "status": ("%dist_status", "session.status()"),
+    "stacks": ("%dist_stack", "session.stacks()"),
+    "stacks_of": ("%dist_stack {}", "session.stacks([{}])"),
+    "debug": ("%dist_debug {}", "session.debug([{}])"),
+    "cell": ("%%dist cell", "cell of session.run"),
+    "unchecked": ("%%dist --no-check", "session.run(…, check=False)"),
+    "push": ("%dist_push", "session.push"),
+    "pull": ("%dist_pull", "session.pull"),
+    "mesh": ("%dist_mesh", "session.mesh()"),
+}
+"""By what it does: the magic, and what is called in Python. The doctor has no call; a shell has it."""
 
 ALONE = {"tpu": "here"}
 """Values for which the flag stands alone."""
 
-_in_python: ContextVar[bool] = ContextVar("nbdist_in_python", default=False)
+
+class Door(Enum):
+    """Through which a person reaches nbdist."""
+
+    PYTHON = "python"
+    """A call of `nbdist.start`, or of what it returns."""
+
+    MAGIC = "magic"
+    """A magic, a command in a shell, or the view in the notebook."""
+
+
+_door: ContextVar[Door] = ContextVar("nbdist_door", default=Door.PYTHON)
 
 
 class Placeholder(str):
@@ -41,17 +80,27 @@ _NO_VALUE = Placeholder()
 
 
 @contextlib.contextmanager
-def python() -> Iterator[None]:
-    """Texts that are made within name parameters: who called is Python."""
-    before = _in_python.set(True)
+def through(door: Door) -> Iterator[None]:
+    """Texts that are made within are for who came through this door."""
+    before = _door.set(door)
     try:
         yield
     finally:
-        _in_python.reset(before)
+        _door.reset(before)
+
+
+def enter(door: Door) -> None:
+    """As `through`, until another is entered in the same context: where a cell of a process begins."""
+    _door.set(door)
+
+
+def door() -> Door:
+    """That of the call in progress."""
+    return _door.get()
 
 
 def flag(name: str) -> str:
-    """The option of `%dist_init` for a parameter of `nbdist.start`, such as `--no-initialize`."""
+    """The option of a magic for a parameter of its call in Python, such as `--no-initialize`."""
     return FLAGS.get(name) or "--" + name.removesuffix("_s").replace("_", "-")
 
 
@@ -59,24 +108,42 @@ def option(name: str, value: Any = _NO_VALUE) -> str:
     """An option as the person who reads it types it.
 
     Args:
-      name: As `nbdist.start` has it.
+      name: As `nbdist.start`, or the method of `Session`, has it.
       value: With it, how the option is given this value; a `Placeholder` is written as it is.
     """
-    if _in_python.get():
+    if _door.get() is Door.PYTHON:
         return name if value is _NO_VALUE else f"{name}={_literal(value)}"
     if value is _NO_VALUE or isinstance(value, bool) or value == ALONE.get(name):
         return flag(name)
     if isinstance(value, Mapping):
         return " ".join(f"{flag(name)} {_word(f'{key}={its}')}" for key, its in value.items())
     if isinstance(value, list | tuple):
-        return " ".join(f"{flag(name)} {_word(one)}" for one in value)
+        return " ".join(f"{flag(name)} {_word(str(one))}" for one in value)
     return f"{flag(name)} {_number(value)}"
 
 
 def start_with(name: str, value: Any) -> str:
     """A start with an option, such as `%dist_init --keep` or `nbdist.start(keep=True)`."""
     given = option(name, value)
-    return f"nbdist.start({given})" if _in_python.get() else f"%dist_init {given}"
+    return f"nbdist.start({given})" if _door.get() is Door.PYTHON else f"%dist_init {given}"
+
+
+def command(name: str, *values: Any) -> str:
+    """What to type, such as `%dist_stack 1` or `session.stacks(1)`.
+
+    Args:
+      name: A key of `COMMANDS`.
+      *values: What it is given; a `Placeholder` is written as it is.
+    """
+    magic, python = COMMANDS[name]
+    if _door.get() is Door.PYTHON:
+        return python.format(*map(_literal, values))
+    return magic.format(*values)
+
+
+def sentence(text: str) -> str:
+    """A text that is kept before it is known who reads it: `{recover} tries again.`, with commands in braces."""
+    return text.format_map({name: COMMANDS[name][_door.get() is Door.PYTHON] for name in COMMANDS})
 
 
 def do_instead(what: str) -> str:

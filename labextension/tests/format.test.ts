@@ -22,6 +22,12 @@ describe('texts', () => {
       '3 min 20 s',
       '2 h 5 min',
     ]);
+    expect([9.96, 59.6, 119.7, 3599.8].map(secondsText)).toEqual([
+      '10 s',
+      '1 min 0 s',
+      '2 min 0 s',
+      '1 h 0 min',
+    ]);
   });
 
   it('write numbers as ranges', () => {

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from nbdist.cells.followed import FollowedRun
 from nbdist.errors import SessionError
 from nbdist.quantities import names_text, processes_text
+from nbdist.spelling import command
 
 
 class Background:
@@ -99,11 +100,13 @@ def stopping_text(number: int, inside: Sequence[int], steps: Mapping[int, int | 
     silent = [p for p in inside if p not in steps]
     waiting = [p for p in inside if p in steps and steps[p] is None]
     if silent:
-        return f"{cell}: {processes_text(silent)} did not answer; %dist_interrupt interrupts it"
+        return (
+            f"{cell}: {processes_text(silent)} did not answer; {command('interrupt')} interrupts it"
+        )
     if waiting:
         return (
-            f"{cell} has not started on {processes_text(waiting)}; %dist_cells {number} --interrupt cancels "
-            "it"
+            f"{cell} has not started on {processes_text(waiting)}; "
+            f"{command('interrupt_cell', number)} cancels it"
         )
     if not any(steps.values()):
         return (

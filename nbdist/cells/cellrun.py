@@ -33,6 +33,7 @@ from nbdist.output import (
     shows_widgets,
 )
 from nbdist.quantities import processes_text
+from nbdist.spelling import Door, door
 
 
 class CellHandle:
@@ -60,7 +61,7 @@ class CellHandle:
 
         Raises:
           ProcessError: The cell failed on some process; only the first `wait` raises it.
-          CellTimeout: The cell's own `--timeout` is over.
+          CellTimeout: The cell's own `timeout_s` is over.
           TimeoutError: The cell still runs after `timeout_s`; it is not interrupted.
         """
         self._run.wait(timeout_s)
@@ -173,6 +174,7 @@ class CellRun:
                 in_step=self.context.in_step,
                 compared=self.AWAITED,
                 widgets=shows_widgets(self._renderer),
+                door="magic" if door() is Door.MAGIC else "python",
             ).text()
         )
         # ipyparallel forgets a request that has failed before all its output is here.

@@ -7,8 +7,9 @@ from dataclasses import dataclass, field, replace
 
 from nbdist.cells.outcome import ProcessOutcome, first_line
 from nbdist.merge import Failure, Known
+from nbdist.spelling import sentence
 
-WITHOUT_REPAIR = "A repair needs all processes: %dist_pull brings values here, %dist_init --restart starts afresh."
+WITHOUT_REPAIR = "A repair needs all processes: {pull} brings values here, {restart} starts afresh."
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -16,7 +17,8 @@ class Facts:
     """Kept between cells, replaced as a whole.
 
     `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
-    is the sentence that says how to go on when they no longer can (`remedy`: as things stand). `lost` says how
+    is the sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things
+    stand, for who reads it now). `lost` says how
     processes ended, `stuck` which did not come back from an interrupt, `silent` which hosts do not answer (and
     since when, Unix seconds), `since` the cell after which the session was out of step (None: it is in step),
     and `why` how that is known. Processes of which `proves` says so can prove that they are in step, so that
@@ -45,7 +47,7 @@ class Facts:
     def remedy(self) -> str:
         """The sentence that says how to go on now; no repair is offered where a process is missing."""
         lost = not self.workers.isdisjoint(self.lost)
-        return WITHOUT_REPAIR if self.proves and lost else self.way_on
+        return sentence(WITHOUT_REPAIR if self.proves and lost else self.way_on)
 
     @property
     def why_and_way_on(self) -> str:

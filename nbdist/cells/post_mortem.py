@@ -6,6 +6,7 @@ from collections.abc import Collection, Mapping
 
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
+from nbdist.spelling import command
 
 
 def refuse_busy(busy: Collection[int]) -> None:
@@ -17,8 +18,8 @@ def refuse_busy(busy: Collection[int]) -> None:
     if busy:
         verb = "is" if len(busy) == 1 else "are"
         raise SessionError(
-            f"{processes_text(busy)} {verb} in the middle of a cell, and not at a breakpoint. %dist_stack "
-            f"{min(busy)} shows where, %dist_interrupt ends it."
+            f"{processes_text(busy)} {verb} in the middle of a cell, and not at a breakpoint. "
+            f"{command('stacks_of', min(busy))} shows where, {command('interrupt')} ends it."
         )
 
 
@@ -35,5 +36,5 @@ def refuse_sound(failures: Mapping[int, str | None]) -> None:
     if sound:
         raise SessionError(
             f"No cell has failed on {processes_text(sound)}, so there is no error to inspect. breakpoint() in a "
-            "%%dist cell stops a process where you want."
+            f"{command('cell')} stops a process where you want."
         )

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 
 from nbdist.contract.iopub import Prompt
 from nbdist.quantities import processes_text
+from nbdist.spelling import command
 
 
 def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) -> str | None:
@@ -26,7 +27,7 @@ def say_prompts(prompts: Mapping[int, Prompt], *, others: bool, attended: bool) 
     first = min(prompts)
     endings = ["the others wait"] if others else []
     if not attended:
-        endings.append(f"%dist_debug {first} opens the prompt")
+        endings.append(f"{command('debug', first)} opens the prompt")
     elif len(prompts) > 1:
         endings.append(f"asked one after another, process {first} first")
         if not others:

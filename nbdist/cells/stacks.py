@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from nbdist.contract.questions import NativeStacks, Threads, ThreadStack
 from nbdist.quantities import count_text, processes_text
+from nbdist.spelling import command
 
 
 def stacks_text(found: Mapping[int, Threads], missing: Sequence[int], *, whole: bool) -> str:
@@ -54,5 +55,5 @@ def _threads_text(threads: Sequence[ThreadStack], *, whole: bool) -> str:
         lines += [f"  {thread.name}", *(f"    {line}" for line in thread.lines)]
     if len(threads) > len(shown):
         others = count_text(len(threads) - len(shown), "other thread")
-        lines.append(f"  and {others}: %dist_stack with a process shows them")
+        lines.append(f"  and {others}: {command('stacks')} with a process shows them")
     return "\n".join(lines)

@@ -39,6 +39,7 @@ from nbdist.cells.prompt import say_prompts
 from nbdist.cells.remedies import Remedies
 from nbdist.errors import CellTimeout
 from nbdist.quantities import processes_text, seconds_text
+from nbdist.spelling import option
 
 TICK_SECONDS = 0.05
 SETTLE_SECONDS = 0.01
@@ -201,7 +202,10 @@ class CellSupervisor:
             return
         if self.timeout_s is not None and now - (self._started or now) >= self.timeout_s:
             self.timed_out = True
-            self._stop(standings, f"not finished after {seconds_text(self.timeout_s)} (--timeout)")
+            self._stop(
+                standings,
+                f"not finished after {seconds_text(self.timeout_s)} ({option('timeout_s')})",
+            )
             return
         cause = first_cause(standings.values())
         if cause is not None:
@@ -336,7 +340,7 @@ class CellSupervisor:
         ids = [s.process_id for s in running(standings.values())]
         what = f"{processes_text(ids)}   not stopped by the interrupt yet; given up in"
         left = seconds_text(max(0.0, self.give_up_s - since))
-        self.execution.output.note("\n".join([f"{what} {left} (--give-up)", *lines]))
+        self.execution.output.note("\n".join([f"{what} {left} ({option('give_up_s')})", *lines]))
 
     def _give_up(self, standings: dict[int, ProcessOutcome], waited_s: float) -> None:
         """Ends the cell without those that did not come back."""
@@ -364,11 +368,11 @@ class CellSupervisor:
 def timeout_error(
     standings: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
 ) -> CellTimeout:
-    """What a cell raises that was cut off by `--timeout`; what it took to go on is said before it."""
+    """What a cell raises that was cut off by its `timeout_s`; what it took to go on is said before it."""
     late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
-        f"(--timeout) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"
+        f"({option('timeout_s')}) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"
     )
 
 

@@ -11,6 +11,7 @@ from nbdist.contract.snapshot import Mesh
 from nbdist.contract.wire import decode
 from nbdist.merge.disagreements import distinct_texts
 from nbdist.notation import mesh_axes_text
+from nbdist.spelling import command, option
 
 Facts = Mapping[int, Mapping[str, Any]]
 """By process id, then by topic; all processes have the same topics."""
@@ -39,7 +40,10 @@ def _cell(digests: Mapping[int, str]) -> list[Difference]:
 
 
 def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    do = "Install the same version on all hosts (%dist_doctor says what to type), then %dist_init --restart."
+    do = (
+        f"Install the same version on all hosts ({command('doctor')} says what to type), then "
+        f"{command('restart')}."
+    )
     found = []
     for name in _every_key(versions):
         # A package that only some have imported need not be used by the others.
@@ -49,7 +53,7 @@ def _software(versions: Mapping[int, Mapping[str, str]]) -> list[Difference]:
 
 
 def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
-    do = "Set the same value for all with %dist_init --env when you start them."
+    do = f"Set the same value for all with {option('environment')} when you start them."
     found = []
     for name in _every_key(flags):
         found += difference(name, {p: one.get(name, "not set") for p, one in flags.items()}, do)
@@ -62,18 +66,21 @@ def _settings(values: Mapping[int, Mapping[str, str] | None]) -> list[Difference
     for name in _every_key(known):
         of = {p: one[name] for p, one in known.items() if name in one}
         found += difference(
-            name, of, f"Set {name} to the same value on all of them, in one %%dist cell."
+            name, of, f"Set {name} to the same value on all of them, in one {command('cell')}."
         )
     return found
 
 
 def _mesh(meshes: Mapping[int, Any]) -> list[Difference]:
-    do = "Set the same on all of them with jax.set_mesh in one %%dist cell."
+    do = f"Set the same on all of them with jax.set_mesh in one {command('cell')}."
     return _described("the mesh in context", meshes, do, _mesh_texts)
 
 
 def _distribution(distributions: Mapping[int, Any]) -> list[Difference]:
-    do = "Set the same on all of them with keras.distribution.set_distribution in one %%dist cell."
+    do = (
+        "Set the same on all of them with keras.distribution.set_distribution in one "
+        f"{command('cell')}."
+    )
     return _described("Keras' distribution", distributions, do, _distribution_texts)
 
 

@@ -10,11 +10,12 @@ from nbdist.contract.snapshot import Array, Mesh
 from nbdist.contract.wire import decode
 from nbdist.merge.disagreements import MISSING, version_texts
 from nbdist.quantities import array_type_text
+from nbdist.spelling import sentence
 
 ByProcess = Mapping[int, Mapping[str, Any]]
 """What `nbdist.engine.agreement.names.Names.describe` answers, by process id."""
 
-MAKE = "Create it again in one %%dist cell that runs on all of them."
+MAKE = "Create it again in one {cell} that runs on all of them."
 DEFINE = "Run the cell that defines it on all of them."
 SEED = "Create the key from the same seed on all of them."
 
@@ -57,7 +58,7 @@ def _name(name: str, answers: ByProcess, *, code: bool) -> list[Difference]:
     if len(set(kinds.values())) > 1:
         if not (certain or spans):
             return []
-        return [Difference(name, _kinds(name, kinds, answers), MAKE)]
+        return [Difference(name, _kinds(name, kinds, answers), sentence(MAKE))]
     codes = {p: entry["code"] for p, entry in there.items()} if code else {}
     return difference(name, codes, DEFINE, lambda digest: f"code {digest}")
 
@@ -87,7 +88,7 @@ def _array(path: str, answers: ByProcess) -> list[Difference]:
             # Of a process with too many arrays it is not known whether it has this one.
             others.setdefault(_held_text(path, one) or MISSING, []).append(process_id)
     versions = [*version_texts(spanning, meshes), *((ids, text) for text, ids in others.items())]
-    return [Difference(path, ordered(versions), MAKE)] if len(versions) > 1 else []
+    return [Difference(path, ordered(versions), sentence(MAKE))] if len(versions) > 1 else []
 
 
 def _key(path: str, answers: ByProcess) -> list[Difference]:

@@ -7,11 +7,10 @@ from collections.abc import Mapping, Sequence
 from nbdist.check.versions import Difference
 from nbdist.contract.snapshot import Activity
 from nbdist.quantities import count_text, where_text
+from nbdist.spelling import command
 
 MOST_LISTED = 5
 """So many differences are written out; the first is most often the cause of the others."""
-
-ANYHOW = "%%dist --no-check runs it anyway."
 
 
 def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> str:
@@ -19,7 +18,10 @@ def differences_text(found: Sequence[Difference], hosts: Mapping[int, str]) -> s
     listed = [_sentence(one, hosts) for one in found[:MOST_LISTED]]
     if len(found) > MOST_LISTED:
         listed.append(f"{count_text(len(found) - MOST_LISTED, 'other')} as well")
-    return f"{'; '.join(listed)}. Nothing was run. {found[0].do} {ANYHOW}"
+    return (
+        f"{'; '.join(listed)}. Nothing was run. {found[0].do} "
+        f"{command('unchecked')} runs it anyway."
+    )
 
 
 def _sentence(one: Difference, hosts: Mapping[int, str]) -> str:
@@ -40,6 +42,6 @@ def busy_text(
             at = f" in cell {activity.cell}{line}{source}"
         said.append(f"{where_text([process_id], hosts)} is busy{at}")
     return (
-        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. %sync waits until all are "
-        "idle; %%dist --no-check queues the cell behind what runs."
+        f"{'; '.join(said)}: not compared within {waited_s:g} s. Nothing was run. {command('sync')} waits until "
+        f"all are idle; {command('unchecked')} queues the cell behind what runs."
     )

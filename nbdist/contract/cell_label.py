@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from typing import Literal
 
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
@@ -25,6 +26,8 @@ class CellLabel:
         where it knows of none, or the cell does not go to all.
       compared: Whether the kernel compares what the processes have sent before it sends another cell.
       widgets: Whether widgets are shown as such; else as text.
+      door: Through which the person came who sends it (`nbdist.spelling.Door`): what the processes say speaks
+        their language.
     """
 
     cell: int
@@ -35,6 +38,7 @@ class CellLabel:
     in_step: tuple[int, int] | None = None
     compared: bool = False
     widgets: bool = False
+    door: Literal["python", "magic"] = "python"
 
     def text(self) -> str:
         """As it is sent."""

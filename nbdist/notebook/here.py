@@ -8,6 +8,7 @@ from typing import Any
 from nbdist.engine.cell.showable import error_text
 from nbdist.errors import NbdistError, NotebookError, OptionError
 from nbdist.notebook.mode import LOCAL
+from nbdist.spelling import Door, through
 
 LABEL = "in the notebook"
 """What its own lines stand under, as those of processes under `processes 0–3`."""
@@ -50,7 +51,8 @@ def run_here(shell: Any, code: str, *, processes: Callable[[], object]) -> None:
         raise
     print(LABEL, flush=True)
     # The line in place of the magic's keeps the numbers, and has a plain cell run here whatever the mode is.
-    result = shell.run_cell(f"{LOCAL}\n{code}", store_history=False)
+    with through(Door.PYTHON):
+        result = shell.run_cell(f"{LOCAL}\n{code}", store_history=False)
     error = result.error_in_exec if result.error_before_exec is None else result.error_before_exec
     if error is not None:
         raise NotebookError(

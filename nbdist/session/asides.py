@@ -21,6 +21,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.start.agents import Agents
 from nbdist.session.asking import Asking
+from nbdist.spelling import command
 
 STACK_SECONDS = 3.0
 """How long processes may take to read their stacks, and to note that they are to stop."""
@@ -68,13 +69,13 @@ class Asides:
         if not self._agents.reaches_past_main_threads:
             raise SessionError(
                 "These processes were not started by nbdist: nothing reaches them while they run a cell. "
-                "%dist_interrupt interrupts it."
+                f"{command('interrupt')} interrupts it."
             )
         framework = framework_named(self._plan.framework)
         if not framework.stops_at_steps:
             raise SessionError(
                 "The processes agree on a common step through JAX's coordinator, but this session computes with "
-                f"{framework.title}. %dist_interrupt interrupts the cell."
+                f"{framework.title}. {command('interrupt')} interrupts the cell."
             )
         found = self._asking.ask(
             StopAtStep(run=run), process_ids, StepsBegun, within_s=STACK_SECONDS

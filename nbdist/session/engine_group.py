@@ -34,6 +34,7 @@ from nbdist.session.asides import Asides
 from nbdist.session.engine_state import EngineState
 from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Reports
+from nbdist.spelling import command
 from nbdist.widgets import Widgets
 
 A = TypeVar("A")
@@ -180,7 +181,7 @@ class EngineGroup:
           SessionError: They were stopped, or this kernel has left them.
         """
         if not self.alive:
-            raise SessionError("The session has ended. %dist_init starts one.")
+            raise SessionError(f"The session has ended. {command('start')} starts one.")
         return self
 
     def _has_devices(self) -> bool:

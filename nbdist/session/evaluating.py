@@ -12,6 +12,7 @@ from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import Answers, ask_all_workers, ask_some, is_name
 from nbdist.session.running import Cells
+from nbdist.spelling import command
 
 A = TypeVar("A")
 
@@ -69,6 +70,6 @@ class Evaluation:
         inside = next((p for p in ids if p in busy), None)
         if inside is not None:
             raise SessionError(
-                f"{self._engines.reports.doing(inside)}: its values are available when that has ended. %sync "
-                "waits for it, %dist_interrupt --stop-at-step or %dist_interrupt ends it."
+                f"{self._engines.reports.doing(inside)}: its values are available when that has ended. "
+                f"{command('sync')} waits for it, {command('stop_at_step')} or {command('interrupt')} ends it."
             )

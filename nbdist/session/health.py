@@ -15,10 +15,10 @@ from nbdist.launch.model.plan import Plan
 from nbdist.merge import Known
 from nbdist.monitor import Monitor
 from nbdist.session.engine_state import EngineState
+from nbdist.spelling import door, through
 
 RECOVER = (
-    "%dist_recover brings the processes in step, %dist_pull brings values here, "
-    "%dist_init --restart starts afresh."
+    "{recover} brings the processes in step, {pull} brings values here, {restart} starts afresh."
 )
 
 
@@ -42,6 +42,8 @@ class Health:
             way_on=framework_named(plan.framework).after_failure,
         )
         self.last_cell = 0
+        # The view speaks to who has started the session, whoever brings the news.
+        self._door = door()
         self._hosts = plan.hosts
         self._monitor = monitor
         self._standings: Mapping[int, ProcessOutcome] = {}
@@ -152,7 +154,8 @@ class Health:
             self._monitor.know(Known(stopped=True))
             return
         repairing = self.state is EngineState.REPAIRING
-        self._monitor.know(self.facts.known(self._standings, repairing=repairing))
+        with through(self._door):
+            self._monitor.know(self.facts.known(self._standings, repairing=repairing))
 
     def _standing(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(

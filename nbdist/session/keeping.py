@@ -21,6 +21,7 @@ from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.context import cell_context
+from nbdist.spelling import command
 
 OnEnd = Callable[[Ended], Facts]
 
@@ -100,8 +101,8 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
         if still:
             verb = "runs" if len(still) == 1 else "run"
             said.append(
-                f"{processes_text(still)} still {verb} cell {run.cell.number}: its output goes on below, %sync "
-                "waits for its end, %dist_interrupt interrupts it."
+                f"{processes_text(still)} still {verb} cell {run.cell.number}: its output goes on below, "
+                f"{command('sync')} waits for its end, {command('interrupt')} interrupts it."
             )
     return said
 
@@ -109,6 +110,6 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
 def say_kept(session: str) -> str:
     """How to come back to a session that outlives its kernel."""
     return (
-        f"Session {session} is kept: %dist_init --attach {session} is back after a restart of this kernel, "
-        f"%dist_shutdown or nbdist stop {session} ends it."
+        f"Session {session} is kept: {command('attach', session)} is back after a restart of this kernel, "
+        f"{command('shutdown')} or nbdist stop {session} ends it."
     )

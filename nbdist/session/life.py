@@ -26,6 +26,7 @@ from nbdist.session.recovery.after import left_unsettled, make_sure, recover
 from nbdist.session.recovery.widget import deliver
 from nbdist.session.running import Cells
 from nbdist.session.user_files import files_brought
+from nbdist.spelling import Door, through
 from nbdist.widgets import Event
 
 
@@ -202,7 +203,8 @@ class Life:
         """Has the processes do what a person asks of a widget; all of them at the same time, as a cell."""
         engines = self.engines.living()
         try:
-            deliver(engines, event, busy=self.cells.background.busy(), rules=self._rules)
+            with through(Door.MAGIC):
+                deliver(engines, event, busy=self.cells.background.busy(), rules=self._rules)
         except NbdistError as error:
             engines.monitor.fault(str(error))
             raise

@@ -14,6 +14,7 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.evaluating import Evaluation
 from nbdist.session.recovery.expression import ask_some
 from nbdist.session.running import Cells
+from nbdist.spelling import command
 from nbdist.view.layout import Layout
 from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text
@@ -138,6 +139,6 @@ class Looks:
 
 def _unreported(expression: str, doing: str) -> SessionError:
     return SessionError(
-        f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: %dist_mesh "
-        "lists what was."
+        f"{doing}. Until it ends, only what was reported can be shown, and {expression!r} was not: "
+        f"{command('mesh')} lists what was."
     )

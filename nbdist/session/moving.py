@@ -15,6 +15,7 @@ from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import exclusive
 from nbdist.session.recovery.expression import Answers, ask_all_workers, is_name, refuse_busy
+from nbdist.spelling import option
 from nbdist.values.differing import Comparison
 from nbdist.values.flow import Progress, ask_each, silent
 from nbdist.values.offers import Offers
@@ -58,7 +59,8 @@ def push(
     """
     if sharding is not None and not engines.facts.workers.issubset(targets):
         raise OptionError(
-            "--sharding divides arrays over all processes and cannot be combined with --on. Nothing was sent."
+            f"{option('sharding')} divides arrays over all processes and cannot be combined with {option('on')}. "
+            "Nothing was sent."
         )
     names = names_text(map(repr, values))
     said = f"the push of {names} was interrupted; no process has anything of it, and nothing was changed."

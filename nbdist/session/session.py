@@ -27,6 +27,7 @@ from nbdist.session.moving import LARGE_BYTES, Progress
 from nbdist.session.stacks import stacks
 from nbdist.session.user_files import sync_files
 from nbdist.session.views import Views
+from nbdist.spelling import command
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
@@ -548,7 +549,7 @@ class Session:
         if not self._ours:
             raise SessionError(
                 "This kernel has not started these processes and does not stop them. Start them again where they "
-                "came from, or start others: %dist_shutdown, then %dist_init."
+                f"came from, or start others: {command('shutdown')}, then {command('start')}."
             )
         self.shutdown()
         self._start(spawn(self._asked), progress or silent)

@@ -12,6 +12,7 @@ from nbdist.errors import GoneError, SessionError
 from nbdist.launch.files.sync import Copied, Files
 from nbdist.launch.start.agents import Agents
 from nbdist.session.engine_group import EngineGroup
+from nbdist.spelling import Placeholder, start_with
 
 IMPORTED_SECONDS = 2.0
 """How long processes may take to say what they have imported; those in a cell do not answer."""
@@ -36,7 +37,8 @@ def sync_files(engines: EngineGroup) -> Copied:
     files = engines.link.agents.files
     if files is None:
         raise SessionError(
-            "This session has no files to bring to its hosts: %dist_init --sync PATH names them."
+            "This session has no files to bring to its hosts: "
+            f"{start_with('sync', Placeholder('PATH'))} names them."
         )
     done = files.sync(engines.link.agents.others)
     if not done.any_news:

@@ -9,6 +9,7 @@ from nbdist.contract.calls.values import AskDigests, AskNodes, AskPreview, Box, 
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import array_type_text, processes_text
+from nbdist.spelling import option
 from nbdist.values.flow import Answer, Job
 from nbdist.values.offers import Offers
 
@@ -153,6 +154,6 @@ def _differs(path: str, texts: Mapping[int, str], expression: str) -> ArrayError
     one = min(texts)
     at = "" if path == expression else f" at {path}"
     return ArrayError(
-        f"{expression!r} differs between the processes{at}: {', '.join(has)}. --on {one} (on=[{one}] in Python) "
-        "brings that of one process, --each (each=True) those of all, by process id."
+        f"{expression!r} differs between the processes{at}: {', '.join(has)}. {option('on', [one])} brings "
+        f"that of one process, {option('each', True)} those of all, by process id."
     )

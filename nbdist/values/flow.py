@@ -13,6 +13,7 @@ from nbdist.contract.calls.call import Call
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import processes_text, seconds_text
+from nbdist.spelling import command
 
 POLL_SECONDS = 0.005
 
@@ -214,13 +215,13 @@ def refuse_gone(processes: Processes, process_ids: Iterable[int]) -> None:
         if how is not None:
             raise GoneError(
                 f"{processes.where(process_id)} has ended while values were moved: {how}. Nothing was changed; "
-                "%dist_status shows what is left."
+                f"{command('status')} shows what is left."
             )
 
 
 def too_slow(process_ids: Iterable[int], timeout_s: float) -> SessionError:
     """What is raised when processes do not answer."""
     return SessionError(
-        f"{processes_text(process_ids)} did not answer within {seconds_text(timeout_s)}. %dist_stack shows what "
-        "they are in the middle of."
+        f"{processes_text(process_ids)} did not answer within {seconds_text(timeout_s)}. "
+        f"{command('stacks')} shows what they are in the middle of."
     )

@@ -29,6 +29,7 @@ from nbdist.engine.values.packing import unpacked
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import bytes_text
+from nbdist.spelling import option
 from nbdist.values.arriving import Array, Arriving
 from nbdist.values.flow import (
     PART_BYTES,
@@ -97,7 +98,7 @@ class Pull:
         if confirm is None or not confirm(question):
             raise ArrayError(
                 f"{expression!r} is {size} in whole, more than {bytes_text(limit_bytes)}: not pulled. Say "
-                "--yes (limit_bytes in Python) to pull it all the same, or pull a part of it."
+                f"{option('limit_bytes', True)} to pull it all the same, or pull a part of it."
             )
 
     def values(

@@ -32,6 +32,7 @@ from nbdist.engine.values.parts import stand_in
 from nbdist.errors import ArrayError
 from nbdist.launch.start.request import Request
 from nbdist.machine.sealed import Sealed
+from nbdist.spelling import command
 from nbdist.values.flow import (
     PART_BYTES,
     Answer,
@@ -92,7 +93,7 @@ class Packed:
         except Exception as error:
             raise ArrayError(
                 f"{name!r} (of type {type(value).__name__}) cannot be sent to the processes "
-                f"({error_text(error)}). Make it in a %%dist cell instead."
+                f"({error_text(error)}). Make it in a {command('cell')} instead."
             ) from error
 
     def _number(self, value: Any) -> int | None:

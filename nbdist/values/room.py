@@ -9,6 +9,7 @@ from nbdist.contract.calls.values import Room
 from nbdist.errors import ArrayError
 from nbdist.machine.checkup import group, memory
 from nbdist.quantities import bytes_text, processes_text
+from nbdist.spelling import option
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -64,7 +65,7 @@ def refuse_too_large(
             raise ArrayError(
                 f"{names} would take {bytes_text(nbytes)} on {host_text(host)}, for {processes_text(ids)}, and "
                 f"{bytes_text(min(known))} of its memory are available. Nothing was sent. Push less, or to fewer "
-                "processes with --on, or divide an array over them with --sharding."
+                f"processes with {option('on')}, or divide an array over them with {option('sharding')}."
             )
 
 

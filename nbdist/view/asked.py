@@ -7,6 +7,7 @@ from typing import Any
 
 from nbdist.contract.messages import Values, ValuesPicture, plain
 from nbdist.errors import NbdistError
+from nbdist.spelling import Door, through
 from nbdist.view.feed import Feed
 from nbdist.view.kernel import between_cells
 
@@ -35,7 +36,8 @@ def _values(feed: Feed, path: str) -> Values:
     if feed.values is None:
         return Values(path=path, error="No session is running.")
     try:
-        found = feed.values(path)
+        with through(Door.MAGIC):
+            found = feed.values(path)
     except NbdistError as error:
         return Values(path=path, error=str(error))
     picture = found["picture"] and ValuesPicture(**found["picture"])

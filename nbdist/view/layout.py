@@ -4,16 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from nbdist.contract.calls.arrays import ModelFound
 from nbdist.contract.snapshot import Distribution, Mesh, Model, Snapshot
-from nbdist.pieces import meshes_of
 from nbdist.quantities import processes_text
+from nbdist.view.reported import Reported
 from nbdist.view.text import layout_text
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Reported):
     """A model as a process described it, with the distributions set there and the meshes of both.
 
     `remark` is what must be known of it; empty where there is nothing.
@@ -32,27 +33,20 @@ class Layout:
         return cls(found.model, found.distributions, meshes, snapshot)
 
     @classmethod
-    def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Layout | None:
-        """What was last reported of the model under a path; None where there is none.
-
-        Args:
-          path: The expression that reaches it from the namespace.
-          snapshot: Where it was reported.
-          while_: What goes on meanwhile, for the remark.
-        """
+    def _found(
+        cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
+    ) -> Self | None:
+        """Of a model; that of the first processes, where it differs."""
         models = [model for model in snapshot.models if model.path == path]
         if not models:
             return None
-        remark = f"as last reported, while {while_}"
         if len(models) > 1:
             remark += f"; this is that of {processes_text(models[0].processes)}, others differ"
-        meshes = meshes_of(snapshot)
         return cls(models[0], snapshot.distributions, meshes, snapshot, remark)
 
     def text(self) -> str:
         """As `%dist_layout` prints it."""
-        remark = [self.remark] if self.remark else []
-        return "\n".join([*remark, layout_text(self.model, self.distributions, self.meshes)])
+        return self._remarked(layout_text(self.model, self.distributions, self.meshes))
 
     def __repr__(self) -> str:
         return self.text()

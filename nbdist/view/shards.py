@@ -4,17 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
 from nbdist.contract.calls.arrays import ArraysFound
 from nbdist.contract.snapshot import Array, Mesh, Snapshot
-from nbdist.pieces import meshes_of
 from nbdist.quantities import count_text
 from nbdist.view.branches import within
+from nbdist.view.reported import Reported
 from nbdist.view.text import shards_text, tree_text
 
 
 @dataclass(frozen=True, slots=True)
-class Shards:
+class Shards(Reported):
     """The arrays of an expression as a process described them, with the meshes they refer to.
 
     Attributes:
@@ -48,19 +49,13 @@ class Shards:
         )
 
     @classmethod
-    def seen(cls, path: str, snapshot: Snapshot, *, while_: str) -> Shards | None:
-        """What was last reported of the array under a path, or of those below it; None where there is none.
-
-        Args:
-          path: The expression that reaches it from the namespace.
-          snapshot: Where it was reported.
-          while_: What goes on meanwhile, for the remark.
-        """
+    def _found(
+        cls, path: str, snapshot: Snapshot, meshes: Mapping[str, Mesh], remark: str
+    ) -> Self | None:
+        """Of an array, or of those below the path."""
         arrays = tuple(array for array in snapshot.arrays if within(array.path, path))
         if not arrays:
             return None
-        meshes = meshes_of(snapshot)
-        remark = f"as last reported, while {while_}"
         omitted = snapshot.arrays_omitted
         if omitted:
             remark += f"; of {count_text(omitted, 'more array')} nothing is reported"
@@ -72,8 +67,7 @@ class Shards:
         Args:
           by_bytes: The arrays of a tree in the order of what a device needs of them, the largest first.
         """
-        remark = [self.remark] if self.remark else []
-        return "\n".join([*remark, self._text(by_bytes=by_bytes)])
+        return self._remarked(self._text(by_bytes=by_bytes))
 
     def _text(self, *, by_bytes: bool) -> str:
         if all(array.path == self.expression for array in self.arrays):

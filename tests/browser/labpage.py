@@ -11,7 +11,7 @@ from typing import Any
 from playwright.sync_api import Locator, Page, expect
 
 PATIENT_MS = 60_000
-"""For whatever a page is waited for: Playwright's own limits are too short where other work takes the processor."""
+"""For whatever a page is waited for: Playwright's own limits are too short where other work runs."""
 
 MOVES_SECONDS = 20.0
 """A view that stands still for so long has been given up by whoever watches it."""

@@ -61,12 +61,13 @@ parallel = keras.distribution.ModelParallel(
 )"""
 
 TRAINING = """%%dist
+slow, slower = Slow(2, "{data}"), Slow(7, "{model}")
 keras.distribution.set_distribution(data)
 model = built("data")
-model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[Slow(2, "{data}")])
+model.fit(x, y, batch_size=16, epochs=4, verbose=0, callbacks=[slow])
 keras.distribution.set_distribution(parallel)
 model = built("model")
-model.fit(x, y, batch_size=16, epochs=10, verbose=0, callbacks=[Slow(7, "{model}")])"""
+model.fit(x, y, batch_size=16, epochs=10, verbose=0, callbacks=[slower])"""
 
 
 def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(

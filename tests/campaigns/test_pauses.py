@@ -52,9 +52,11 @@ def goes_on(notebook: Notebook, total: float) -> None:
 
 @pytest.mark.timeout(300)
 def test_a_kernel_that_is_stopped_for_longer_than_hosts_may_be_silent_gives_up_none(
-    hosts: TestBed, left: Left
+    hosts: TestBed, left: Left, tmp_path: Path
 ) -> None:
-    with Notebook(folder=Path.cwd()) as notebook:
+    # The hosts have this folder, too, which a temporary one they do not; what IPython keeps is of this machine.
+    files = {"IPYTHONDIR": str(tmp_path / "ipython")}
+    with Notebook(folder=Path.cwd(), environment=files) as notebook:
         notebook.good("%load_ext nbdist")
         notebook.good(f"%dist_init --hosts h1,h2 --ssh-config {hosts.ssh_config}")
         notebook.good(f"%%dist\n{COLLECTIVE}")

@@ -10,6 +10,8 @@ ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
 TYPED, SHOWN = "ipython3", "text"
 NOT_RUN = re.compile(r"<!-- not run: (.+) -->")
+AT_PROMPT = re.compile(r"<!-- at the prompt: (.+) -->")
+ENVIRONMENT = re.compile(r"<!-- environment: (\w+) -->")
 FENCE = re.compile(r"```(?P<language>\w*)$")
 ANYTHING = "…"
 
@@ -23,12 +25,14 @@ class Typed:
       code: What is typed.
       shown: What the page says it shows, from the block directly below; None where the page shows nothing.
       not_run: Why it cannot be run on one machine by nobody; None where it can.
+      lines: What a person types at its prompts, one after another.
     """
 
     place: str
     code: str
     shown: str | None
     not_run: str | None
+    lines: tuple[str, ...] = ()
 
     @property
     def fails(self) -> bool:
@@ -40,6 +44,12 @@ class Typed:
 def pages() -> list[Path]:
     """The tutorial, and all how-to pages, in the order in which they are run."""
     return [DOCS / "tutorial.md", *sorted((DOCS / "how-to").glob("*.md"))]
+
+
+def environment(page: Path) -> str | None:
+    """The environment that a page needs, as it says at its top; None for that of most tests."""
+    found = ENVIRONMENT.search(page.read_text(encoding="utf-8"))
+    return found[1] if found else None
 
 
 def typed(page: Path) -> list[Typed]:
@@ -63,12 +73,14 @@ def typed(page: Path) -> list[Typed]:
     for start, end, language in blocks:
         if language == TYPED:
             reason = NOT_RUN.fullmatch(lines[start - 1])
+            prompt = AT_PROMPT.fullmatch(lines[start - 1])
             found.append(
                 Typed(
                     f"{page.relative_to(DOCS)}:{start + 1}",
                     "\n".join(lines[start + 1 : end]),
                     shown.get(end + 1),
                     reason[1] if reason else None,
+                    tuple(prompt[1].split(" | ")) if prompt else (),
                 )
             )
     return found
@@ -88,7 +100,9 @@ def pattern(shown: str) -> str:
 def _line_pattern(line: str) -> str:
     text = re.escape(line).replace(ANYTHING, ".*?")
     text = re.sub(r"\d+\\\.\d+(?=\\ s\b)", r"\\d+\\.\\d+", text)
-    return re.sub(r"(?<=jax\\ )\d+(\\\.\d+)*", r"\\d[\\w.]*", text)
+    # A busy machine takes longer to see that one which has computed now waits.
+    text = text.replace(r"\ waiting\ in\ line\ ", r"\ (?:waiting|running)\ in\ line\ ")
+    return re.sub(r"(jax|tensorflow|Keras)\\ \d+(\\\.\d+)*", r"\1\\ \\d[\\w.]*", text)
 
 
 def agrees(shown: str, said: str) -> bool:

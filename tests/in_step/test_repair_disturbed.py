@@ -137,7 +137,7 @@ def test_a_second_failure_in_a_repair_leaves_all_to_the_next_one(
     two.run(BREAKS_ONCE.format(part=part))
     said = refused(two, FAILS)
     assert "second" in str(said.error)
-    assert "%dist_recover" in str(said.error)
+    assert "session.recover() brings" in str(said.error)
     assert "in step again" in two.session.recover()
     whole(two)
 

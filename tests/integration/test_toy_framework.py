@@ -82,4 +82,4 @@ def test_a_framework_of_two_files_computes_in_a_session(tmp_path: Path) -> None:
     assert "2 toys" in found["described"]
     assert found["shards"].startswith("ArrayError: ") and "Toy" in found["shards"]
     assert found["nan"].endswith("this session computes with Toy.")
-    assert "nbdist has no repair for Toy. %dist_init --restart" in found["recover"]
+    assert "nbdist has no repair for Toy. session.restart() starts" in found["recover"]

@@ -15,6 +15,7 @@ from nbdist.errors import (
     SpecError,
     TargetError,
 )
+from nbdist.spelling import Door, through
 
 MAKE = """
 import jax, jax.numpy as jnp, numpy as np
@@ -160,7 +161,7 @@ def test_a_module_comes_as_its_state(sets: Session) -> None:
 
 
 DIFFERING = [
-    ("step", "'step' differs between the processes: process 0 has 7, process 1 has 8. --on 0 "),
+    ("step", "'step' differs between the processes: process 0 has 7, process 1 has 8. on=\\[0\\] "),
     ("own", r"process 0 has i64\[4\] \[0, 1, 2, …\], process 1 has i64\[4\] \[1, 2, 3, …\]"),
     ("mixed", r"at mixed\['loss'\]: process 0 has 0.0, process 1 has 0.5"),
     ("odd", r"process 0 has a dict of 1, process 1 has i64\[4\]"),
@@ -264,9 +265,18 @@ def test_what_a_sharding_cannot_divide_is_refused(session: Session) -> None:
             session.push({"unplaced": value}, sharding=sharding)
         with pytest.raises(ArrayError, match="NameError"):
             session.pull("unplaced")
-    with pytest.raises(OptionError, match="cannot be combined with --on"):
+    with pytest.raises(OptionError, match="cannot be combined with on\\."):
         session.push({"unplaced": np.ones(4)}, sharding="NamedSharding(mesh, P())", on="0")
     assert not session.out_of_step
+
+
+def test_what_processes_say_speaks_the_language_of_the_call(session: Session) -> None:
+    for door, called in (
+        (Door.PYTHON, r"with session\.push\."),
+        (Door.MAGIC, r"with %dist_push\."),
+    ):
+        with through(door), pytest.raises(ProcessError, match=called):
+            session.run("input()")
 
 
 def test_what_one_process_cannot_make_gets_its_name_on_none(session: Session) -> None:

@@ -26,7 +26,7 @@ def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(g
         workers.tell(0, "collect again")
         later = workers.hear(0)
         assert later.startswith("UnavailableError")
-        assert "interrupted by nbdist; run %dist_recover before the next collective" in later
+        assert "interrupted by nbdist; run %dist_recover or session.recover() before" in later
         train_in_the_new_cluster(workers)
 
 

@@ -1,23 +1,63 @@
-"""Options in texts: as flags for who types a magic, as parameters for who calls `nbdist.start`."""
+"""What texts say is to be typed: flags and magics for who types a magic, parameters and methods in Python."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+import contextvars
+import inspect
+import json
+import re
+import threading
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import nbdist
-from nbdist import spelling
+from nbdist.cells.background import stopping_text
+from nbdist.cells.facts import Facts
+from nbdist.cells.post_mortem import refuse_busy, refuse_sound
+from nbdist.cells.prompt import Prompt, say_prompts
+from nbdist.cells.stacks import stacks_text
+from nbdist.cells.supervisor import timeout_error
+from nbdist.check.compare import differences
+from nbdist.check.words import busy_text, differences_text
+from nbdist.engine.cell.notebook_cell import label
+from nbdist.engine.frameworks.framework import Framework
+from nbdist.engine.frameworks.once import explain_second_call
+from nbdist.engine.kernel.calls import Call
 from nbdist.errors import OptionError
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import FLAGS, StartOptions
+from nbdist.launch.sessions.resolve import resolve
+from nbdist.options.magics import MAGICS
+from nbdist.session.health import RECOVER
+from nbdist.session.keeping import say_kept
+from nbdist.session.session import Session
+from nbdist.spelling import COMMANDS, Door, Placeholder, command, flag, option, start_with, through
 from nbdist.spelling import FLAGS as EXCEPTIONS
-from nbdist.spelling import Placeholder, flag, option
 from nbdist.starting import start_session
+from nbdist.values.flow import too_slow
 
 PACKAGE = Path(nbdist.__file__).parent
+
+OF_MAGICS = (
+    "magics.py",
+    "cli.py",
+    "listing.py",
+    "starting.py",
+    "spelling.py",
+    "options",
+    "notebook",
+)
+"""What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
+
+OF_SESSION = {
+    name
+    for method in (Session.run, Session.push, Session.pull)
+    for name in inspect.signature(method).parameters
+}
 
 
 @pytest.mark.parametrize(
@@ -49,7 +89,7 @@ def test_an_option_is_written_as_the_person_who_reads_it_types_it(
     name: str, value: Any, typed: str, in_python: str
 ) -> None:
     assert option(name, value) == typed
-    with spelling.python():
+    with through(Door.PYTHON):
         assert option(name, value) == in_python
         assert option(name) == name
     assert option(name, value) == typed
@@ -67,15 +107,21 @@ def named() -> Iterator[tuple[str, str]]:
         for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "option":
                 name = node.args[0]
-                if isinstance(name, ast.Constant):
+                if isinstance(name, ast.Constant) and isinstance(name.value, str):
                     yield f"{path.name}:{node.lineno}", name.value
 
 
 def test_texts_name_only_options_there_are() -> None:
     found = dict(named())
     assert len(found) > 100
-    assert {where: name for where, name in found.items() if name not in FLAGS} == {}
-    assert EXCEPTIONS.keys() <= FLAGS.keys()
+    assert {name for name in found.values() if name not in FLAGS} <= OF_SESSION
+    assert EXCEPTIONS.keys() <= FLAGS.keys() | OF_SESSION
+
+
+@pytest.mark.parametrize("name", sorted({name for _, name in named()} - FLAGS.keys()))
+def test_the_flag_of_a_method_is_one_that_its_magic_takes(name: str) -> None:
+    taken = {flag for magic in ("dist", "dist_push", "dist_pull") for flag in MAGICS[magic]().flags}
+    assert flag(name) in taken
 
 
 @pytest.mark.parametrize(
@@ -108,12 +154,185 @@ def test_an_error_speaks_the_language_of_the_door_it_is_met_at(
         start_session(StartOptions(**options))
     assert typed in str(magic.value)
     with pytest.raises(OptionError) as python:
-        nbdist.start(**options)
+        nbdist.start(**options)  # also where a magic calls it
     assert in_python in str(python.value)
     assert typed not in str(python.value)
 
 
 def test_a_start_is_written_as_it_is_typed() -> None:
-    assert spelling.start_with("keep", True) == "%dist_init --keep"
-    with spelling.python():
-        assert spelling.start_with("keep", True) == "nbdist.start(keep=True)"
+    assert start_with("keep", True) == "%dist_init --keep"
+    with through(Door.PYTHON):
+        assert start_with("keep", True) == "nbdist.start(keep=True)"
+
+
+@pytest.mark.parametrize("name", COMMANDS)
+def test_a_command_is_a_magic_there_is_or_a_call_there_is(name: str) -> None:
+    typed, called = COMMANDS[name]
+    magic, *words = typed.split()
+    assert magic.strip("%") in MAGICS
+    assert {word for word in words if word.startswith("-")} <= set(MAGICS[magic.strip("%")]().flags)
+    for holder, there in (("session", Session), ("nbdist", nbdist)):
+        for method, given in re.findall(rf"{holder}\.(\w+)(?:\(([^)]*)\))?", called):
+            known = inspect.signature(getattr(there, method)).parameters
+            assert set(re.findall(r"(\w+)=", given)) <= known.keys()
+
+
+def disagreeing() -> str:
+    facts = {p: {"software": {"jax": f"0.{p}"}, "mesh": None} for p in (0, 1)}
+    return differences_text(differences(facts), {0: "h1", 1: "h2"})
+
+
+def second_call() -> str:
+    """What is raised where a cell makes the call that the start has made."""
+    module = type(inspect)("jax_distributed")
+
+    def initialize() -> None:
+        raise RuntimeError("only once")
+
+    module.initialize = initialize  # type: ignore[attr-defined]
+    explain_second_call(module)
+    try:
+        module.initialize()
+    except RuntimeError as error:
+        return "".join(error.__notes__)
+    raise AssertionError
+
+
+def said_by(call: Callable[[], object]) -> str:
+    try:
+        return str(call())
+    except Exception as error:  # noqa: BLE001 - whatever it is, its text is compared
+        return str(error)
+
+
+LOST = Facts(workers=frozenset((0, 1)), way_on=RECOVER, lost={1: "gone"}, proves=True)
+OUT = Facts(workers=frozenset((0, 1)), way_on=RECOVER, since=3)
+THREADS = {0: [{"name": "main", "lines": ["a"]}, {"name": "other", "lines": ["b"]}]}
+
+MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
+    "out of step": (lambda: OUT.remedy, "%dist_recover brings", "session.recover() brings"),
+    "a process lost": (lambda: LOST.remedy, "%dist_pull brings", "session.pull brings"),
+    "no repair": (
+        lambda: Facts(workers=OUT.workers, way_on=framework_named("jax").after_failure).remedy,
+        "%dist_init --restart starts",
+        "session.restart() starts",
+    ),
+    "a limit": (lambda: timeout_error({}, 2.0, OUT), "(--timeout)", "(timeout_s)"),
+    "no post-mortem": (
+        lambda: refuse_busy([1]),
+        "%dist_stack 1 shows where, %dist_interrupt ends",
+        "session.stacks([1]) shows where, session.interrupt() ends",
+    ),
+    "nothing failed": (lambda: refuse_sound({0: None}), "in a %%dist cell", "cell of session.run"),
+    "a breakpoint": (
+        lambda: say_prompts(
+            {2: Prompt(number=2, text="pdb> ", what="at a breakpoint", line=1, source=None)},
+            others=True,
+            attended=False,
+        ),
+        "%dist_debug 2 opens",
+        "session.debug([2]) opens",
+    ),
+    "a cell that waits": (
+        lambda: stopping_text(7, [0], {0: None}),
+        "%dist_cells 7 --interrupt cancels",
+        "session.interrupt(7) cancels",
+    ),
+    "threads": (
+        lambda: stacks_text(THREADS, [], whole=False),
+        "%dist_stack with",
+        "session.stacks() with",
+    ),
+    "no answer": (lambda: too_slow([0], 2.0), "%dist_stack shows", "session.stacks() shows"),
+    "compared": (
+        disagreeing,
+        "%dist_init --restart. %%dist --no-check runs",
+        "session.restart(). session.run(…, check=False) runs",
+    ),
+    "not compared": (
+        lambda: busy_text({0: None}, {0: "h1"}, 2.0),
+        "%sync waits",
+        "session.sync() waits",
+    ),
+    "no such session": (
+        lambda: resolve("no/such.json"),
+        "%dist_init --attach no",
+        "nbdist.attach('no",
+    ),
+    "kept": (
+        lambda: say_kept("ab12"),
+        "%dist_init --attach ab12 is back",
+        "nbdist.attach('ab12') is back",
+    ),
+    "no such arrays": (
+        lambda: Framework().placed(None, "P('x')"),
+        "--sharding P('x')",
+        "sharding=\"P('x')\"",
+    ),
+    "a second call": (
+        second_call,
+        "%dist_init has already called",
+        "nbdist.start() has already called",
+    ),
+}
+
+
+@pytest.mark.parametrize("message", MESSAGES)
+def test_a_message_names_magics_to_who_types_them_and_methods_in_python(message: str) -> None:
+    make, typed, called = MESSAGES[message]
+    as_typed = said_by(make)
+    with through(Door.PYTHON):
+        in_python = said_by(make)
+    assert typed in as_typed and called in in_python
+    assert not re.search(r"session\.|nbdist\.\w+\(", as_typed)
+    assert not re.search(r"%|(?<![\w-])--\w", in_python)
+
+
+SPELLED = re.compile(
+    r"%dist|%sync|(?<![\w-])--(on|each|cell|timeout|sharding|no-check|attach|restart|yes)\b"
+)
+
+KEPT = (
+    "engine/frameworks/tensorflow/interrupt.py",
+    "engine/frameworks/tensorflow/warnings.py",
+    "launch/model/start_options.py",
+)
+"""What frees a collective works for no call, and names both; the options of a start have the help of the magic."""
+
+
+def spelled(path: Path) -> Iterator[str]:
+    """Where a text that is no docstring spells a magic or an option of one."""
+    tree = ast.parse(path.read_text(encoding="utf-8"))
+    docstrings = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if not isinstance(node, ast.Constant) or id(node) in docstrings:
+            continue
+        if isinstance(node.value, str) and SPELLED.search(node.value):
+            yield f"{path.relative_to(PACKAGE)}:{node.lineno}"
+
+
+def test_a_text_reached_from_python_spells_nothing_by_itself() -> None:
+    paths = {path.relative_to(PACKAGE).as_posix(): path for path in PACKAGE.rglob("*.py")}
+    assert [*spelled(paths["magics.py"]), *spelled(paths[KEPT[0]])]
+    asked = [
+        p for name, p in paths.items() if name.split("/")[0] not in OF_MAGICS and name not in KEPT
+    ]
+    assert [where for path in sorted(asked) for where in spelled(path)] == []
+
+
+def test_what_goes_to_a_process_takes_the_door_along() -> None:
+    text = json.loads(label(cell=1, offset=0, run=1, targets=[0]).removeprefix("nbdist "))
+    assert (Call("look", "{}").door, text["door"]) == ("magic", "magic")
+    with through(Door.PYTHON):
+        text = json.loads(label(cell=1, offset=0, run=1, targets=[0]).removeprefix("nbdist "))
+        assert (Call("look", "{}").door, text["door"]) == ("python", "python")
+
+
+def test_python_is_what_a_call_is_in_where_nothing_else_was_said() -> None:
+    said: list[str] = []
+    thread = threading.Thread(
+        target=contextvars.Context().run, args=(lambda: said.append(command("recover")),)
+    )
+    thread.start()
+    thread.join()
+    assert said == ["session.recover()"]

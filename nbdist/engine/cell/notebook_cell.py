@@ -16,6 +16,7 @@ from nbdist.engine.cell.debugger.install import keep_failure
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.showable import show_any_error, showable
 from nbdist.errors import WireError
+from nbdist.spelling import Door, enter
 
 
 class NotebookCells:
@@ -76,6 +77,7 @@ class NotebookCells:
     def _started(self, info: Any) -> None:
         request, ours = self._request()
         if ours is not None:
+            enter(Door(ours.door))
             self._before(request, ours)
             self._cell.started(
                 ours.cell,

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import ArrayError, SessionError
 from nbdist.machine import checkup
+from nbdist.spelling import option
 
 if TYPE_CHECKING:
     from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
@@ -100,8 +101,8 @@ class Framework:
           ArrayError: It is none, or the framework has no such arrays.
         """
         raise ArrayError(
-            f"--sharding {expression}: {self.title} has no arrays in pieces on several processes "
-            "here. Push the array whole, without --sharding."
+            f"{option('sharding', expression)}: {self.title} has no arrays in pieces on several processes "
+            f"here. Push the array whole, without {option('sharding')}."
         )
 
     def nan(self, value: object, expression: str) -> NanCounts:

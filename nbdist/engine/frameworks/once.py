@@ -7,13 +7,14 @@ from collections.abc import Callable
 from types import ModuleType
 from typing import Any
 
+from nbdist.spelling import Placeholder, command, option, start_with
 
-def explain_second_call(module: ModuleType, magic: str = "%dist_init") -> None:
-    """Has the error of a further `module.initialize(…)` say that `magic` has already made the call.
+
+def explain_second_call(module: ModuleType) -> None:
+    """Has the error of a further `module.initialize(…)` say that the start has already made the call.
 
     Args:
       module: Has an `initialize` that raises when it is called again.
-      magic: What called it first.
     """
     original = module.initialize
 
@@ -24,8 +25,8 @@ def explain_second_call(module: ModuleType, magic: str = "%dist_init") -> None:
             return original(*args, **options)
         except Exception as error:
             error.add_note(
-                f"{magic} has already called {module.__name__}.initialize with this process's id; leave "
-                "this line out, or start with --no-initialize to call it yourself."
+                f"{command('start')} has already called {module.__name__}.initialize with this process's id; "
+                f"leave this line out, or start with {option('initialize', False)} to call it yourself."
             )
             raise
 
@@ -50,10 +51,11 @@ def explain_late_devices(config: Any) -> None:
             return original(name, *args, **options)
         except RuntimeError as error:
             if name == NUMBER_OF_DEVICES:
-                count = next(iter([*args, *options.values()]), "N")
+                count = next(iter([*args, *options.values()]), Placeholder("N"))
                 error.add_note(
-                    "%dist_init has set the number of devices. For another number: %dist_shutdown, then "
-                    f"%dist_init --devices-per-process {count} with your other options."
+                    f"{command('start')} has set the number of devices. For another number: "
+                    f"{command('shutdown')}, then {start_with('devices_per_process', count)} "
+                    "with your other options."
                 )
             raise
 

@@ -23,6 +23,7 @@ from nbdist.engine.cell.showable import error_text, showable
 from nbdist.engine.kernel.labels import LOOKS, PREFIX
 from nbdist.engine.kernel.together import evaluate, widget_event
 from nbdist.errors import NbdistError, SessionError
+from nbdist.spelling import Door, door, through
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
@@ -35,7 +36,7 @@ Handler = Callable[..., tuple[Any, list[Any]]]
 
 
 class Call:
-    """A request on its way; pickled as this class and two strings.
+    """A request on its way; pickled as this class and three strings.
 
     Args:
       name: That of a call in `nbdist.contract.calls`.
@@ -43,12 +44,16 @@ class Call:
 
     Attributes:
       label: Of its request, by which an engine knows it before it has unpickled it.
+      door: Through which the person came whom the kernel asks for: an error speaks their language.
     """
+
+    door = Door.PYTHON.value  # of a kernel that sends none
 
     def __init__(self, name: str, arguments: str) -> None:
         self.name = name
         self.arguments = arguments
         self.__name__ = self.label = f"{PREFIX}{name}"
+        self.door = door().value
 
     def __call__(self, *buffers: bytes) -> Any:
         """Runs on the engine.
@@ -61,7 +66,8 @@ class Call:
         from ipyparallel.serialize import PrePickled
 
         reply = PrePickled(None)
-        text, out = self._answer(buffers)
+        with through(Door(self.door)):
+            text, out = self._answer(buffers)
         reply.buffers = [text.encode(), *out]
         return reply
 

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 from nbdist.errors import SessionError
+from nbdist.spelling import command
 
 
 def allow_await(kernel: Any) -> bool:
@@ -76,7 +77,7 @@ def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str]
             return ask(str(prompt))
         raise SessionError(
             f"input({str(prompt)!r}) cannot be answered: the processes have no keyboard. Ask in the notebook "
-            "and send the answer with %dist_push."
+            f"and send the answer with {command('push')}."
         )
 
     kernel.raw_input = refuse

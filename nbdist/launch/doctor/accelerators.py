@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from nbdist.launch.doctor.finding import Case, Facts, Finding
+from nbdist.spelling import command
 
 
 def back_ends(case: Case) -> Iterator[Finding]:
@@ -25,7 +26,7 @@ def back_ends(case: Case) -> Iterator[Finding]:
             yield case.error(
                 f"{up['framework']} has started in this kernel and holds the {kind}, {effect}",
                 where="this kernel",
-                do="restart the kernel, and compute in %%dist cells only",
+                do=f"restart the kernel, and compute in a {command('cell')} only",
             )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from typing import Any
 
 from nbdist.engine.frameworks import imported
@@ -36,7 +37,10 @@ def examine_all(
         # Whoever waits for these may be interrupted; the pool then waits for nobody.
         try:
             here = pool.submit(kernel_facts, asked)
-            list(pool.map(Visit.look, visits.values()))
+            # Each with the door of who reads what ssh has said.
+            looks = [pool.submit(copy_context().run, visit.look) for visit in visits.values()]
+            for look in looks:
+                look.result()
             kernel = here.result()
             ways = try_ways(pool, list(visits.values()))
         except BaseException:

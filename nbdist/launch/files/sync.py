@@ -21,6 +21,7 @@ from nbdist.launch.files.listing import Hashes, Source, left_out_text, sources, 
 from nbdist.launch.files.sending import HostCopy, Sending, host_of
 from nbdist.launch.model.progress import POLL_SECONDS
 from nbdist.quantities import count_text, processes_text, seconds_text
+from nbdist.spelling import command
 
 FIRST = "first"
 """What the copying is called that is part of a start; other names are used once, also by other kernels."""
@@ -232,7 +233,7 @@ def _failed(failed: Mapping[str, str], others: Collection[Sending]) -> str:
     rest = f" {well} {'has' if len(others) == 1 else 'have'} the new ones." if well else ""
     return (
         f"Files could not be copied to {text}. The files there are unchanged.{rest} Fix that, then repeat "
-        "%dist_sync."
+        f"{command('sync_files')}."
     )
 
 

@@ -40,7 +40,7 @@ class TensorFlow(Framework):
     each_serves = True
     reads_tf_config = True
     recovery = "strategy"
-    after_failure = "%dist_recover creates a new strategy and keeps your variables."
+    after_failure = "{recover} creates a new strategy and keeps your variables."
     compared = ("tensorflow", "keras")
     requirement = "'nbdist[tensorflow]'"
     memory_bytes = (900 * MIB, 200 * MIB)
@@ -203,7 +203,7 @@ def chosen_addresses(given: Mapping[str, str], *, workers: int, evaluators: int)
         cluster = {role: [str(a) for a in tasks] for role, tasks in config["cluster"].items()}
     except (ValueError, KeyError, TypeError, AttributeError) as error:
         raise OptionError(
-            f"TF_CONFIG is set but cannot be read ({error}): {text}. Unset the variable, and %dist_init chooses "
+            f"TF_CONFIG is set but cannot be read ({error}): {text}. Unset the variable, and nbdist chooses "
             "addresses."
         ) from error
     wanted = {"worker": workers, "evaluator": evaluators}

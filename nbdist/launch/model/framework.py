@@ -89,8 +89,8 @@ class Framework:
     recovery: Literal["in place", "strategy"] | None = None
     """How the processes go on after a failure: see `nbdist.session.recovery`; None: only with a restart."""
 
-    after_failure: str = "%dist_init --restart starts afresh on the same plan."
-    """What to type when a process has died."""
+    after_failure: str = "{restart} starts afresh on the same plan."
+    """What to type when a process has died; see `nbdist.spelling.sentence`."""
 
     compared: tuple[str, ...] = ()
     """Packages that must be of one version on all hosts."""

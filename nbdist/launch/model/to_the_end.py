@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextvars
 import threading
 from collections.abc import Callable
 
@@ -23,7 +24,8 @@ def to_the_end(call: Callable[[], None]) -> None:
         except Exception as error:  # noqa: BLE001 - raised again where it was called
             errors.append(error)
 
-    thread = threading.Thread(target=called, name="nbdist to the end")
+    context = contextvars.copy_context()  # with the door of who reads the errors
+    thread = threading.Thread(target=context.run, args=(called,), name="nbdist to the end")
     try:
         thread.start()
     except RuntimeError:  # "can't create new thread at interpreter shutdown"

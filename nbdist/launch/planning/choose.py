@@ -65,7 +65,7 @@ def make_plan(
         if evaluators:
             raise OptionError(
                 f"{option('evaluators', evaluators)}: all tasks of a job are workers. Reach the hosts with "
-                f"{option('hosts')}, or evaluate in a cell with --on."
+                f"{option('hosts')}, or evaluate in a cell with {option('on')}."
             )
         divided = placement.job.gpus_divided or local_device_ids is not None
         placement = replace(placement, job=replace(placement.job, gpus_divided=divided))
@@ -159,7 +159,7 @@ def _foreign_text(
         titles = " and ".join(other.title for other in others)
         return (
             f"{said}: only {titles} has evaluators. Use {option('framework', others[0].name)}, or evaluate in a "
-            "cell with --on."
+            f"cell with {option('on')}."
         )
     words = " or ".join(option("framework", other.name) for other in others)
     return f"{said}: this is for {words}."

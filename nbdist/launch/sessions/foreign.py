@@ -31,7 +31,7 @@ from nbdist.launch.start.request import ask
 from nbdist.machine import folder as folders
 from nbdist.quantities import count_text
 from nbdist.rules import Rules
-from nbdist.spelling import option
+from nbdist.spelling import command, option
 
 
 def take_part(
@@ -90,7 +90,7 @@ def take_part(
         rules=Rules(),
         remarks=(
             f"{count_text(len(ids), 'engine')} of {cluster.name}, numbered {how}; this kernel has not started "
-            "them, and %dist_shutdown only leaves them.",
+            f"them, and {command('shutdown')} only leaves them.",
             *late,
         ),
     )

@@ -24,6 +24,7 @@ from nbdist.launch.model.happenings import ProcessLost
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.machine import folder as folders
 from nbdist.message_guard import MessageGuard
+from nbdist.spelling import command
 
 logger = logging.getLogger(__name__)
 
@@ -80,7 +81,7 @@ class ForeignEngines:
         """
         raise SessionError(
             "This kernel has not started these processes, and nothing of nbdist runs beside them that could do "
-            "this. Do it where they came from, or start a session with %dist_init."
+            f"this. Do it where they came from, or start a session with {command('start')}."
         )
 
     def place(self, process_id: int) -> HostInfo | None:

@@ -33,6 +33,7 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.spawn import reaches
 from nbdist.quantities import seconds_text
 from nbdist.rules import Rules
+from nbdist.spelling import command
 from nbdist.version import __version__
 
 CONNECT_SECONDS = 5
@@ -162,11 +163,11 @@ def regain(record: Record) -> AttachedCluster:
 
 
 def _remarks(record: Record, others: Sequence[int]) -> tuple[str, ...]:
-    age = seconds_text(time.time() - record.created)
+    age, ends = seconds_text(time.time() - record.created), command("shutdown")
     what = (
-        f"Session {record.id}, started {age} ago; %dist_shutdown ends it, a restart of this kernel does not."
+        f"Session {record.id}, started {age} ago; {ends} ends it, a restart of this kernel does not."
         if record.kept
-        else f"Session {record.id}, started {age} ago, ends with its own kernel; %dist_shutdown only leaves it."
+        else f"Session {record.id}, started {age} ago, ends with its own kernel; {ends} only leaves it."
     )
     if not others:
         return (what,)
@@ -187,7 +188,7 @@ def _refuse(record: Record) -> None:
         )
     if not record.running:
         raise SessionError(
-            f"The processes of session {record.id} are gone. %dist_init starts others."
+            f"The processes of session {record.id} are gone. {command('start')} starts others."
         )
     if record.nbdist != __version__:
         raise VersionError(

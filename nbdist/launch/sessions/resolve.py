@@ -11,6 +11,7 @@ from typing import Any
 from nbdist.errors import SessionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import Record
+from nbdist.spelling import Placeholder, command
 
 NEEDED = ("interface", "key", "iopub", "signature_scheme", "registration")
 """Of ipyparallel's connection info for clients, without which it is none."""
@@ -39,8 +40,8 @@ def resolve(word: str) -> Record | ForeignCluster:
         return _of_file(word, path)
     if "/" in word or word.endswith(".json"):
         raise SessionError(
-            f"--attach {word}: there is no such file. ipyparallel writes ipcontroller-client.json into the folder "
-            "`security` of the profile that was started."
+            f"{command('attach', word)}: there is no such file. ipyparallel writes ipcontroller-client.json into "
+            "the folder `security` of the profile that was started."
         )
     if word != "last" and (profile := _profile_file(word)) is not None:
         return _of_file(word, profile)
@@ -51,7 +52,7 @@ def resolve(word: str) -> Record | ForeignCluster:
             raise
         raise SessionError(
             f"{error} A profile of ipyparallel's of this name has no connection file either; a file can be named "
-            "as well: --attach FILE."
+            f"as well: {command('attach', Placeholder('FILE'))}."
         ) from None
 
 

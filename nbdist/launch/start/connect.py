@@ -20,7 +20,7 @@ from nbdist.launch.start.preflight import unreached
 from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.wait_for_hosts import check_host
 from nbdist.quantities import processes_text
-from nbdist.spelling import option
+from nbdist.spelling import command, option
 from nbdist.version import __version__
 
 GREET_SECONDS = 3.0
@@ -124,8 +124,8 @@ def _unreached(running: Cluster) -> str:
         return ""
     address = running.connection["interface"].rpartition("/")[2]
     return (
-        f" If that does not help, the hosts may not reach this machine at {address}: look with %dist_doctor, "
-        f"name another address with {option('controller_address')}, or go through ssh with "
+        f" If that does not help, the hosts may not reach this machine at {address}: look with "
+        f"{command('doctor')}, name another address with {option('controller_address')}, or go through ssh with "
         f"{option('tunnel', True)}."
     )
 

@@ -11,6 +11,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
+from nbdist.spelling import command
 
 
 def wanted(running: Cluster) -> bool:
@@ -71,7 +72,7 @@ def until_it_serves(running: Cluster, number: int) -> None:
         if agent.poll() is not None or time.monotonic() > deadline:
             raise LaunchError(
                 f"The parent process of host {running.plan.processes[0].host} has started no coordination "
-                "service. %dist_init --restart starts everything afresh."
+                f"service. {command('restart')} starts everything afresh."
             )
         time.sleep(POLL_SECONDS / 4)
     found = agent.services[number]

@@ -19,6 +19,7 @@ from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine import checkup
+from nbdist.spelling import command
 
 MOST_TARGETS = 8
 """Hosts that each host is asked to reach: process 0's and the next; asking all for all grows with the square."""
@@ -134,6 +135,6 @@ def unreached(
             return name, (
                 f"Host {host} cannot connect to host {name} at {address}: {answer['error']}. The processes talk "
                 "to each other there, on ports that are free at the time. Open TCP between the hosts; "
-                "%dist_doctor says what to type."
+                f"{command('doctor')} says what to type."
             )
     return None

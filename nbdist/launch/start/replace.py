@@ -16,6 +16,7 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import connect
 from nbdist.launch.start.initialize import broadcast
 from nbdist.quantities import processes_text
+from nbdist.spelling import command
 
 END_SECONDS = 5.0
 """What a process may take to be gone after SIGKILL."""
@@ -32,7 +33,7 @@ def end(running: Cluster, process_ids: Collection[int]) -> None:
     while left := set(process_ids) - set(running.exits):
         if time.monotonic() > deadline:
             raise LaunchError(
-                f"{processes_text(left)} cannot be ended. %dist_init --restart stops all."
+                f"{processes_text(left)} cannot be ended. {command('restart')} stops all."
             )
         time.sleep(POLL_SECONDS)
 

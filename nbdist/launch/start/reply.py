@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from nbdist.errors import WireError
+from nbdist.spelling import command
 
 Buffer = bytes | memoryview
 
@@ -50,5 +51,6 @@ class _Plain(pickle.Unpickler):
     def find_class(self, module: str, name: str) -> Any:
         raise WireError(
             f"An engine's answer wants to call {module}.{name} in this notebook's kernel; it was refused, and "
-            "nothing of it was executed. Stop the session (%dist_shutdown): its host may be in other hands."
+            f"nothing of it was executed. Stop the session ({command('shutdown')}): its host may be in other "
+            "hands."
         )

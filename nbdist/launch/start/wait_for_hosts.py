@@ -21,7 +21,7 @@ from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned
-from nbdist.spelling import option
+from nbdist.spelling import command, option
 from nbdist.version import __version__
 
 ANSWER_SECONDS = 30.0
@@ -78,7 +78,7 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
             name = next(name for name in others if name not in answered)
             raise HostError(
                 f"Host {name} did not answer within {ANSWER_SECONDS:g} s: it is cut off, overloaded, or stopped, "
-                "or a command of its shell's start-up files waits. Look with %dist_doctor.",
+                f"or a command of its shell's start-up files waits. Look with {command('doctor')}.",
                 host=name,
             )
         time.sleep(POLL_SECONDS)
@@ -153,7 +153,9 @@ def _check_with_advice(name: str, agent: AgentHandle, advice: str | None, *, sev
         if agent.facts:
             raise
         more = [] if advice is None else [advice]
-        more += ["%dist_doctor with the same hosts looks at all of them."] if several else []
+        more += (
+            [f"{command('doctor')} with the same hosts looks at all of them."] if several else []
+        )
         raise HostError("\n".join([str(error), *more]), host=name) from None
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import contextvars
 import signal
 import threading
 from collections.abc import Callable, Iterator
@@ -175,7 +176,8 @@ def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:
         except BaseException as error:  # noqa: BLE001 - raised where it was asked for
             errors.append(error)
 
-    thread = threading.Thread(target=run, name="nbdist-settle", daemon=True)
+    context = contextvars.copy_context()  # with the door of who reads what is made there
+    thread = threading.Thread(target=context.run, args=(run,), name="nbdist-settle", daemon=True)
     engines.hurry.clear()
     with _interrupts_are(engines.hurry.set):
         thread.start()

@@ -21,6 +21,7 @@ from nbdist.quantities import processes_text, seconds_text
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import make_sure
+from nbdist.spelling import command, option
 
 POLL_SECONDS = 0.005
 REPORT_SECONDS = 2.0
@@ -58,7 +59,8 @@ def ask_some(
         if not request.ready():
             raise SessionError(
                 f"{engines.reports.doing(process_id)}, and did not answer within {seconds_text(timeout_s)}. Wait "
-                "for its end with %sync, interrupt it with %dist_interrupt, or allow more with --timeout."
+                f"for its end with {command('sync')}, interrupt it with {command('interrupt')}, or allow more "
+                f"with {option('timeout_s')}."
             )
         answers[process_id] = request.get()
     return answers
@@ -125,8 +127,8 @@ def refuse_busy(
     while busy := [p for p in ids if engines.reports.in_cell(p)] or sorted(set(ids) & set(known)):
         if time.monotonic() > deadline or set(busy) & set(known):
             raise SessionError(
-                f"{engines.reports.doing(busy[0])}. {why}: wait for the end of the cell with %sync, or interrupt "
-                "it with %dist_interrupt."
+                f"{engines.reports.doing(busy[0])}. {why}: wait for the end of the cell with "
+                f"{command('sync')}, or interrupt it with {command('interrupt')}."
             )
         time.sleep(POLL_SECONDS)
 

@@ -10,6 +10,7 @@ from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
 from nbdist.session.engine_group import EngineGroup
+from nbdist.spelling import command, option
 
 BACK_SECONDS = 5.0
 """What a stuck process may take to come back from one more interrupt."""
@@ -33,17 +34,17 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     framework = framework_named(engines.plan.framework)
     if framework.recovery != "strategy":
         why = (
-            "there is only one, or %dist_init has not joined them"
+            "there is only one, or they were not joined when they were started"
             if framework.recovery == "in place"
             else f"nbdist has no repair for {framework.title}"
         )
         raise SessionError(
-            f"The processes of this session ({framework.name}) cannot be repaired in place: {why}. %dist_init "
-            "--restart starts it afresh."
+            f"The processes of this session ({framework.name}) cannot be repaired in place: {why}. "
+            f"{command('restart')} starts it afresh."
         )
     if not engines.plan.initialize:
         raise SessionError(
-            "This session was started with --no-initialize: you make its strategy yourself."
+            f"This session was started with {option('initialize', False)}: you make its strategy yourself."
         )
     started = time.monotonic()
     hopeless = _not_back(engines)
@@ -95,7 +96,8 @@ def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
         activity = engines.monitor.activity(min(busy))
         cell = f"cell {activity.cell}" if activity and activity.cell is not None else "a cell"
         raise SessionError(
-            f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with %sync."
+            f"{processes_text(busy)} still in {cell}; interrupt it first, or wait for its end with "
+            f"{command('sync')}."
         )
 
 

@@ -12,6 +12,7 @@ from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.expression import ask_all_workers, ask_some
+from nbdist.spelling import command
 from nbdist.widgets import Event
 
 
@@ -33,7 +34,8 @@ def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rule
     if inside:
         raise SessionError(
             f"{processes_text(inside)} cannot do what the widget asks: {engines.reports.doing(inside[0])}. Use "
-            "the widget again after the end of the cell; %sync waits for it, %dist_interrupt ends it."
+            f"the widget again after the end of the cell; {command('sync')} waits for it, "
+            f"{command('interrupt')} ends it."
         )
     call = UseWidget(
         models={str(p): model for p, model in event.models.items()},

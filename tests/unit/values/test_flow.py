@@ -353,4 +353,4 @@ def test_the_first_place_that_differs_is_named_and_what_is_missing_there() -> No
     }
     offers = {p: offered(str(p)) for p in range(2)}
     text = refuse(Answering(nodes=nodes), offers)
-    assert "at x['a']: process 0 has 7, process 1 has nothing. --on 0 (on=[0]" in text
+    assert "at x['a']: process 0 has 7, process 1 has nothing. --on 0 brings" in text

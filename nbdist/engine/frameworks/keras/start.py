@@ -26,6 +26,7 @@ from nbdist.engine.frameworks.once import (
 )
 from nbdist.engine.frameworks.process import Process
 from nbdist.errors import SessionError
+from nbdist.spelling import option
 
 
 def initialize(
@@ -67,8 +68,9 @@ def initialize(
     if not joins(backend):
         raise SessionError(
             f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
-            f"{arguments['num_processes']} processes would each train alone. Use --backend jax, "
-            "--framework tensorflow for tf.distribute, or --no-initialize for processes that are not joined."
+            f"{arguments['num_processes']} processes would each train alone. Use "
+            f"{option('backend', 'jax')}, {option('framework', 'tensorflow')} for tf.distribute, or "
+            f"{option('initialize', False)} for processes that are not joined."
         )
     before = listening_ports()
     with added_to_jax(jax if backend == "jax" else {}):
@@ -105,7 +107,7 @@ def imported(backend: str, process_id: int, host: str) -> ModuleType:
             f"On process {process_id} (host {host}) Keras was imported with the {found} back end, and {backend} "
             f"is asked for (KERAS_BACKEND={os.environ.get('KERAS_BACKEND', '')}). Something imports Keras while "
             "Python starts, such as a sitecustomize module or an IPython startup file: remove that, or use "
-            f"--backend {found}."
+            f"{option('backend', found)}."
         )
     return keras
 
@@ -128,8 +130,8 @@ def nothing_sharded(keras: ModuleType) -> str:
     return (
         f"keras.distribution of Keras {keras.__version__} shards nothing on the "
         f"{keras.backend.backend()} back end: "
-        "with DataParallel or ModelParallel set, every variable stays whole. Use --backend jax, or "
-        "--framework tensorflow for tf.distribute."
+        "with DataParallel or ModelParallel set, every variable stays whole. Use "
+        f"{option('backend', 'jax')}, or {option('framework', 'tensorflow')} for tf.distribute."
     )
 
 

@@ -12,6 +12,7 @@ from nbdist.engine.probe.found import arrays_found
 from nbdist.engine.values.arrays import OfferedArray, whole
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
+from nbdist.spelling import option
 
 
 def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
@@ -73,6 +74,6 @@ def placed(sharding: Any, expression: str) -> Place:
       ArrayError: Always.
     """
     raise ArrayError(
-        f"--sharding {expression} makes JAX arrays, and this session computes with TensorFlow. Push the array "
-        "whole, without --sharding."
+        f"{option('sharding', expression)} makes JAX arrays, and this session computes with TensorFlow. Push the "
+        f"array whole, without {option('sharding')}."
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from nbdist.spelling import command
+
 UNAVAILABLE = 14
 """The code of `tf.errors.UnavailableError`."""
 
@@ -60,8 +62,8 @@ def reset_context() -> None:
     reset = getattr(context, "_reset_context", None)
     if reset is None:
         raise RuntimeError(
-            f"TensorFlow {tf.__version__} cannot start again in the same process: run %dist_init --restart for "
-            "new processes."
+            f"TensorFlow {tf.__version__} cannot start again in the same process: run "
+            f"{command('restart')} for new processes."
         )
     _clear_keras()
     devices = _settled_devices(tf)

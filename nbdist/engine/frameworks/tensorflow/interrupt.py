@@ -26,7 +26,8 @@ from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
 
-MESSAGE = "interrupted by nbdist; run %dist_recover before the next collective"
+MESSAGE = "interrupted by nbdist; run %dist_recover or session.recover() before the next collective"
+"""Both are named: the thread that listens works for no call."""
 
 PATIENCE_SECONDS = 0.2
 """Between the signal and the first look, and between looks. Python's own handler needs far less."""

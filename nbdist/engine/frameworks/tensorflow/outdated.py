@@ -9,6 +9,7 @@ from typing import Any
 
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
 from nbdist.errors import InputError
+from nbdist.spelling import command
 
 PACKAGES = ("keras", "tf_keras")
 METHODS = ("fit", "evaluate", "predict")
@@ -36,8 +37,9 @@ def _refusing(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         made_under = getattr(self, "distribute_strategy", None)
         if made_under is not None and REMEMBERED.is_retired(made_under):
             raise InputError(
-                f"{name}: the model {self.name!r} was made under the strategy from before %dist_recover, whose "
-                "cluster is gone. Create it again under strategy.scope() and restore its newest checkpoint."
+                f"{name}: the model {self.name!r} was made under the strategy from before "
+                f"{command('recover')}, whose cluster is gone. "
+                "Create it again under strategy.scope() and restore its newest checkpoint."
             )
         return original(self, *args, **options)
 

@@ -15,6 +15,7 @@ from nbdist.engine.frameworks.tensorflow.outdated import refuse_outdated
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED
 from nbdist.engine.frameworks.tensorflow.warnings import Chatter, follow_standard_error
 from nbdist.errors import SessionError
+from nbdist.spelling import option
 
 
 def initialize(process: Process, *, stage: str, **options: Any) -> Initialized:
@@ -50,7 +51,8 @@ def settle_devices(
     if platform != "cpu" and not gpus and local_device_ids != []:
         raise SessionError(
             f"TensorFlow {tf.__version__} on process {process.process_id} (host {process.host}) sees no GPU, "
-            "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use --platform cpu."
+            "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use "
+            f"{option('platform', 'cpu')}."
         )
     wanted = [] if platform == "cpu" else gpus
     if platform != "cpu" and local_device_ids is not None:

@@ -107,6 +107,8 @@ def test_a_session_that_made_its_own_strategy_is_refused(done: Done) -> None:
 
 
 def test_what_can_neither_be_repaired_nor_replaced_says_what_to_type(done: Done) -> None:
-    with pytest.raises(SessionError, match="there is only one, or %dist_init has not joined them"):
+    with pytest.raises(
+        SessionError, match="there is only one, or they were not joined when they were started"
+    ):
         recovered(engines_of("jax"))
     assert done.steps == []

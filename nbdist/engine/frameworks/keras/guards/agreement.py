@@ -19,6 +19,7 @@ from nbdist.engine.frameworks.keras.guards.board import Board
 from nbdist.engine.frameworks.keras.guards.call import Call, disagreement
 from nbdist.errors import AgreementError, NbdistError
 from nbdist.quantities import processes_text
+from nbdist.spelling import command
 
 SHORTEST_SECONDS = 0.0005
 LONGEST_SECONDS = 0.05
@@ -91,8 +92,9 @@ class Agreement:
         if away:
             return AgreementError(
                 f"{call.method} needs {processes_text(group)}, over whose devices the distribution is set, and "
-                f"this cell runs on {processes_text(running.targets)} only. Run it with %%dist on all of them, "
-                "or call keras.distribution.set_distribution(None) and build a model of this process alone."
+                f"this cell runs on {processes_text(running.targets)} only. Run it in a {command('cell')} on "
+                "all of them, or call keras.distribution.set_distribution(None) and build a model of this process "
+                "alone."
             )
         key = tuple(group)
         number = self._counts[key] = self._counts.get(key, 0) + 1

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
@@ -245,6 +246,23 @@ class Execution:
         for process_id in process_ids:
             self._marked[process_id] = outcome
             self._was.setdefault(process_id, self._running(process_id).activity)
+
+    @contextlib.contextmanager
+    def stopping(self) -> Iterator[set[int]]:
+        """While processes are asked to stop: one may have, and be seen to, before its answer is here.
+
+        Yields:
+          Gets those that have said that they stop. The others are in the end as they were.
+        """
+        asked = [p for p in self.targets if p not in self._marked]
+        self.mark(asked, "interrupted")
+        stop: set[int] = set()
+        try:
+            yield stop
+        finally:
+            for process_id in set(asked) - stop:
+                self._marked.pop(process_id, None)
+                self._was.pop(process_id, None)
 
     def mark_cut(self, process_ids: Iterable[int]) -> None:
         """Records that the collectives in which processes wait are ended; an error there is their interrupt."""

@@ -49,7 +49,8 @@ def stop_at_step(engines: EngineGroup, background: Background) -> str:
         raise SessionError("No cell runs in the background that could be stopped.")
     said = []
     for run, inside in runs.items():
-        steps = engines.asides.stop_at_step(inside, run.execution.number)
-        run.execution.mark([p for p in inside if steps.get(p) is not None], "interrupted")
+        with run.execution.stopping() as stop:
+            steps = engines.asides.stop_at_step(inside, run.execution.number)
+            stop.update(p for p, count in steps.items() if count is not None)
         said.append(stopping_text(run.cell.number, inside, steps))
     return "\n".join(said)

@@ -58,6 +58,31 @@ def test_all_leave_a_cell_before_the_same_step(live: LiveHosts, session: Session
     wait_for(lambda: [past.outcome for past in session.history] == ["interrupted"])
 
 
+def test_one_that_has_stopped_before_its_answer_is_here_was_stopped_and_has_not_failed(
+    live: LiveHosts, session: Session
+) -> None:
+    def stop(process_id: int, question: dict[str, Any]) -> dict[str, Any]:
+        if process_id == 0:
+            for cell in live.sent:
+                cell.fail("KeyboardInterrupt", "stopped before step 7")
+            wait_for(lambda: session.history)
+        return {"steps": 7}
+
+    live.says[Aside.STOP] = stop
+    assert "stops before the same step" in session.stop_at_step()
+    assert [past.outcome for past in session.history] == ["interrupted"]
+
+
+def test_one_that_has_not_said_that_it_stops_and_is_interrupted_has_failed(
+    live: LiveHosts, session: Session
+) -> None:
+    live.says[Aside.STOP] = lambda p, _: None
+    session.stop_at_step()
+    for cell in live.sent:
+        cell.fail("KeyboardInterrupt")
+    wait_for(lambda: [past.outcome for past in session.history] == ["raised"])
+
+
 def test_one_that_does_not_answer_is_named(live: LiveHosts, session: Session) -> None:
     live.says[Aside.STOP] = lambda p, _: None if p else StepsBegun(steps=7)
     assert "process 1 did not answer; %dist_interrupt interrupts it" in session.stop_at_step()

@@ -61,12 +61,12 @@ def test_all_leave_a_cell_before_the_same_step(live: LiveHosts, session: Session
 def test_one_that_has_stopped_before_its_answer_is_here_was_stopped_and_has_not_failed(
     live: LiveHosts, session: Session
 ) -> None:
-    def stop(process_id: int, question: dict[str, Any]) -> dict[str, Any]:
+    def stop(process_id: int, question: object) -> StepsBegun:
         if process_id == 0:
             for cell in live.sent:
                 cell.fail("KeyboardInterrupt", "stopped before step 7")
             wait_for(lambda: session.history)
-        return {"steps": 7}
+        return StepsBegun(steps=7)
 
     live.says[Aside.STOP] = stop
     assert "stops before the same step" in session.stop_at_step()

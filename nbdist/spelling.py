@@ -15,7 +15,7 @@ import shlex
 from collections.abc import Iterator, Mapping
 from contextvars import ContextVar
 from enum import Enum
-from typing import Any
+from typing import Any, Literal
 
 FLAGS = {
     "processes": "-n",
@@ -97,6 +97,11 @@ def enter(door: Door) -> None:
 def door() -> Door:
     """That of the call in progress."""
     return _door.get()
+
+
+def door_sent() -> Literal["python", "magic"]:
+    """That of the call in progress, as it goes to a process with a cell."""
+    return "magic" if _door.get() is Door.MAGIC else "python"
 
 
 def flag(name: str) -> str:

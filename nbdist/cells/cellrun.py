@@ -33,7 +33,7 @@ from nbdist.output import (
     shows_widgets,
 )
 from nbdist.quantities import processes_text
-from nbdist.spelling import Door, door
+from nbdist.spelling import door_sent
 
 
 class CellHandle:
@@ -174,7 +174,7 @@ class CellRun:
                 in_step=self.context.in_step,
                 compared=self.AWAITED,
                 widgets=shows_widgets(self._renderer),
-                door="magic" if door() is Door.MAGIC else "python",
+                door=door_sent(),
             ).text()
         )
         # ipyparallel forgets a request that has failed before all its output is here.

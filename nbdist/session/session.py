@@ -485,6 +485,8 @@ class Session:
 
         Returns:
           Its answer; None when none is idle or none answers in time.
+
+        :meta private:
         """
         if not self.alive:
             return None

@@ -28,7 +28,10 @@ class Layout(Reported):
 
     @classmethod
     def of(cls, found: ModelFound, snapshot: Snapshot) -> Layout:
-        """What a process has answered."""
+        """What a process has answered.
+
+        :meta private:
+        """
         meshes = {mesh.id: mesh for mesh in found.meshes}
         return cls(found.model, found.distributions, meshes, snapshot)
 

@@ -38,7 +38,10 @@ class Shards(Reported):
 
     @classmethod
     def of(cls, found: ArraysFound, snapshot: Snapshot) -> Shards:
-        """What a process has answered."""
+        """What a process has answered.
+
+        :meta private:
+        """
         return cls(
             found.expression,
             found.arrays,

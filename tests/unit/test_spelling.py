@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import contextvars
 import inspect
-import json
 import re
 import threading
 from collections.abc import Callable, Iterator
@@ -23,7 +22,7 @@ from nbdist.cells.stacks import stacks_text
 from nbdist.cells.supervisor import timeout_error
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
-from nbdist.engine.cell.notebook_cell import label
+from nbdist.contract.questions import Threads, ThreadStack
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.once import explain_second_call
 from nbdist.engine.kernel.calls import Call
@@ -35,7 +34,17 @@ from nbdist.options.magics import MAGICS
 from nbdist.session.health import RECOVER
 from nbdist.session.keeping import say_kept
 from nbdist.session.session import Session
-from nbdist.spelling import COMMANDS, Door, Placeholder, command, flag, option, start_with, through
+from nbdist.spelling import (
+    COMMANDS,
+    Door,
+    Placeholder,
+    command,
+    door_sent,
+    flag,
+    option,
+    start_with,
+    through,
+)
 from nbdist.spelling import FLAGS as EXCEPTIONS
 from nbdist.starting import start_session
 from nbdist.values.flow import too_slow
@@ -207,7 +216,11 @@ def said_by(call: Callable[[], object]) -> str:
 
 LOST = Facts(workers=frozenset((0, 1)), way_on=RECOVER, lost={1: "gone"}, proves=True)
 OUT = Facts(workers=frozenset((0, 1)), way_on=RECOVER, since=3)
-THREADS = {0: [{"name": "main", "lines": ["a"]}, {"name": "other", "lines": ["b"]}]}
+THREADS = {
+    0: Threads(
+        threads=(ThreadStack(name="main", lines=("a",)), ThreadStack(name="other", lines=("b",)))
+    )
+}
 
 MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
     "out of step": (lambda: OUT.remedy, "%dist_recover brings", "session.recover() brings"),
@@ -321,11 +334,9 @@ def test_a_text_reached_from_python_spells_nothing_by_itself() -> None:
 
 
 def test_what_goes_to_a_process_takes_the_door_along() -> None:
-    text = json.loads(label(cell=1, offset=0, run=1, targets=[0]).removeprefix("nbdist "))
-    assert (Call("look", "{}").door, text["door"]) == ("magic", "magic")
+    assert (Call("look", "{}").door, door_sent()) == ("magic", "magic")
     with through(Door.PYTHON):
-        text = json.loads(label(cell=1, offset=0, run=1, targets=[0]).removeprefix("nbdist "))
-        assert (Call("look", "{}").door, text["door"]) == ("python", "python")
+        assert (Call("look", "{}").door, door_sent()) == ("python", "python")
 
 
 def test_python_is_what_a_call_is_in_where_nothing_else_was_said() -> None:

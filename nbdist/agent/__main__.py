@@ -44,7 +44,7 @@ def main() -> None:
     """Entry point."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, _stop)
-    # A connection that is cut takes standard output away; what is to be done is told by end of input.
+    # A connection that is cut takes standard output away; end of input says what is to be done.
     signal.signal(signal.SIGHUP, _leave)
     task = _task(sys.argv[1:])
     events = Events(os.fdopen(os.dup(1), "w"), task)

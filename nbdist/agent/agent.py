@@ -8,8 +8,7 @@ of input means the kernel is gone, and everything is stopped. A kept agent meets
 next kernel. On standard output: events (`nbdist.contract.events`). Standard error is for people.
 
 Nothing outlives this process, nor the kernel unless it is to be kept: end of input stops all, and so does a
-silence of the kernel longer than the assignment allows; every child is told by the operating system to die with
-its parent.
+silence of the kernel longer than the assignment allows; the operating system ends every child with its parent.
 """
 
 from __future__ import annotations
@@ -181,7 +180,7 @@ class Agent:
         return more and not self.stopped
 
     def _beat(self) -> bool:
-        """Says that this agent is there; answers whether the kernel was heard of lately."""
+        """Says that this agent is there; answers whether the kernel has sent something lately."""
         return self.pulse is None or self.pulse.beat()
 
     def _obey(self, order: Order) -> None:
@@ -286,7 +285,7 @@ class Agent:
             )
 
     def _preload(self, assignment: Assignment) -> bool:
-        """Imports what all engines need; tells why when it cannot."""
+        """Imports what all engines need; reports why when it cannot."""
         started = time.monotonic()
         modules = [*ENGINE, *assignment.preload] if assignment.fork and assignment.preload else []
         if self.pulse:

@@ -28,7 +28,7 @@ class Introduction:
         self._listener: socket.socket | None = None
 
     def say(self, assignment: Assignment, folder: str) -> None:
-        """Tells what the kernel must know before it can give more orders.
+        """Sends what the kernel must know before it can give more orders.
 
         Args:
           assignment: What this agent is for.

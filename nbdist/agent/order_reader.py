@@ -44,7 +44,7 @@ class OrderReader:
         self.unread = unread
         self._events = events
         self._obey = obey
-        what = f"An order to the parent on {socket.gethostname()}"
+        what = f"An order to the agent on {socket.gethostname()}"
         self._guard = MessageGuard(what, logger, lambda text: events.send(Fault(text=text)))
 
     def read(self) -> bool:

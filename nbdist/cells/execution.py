@@ -124,6 +124,7 @@ class Execution:
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
         self._was: dict[int, Activity | None] = {}
+        self._stopping: dict[int, Activity | None] = {}
         self._ended: dict[int, ProcessOutcome] = {}
         self._replied_at: dict[int, float] = {}
         self._cut: set[int] = set()
@@ -254,15 +255,14 @@ class Execution:
         Yields:
           Gets those that have said that they stop. The others are in the end as they were.
         """
-        asked = [p for p in self.targets if p not in self._marked]
-        self.mark(asked, "interrupted")
+        # Beside the marks: another thread may mark a process meanwhile, and that stays.
+        self._stopping = {p: self._running(p).activity for p in self.targets}
         stop: set[int] = set()
         try:
             yield stop
         finally:
-            for process_id in set(asked) - stop:
-                self._marked.pop(process_id, None)
-                self._was.pop(process_id, None)
+            self.mark(stop - self._marked.keys(), "interrupted")
+            self._stopping = {}
 
     def mark_cut(self, process_ids: Iterable[int]) -> None:
         """Records that the collectives in which processes wait are ended; an error there is their interrupt."""
@@ -363,11 +363,12 @@ class Execution:
 
     def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
-        if process_id in self._marked and (
+        was = {**self._stopping, **self._was}
+        if process_id in was and (
             error.ename == "KeyboardInterrupt"
             or (process_id in self._cut and error.ename in CUT_ERRORS)
         ):
-            activity = self._was.get(process_id)
+            activity = was[process_id]
             return self._standing(process_id, "interrupted", error=text, activity=activity)
         self.tracebacks[process_id] = error.traceback or text
         line = raised_line(error.traceback or "", self.cell.number)

@@ -18,12 +18,11 @@ class Facts:
 
     `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
     is the sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things
-    stand, for who reads it now). `lost` says how
-    processes ended, `stuck` which did not come back from an interrupt, `silent` which hosts do not answer (and
-    since when, Unix seconds), `since` the cell after which the session was out of step (None: it is in step),
-    and `why` how that is known. Processes of which `proves` says so can prove that they are in step, so that
-    nothing is concluded from who was interrupted. `repaired` says what was done the last time, until another
-    cell has ended.
+    are, for whoever reads it now). `lost` says how processes ended, `stuck` which did not come back from an
+    interrupt, `silent` which hosts do not answer (and since when, Unix seconds), `since` the cell after which the
+    session was out of step (None: it is in step), and `why` how that is known. Processes of which `proves` says
+    so can prove that they are in step, so that nothing is concluded from who was interrupted. `repaired` says
+    what was done the last time, until another cell has ended.
     `diverged` says how the cell that has just ended had left them out of step, whatever was done then.
     """
 

@@ -63,7 +63,7 @@ class EngineGroup:
     Args:
       link: The way to them.
       session: The session's id, as snapshots carry it.
-      publish: Hears each new snapshot, on the monitor's thread.
+      publish: Called with each new snapshot, on the monitor's thread.
     """
 
     def __init__(self, link: Cluster, *, session: str, publish: Callable[[Snapshot], None]) -> None:
@@ -74,7 +74,7 @@ class EngineGroup:
         self.in_step_at: tuple[int, int] | None = None
         self.settling = threading.RLock()
         self.hurry = threading.Event()
-        # It listens before there is anything to hear: a subscription takes a moment.
+        # It listens before there is anything to receive: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,
             planned=tuple(

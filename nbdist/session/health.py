@@ -56,7 +56,7 @@ class Health:
             self._show()
 
     def can_prove(self, ready: Iterable[bool]) -> None:
-        """Whether the processes can prove that they are in step, and so need not be believed.
+        """Whether the processes can prove that they are in step, so that their own word is not needed.
 
         Args:
           ready: Of each, whether it can.
@@ -120,8 +120,8 @@ class Health:
             gone = {p: self._standing(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)
 
-    def told(self, standings: Mapping[int, ProcessOutcome]) -> None:
-        """Hears where the processes stand in a cell that runs."""
+    def take_outcomes(self, standings: Mapping[int, ProcessOutcome]) -> None:
+        """Takes where the processes are in a cell that runs."""
         with self._lock:
             self._standings = standings
             self._show()

@@ -26,7 +26,7 @@ DEVICES_SECONDS = 5.0
 
 AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
-"""How long processes that run already may take to tell of themselves, and how often they are asked."""
+"""How long processes that run already may take to report, and how often they are asked."""
 
 
 class Reports:
@@ -102,7 +102,7 @@ class Reports:
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
             if request.ready():
-                # One that has ended while it was asked tells nothing more; its end is told elsewhere.
+                # One that has ended while it was asked reports nothing more; its end is reported elsewhere.
                 with contextlib.suppress(GoneError):
                     sequences[process_id] = request.get()[0].sequence
         self._monitor.wait_for(sequences, timeout_s=within_s)

@@ -86,12 +86,10 @@ class Session:
 
     def _take(self, life: Life) -> None:
         self._life = life
-        monitor = life.engines.monitor
-        self.feed.on_fault = monitor.fault
+        self.feed.on_fault = life.engines.monitor.fault
         self.feed.values = self.values
         self.feed.outputs = SHOWN.of
         self.plan = life.engines.plan
-        self._snapshot = monitor.snapshot
         atexit.register(self.leave)
 
     # -- what is there -------------------------------------------------------------------------
@@ -166,7 +164,7 @@ class Session:
         Returns:
           Plain data, of a size that grows with devices and arrays; sizes are bytes, times Unix seconds.
         """
-        return self._snapshot()
+        return self._life.engines.monitor.snapshot()
 
     def status(self) -> str:
         """Where each process is.

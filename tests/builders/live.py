@@ -20,6 +20,7 @@ from nbdist.cells import attached_cell, foreign_output
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.engine import CellEnd, Completions, Recalled
 from nbdist.contract.calls.stepping import Proven, Versions
+from nbdist.contract.cell_label import label_from
 from nbdist.contract.echo import Kept
 from nbdist.contract.iopub import AsideAnswer, content_of
 from nbdist.contract.questions import Answer, question_from
@@ -44,9 +45,10 @@ NUMBERS = itertools.count(1)
 class SentCell:
     """A cell on one process, which ends when a test, or an interrupt, has it end."""
 
-    def __init__(self, process_id: int, code: str) -> None:
+    def __init__(self, process_id: int, code: str, label: str) -> None:
         self.process_id = process_id
         self.code = code
+        self.label = label_from(label)
         self.begun = False
         self.reply: Any = Future()
         self.reply.msg_id = f"request-{next(NUMBERS)}"
@@ -100,9 +102,15 @@ class LiveClient(FakeClient):
         return view
 
     def send_execute_request(
-        self, socket: int, code: str, *, message_future_hook: Callable[[Any], None], **_: Any
+        self,
+        socket: int,
+        code: str,
+        *,
+        message_future_hook: Callable[[Any], None],
+        metadata: dict[str, str],
+        **_: Any,
     ) -> Any:
-        return self._live.submit(socket, code, message_future_hook)
+        return self._live.submit(socket, code, metadata["label"], message_future_hook)
 
     def abort(self, requests: list[str], **_: Any) -> Any:
         """Each process says whether it has begun what is taken back."""
@@ -257,9 +265,9 @@ class LiveHosts(FakeHosts):
 
         return KeptChannel
 
-    def submit(self, process_id: int, code: str, hook: Callable[[Any], None]) -> Any:
+    def submit(self, process_id: int, code: str, label: str, hook: Callable[[Any], None]) -> Any:
         """A process is sent a cell."""
-        cell = SentCell(process_id, code)
+        cell = SentCell(process_id, code, label)
         hook(cell.reply)
         if all(other.ended for other in self.cells(process_id)):
             cell.begin()

@@ -204,7 +204,7 @@ class Receive(Evaluating[Room]):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Shared:
-    """MemoryAddresses of memories; none where this system has no memory that processes share."""
+    """Where memories are found; none where this system has no memory that processes share."""
 
     addresses: tuple[MemoryAddress, ...]
 

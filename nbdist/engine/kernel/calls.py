@@ -11,6 +11,7 @@ import base64
 import sys
 import threading
 from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import arrays, engine, stepping
@@ -75,13 +76,14 @@ class Call:
         from nbdist.engine.kernel.resident import Resident
 
         try:
-            known = {one.NAME: one for one in calls()}
-            if self.name not in known:
+            found = by_name().get(self.name)
+            if found is None:
                 raise NbdistError(f"This engine's nbdist does not know the call {self.name!r}.")
-            call = contract.from_text(known[self.name], self.arguments)
+            kind, handler = found
+            call = contract.from_text(kind, self.arguments)
             resident = Resident.of()
             before = _sent(resident) if self.name in LOOKS else None
-            answer, out = calls()[type(call)](resident, buffers, call)
+            answer, out = handler(resident, buffers, call)
             after = _sent(resident) if self.name in LOOKS else None
             reply = contract.Reply(ok=encode(answer), computed=after != before)
             return contract.reply_to_text(reply), out
@@ -90,6 +92,12 @@ class Call:
         except BaseException as error:  # noqa: BLE001 - a failure here becomes a typed reply
             failed = contract.Failed(type=type(error).__name__, text=str(showable(error)))
             return contract.reply_to_text(contract.Reply(error=failed)), []
+
+
+@cache
+def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
+    """Each call and what answers it, by the name under which it comes."""
+    return {call.NAME: (call, handler) for call, handler in calls().items()}
 
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:

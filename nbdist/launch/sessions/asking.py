@@ -20,7 +20,7 @@ CONNECT_SECONDS = 10
 ANSWER_SECONDS = 10.0
 """How long an engine may take to say who it is, before it counts as busy."""
 
-Told = Mapping[int, Described]
+Descriptions = Mapping[int, Described]
 """What each says of itself, by engine id or by process id."""
 
 
@@ -39,7 +39,7 @@ def client_of(cluster: ForeignCluster) -> Any:
         ) from error
 
 
-def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
+def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
     """What each engine says of itself, by engine id.
 
     Raises:
@@ -61,7 +61,7 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
         for engine in engines
     }
     deadline = time.monotonic() + ANSWER_SECONDS
-    told = {}
+    found = {}
     for engine, request in asked.items():
         request.wait(max(0.0, deadline - time.monotonic()))
         if not request.ready():
@@ -69,8 +69,8 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Told:
                 f"Engine {engine} of {cluster.name} has not answered for {ANSWER_SECONDS:g} s: it is busy. "
                 "Attach again when it is idle, or interrupt what it runs where that was started."
             )
-        told[engine] = _checked(client, engine, request)
-    return told
+        found[engine] = _checked(client, engine, request)
+    return found
 
 
 def _checked(client: Any, engine: int, request: Request[Described | OtherNbdist]) -> Described:

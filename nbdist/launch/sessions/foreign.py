@@ -19,7 +19,7 @@ from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
 from nbdist.launch.planning.choose import make_plan
-from nbdist.launch.sessions.asking import ANSWER_SECONDS, Told, client_of, who
+from nbdist.launch.sessions.asking import ANSWER_SECONDS, Descriptions, client_of, who
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.numbering import number
@@ -104,7 +104,7 @@ def _session(connection: Mapping[str, Any]) -> str:
 
 
 def _plan(
-    by_id: Told, platform: str | None, devices: int | None, options: Mapping[str, Any]
+    by_id: Descriptions, platform: str | None, devices: int | None, options: Mapping[str, Any]
 ) -> Plan:
     """What these engines would have been started as; accelerators are as their starter has divided them."""
     plan = make_plan(processes=len(by_id), platform=platform or "cpu", **options)
@@ -118,7 +118,7 @@ def _plan(
     return plan.placed({p: facts.host for p, facts in by_id.items()})
 
 
-def _refuse(plan: Plan, by_id: Told) -> None:
+def _refuse(plan: Plan, by_id: Descriptions) -> None:
     """Raises where the framework cannot be initialized as it has to be."""
     framework = plan.framework
     for process_id, facts in by_id.items():
@@ -145,7 +145,7 @@ def _refuse(plan: Plan, by_id: Told) -> None:
         )
 
 
-def _meet(plan: Plan, by_id: Told) -> Rendezvous:
+def _meet(plan: Plan, by_id: Descriptions) -> Rendezvous:
     if all(facts.host == socket.gethostname() for facts in by_id.values()):
         return meet(plan)
     places: dict[int, Place] = {
@@ -161,7 +161,7 @@ def _running(
     rendezvous: Rendezvous,
     folder: str,
     ids: Mapping[int, int],
-    by_id: Told,
+    by_id: Descriptions,
 ) -> Cluster:
     path = Path(folder) / "client.json"
     folders.write_private(path, dict(cluster.connection))
@@ -180,7 +180,7 @@ def _running(
     )
 
 
-def _prepare(running: Cluster, by_id: Told) -> list[str]:
+def _prepare(running: Cluster, by_id: Descriptions) -> list[str]:
     """Makes the engines ready for cells, with the variables that processes of our own have."""
     framework, plan = framework_named(running.plan.framework), running.plan
     late: set[str] = set()

@@ -9,15 +9,15 @@ from nbdist.engine.kernel.foreign_engine import NUMBERS
 from nbdist.errors import LaunchError
 
 
-def number(told: Mapping[int, Described]) -> tuple[dict[int, int], str]:
+def number(engines: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     """Process ids, dense from 0, by ipyparallel's engine id.
 
-    ipyparallel's own ids follow the order of registration and mean nothing. Believed is, in this order: what a
-    kernel has told the engines before; JAX's cluster, where they are in one; what a launcher has put into their
+    ipyparallel's own ids follow the order of registration and mean nothing. What counts is, in this order, what a
+    kernel has given the engines before; JAX's cluster, where they are in one; what a launcher has put into their
     environments, where that is a number for each; and else the order of hosts and engine ids.
 
     Args:
-      told: What each has said of itself, by engine id.
+      engines: What each engine says of itself, by its id.
 
     Returns:
       The ids, and by what they were given.
@@ -25,17 +25,17 @@ def number(told: Mapping[int, Described]) -> tuple[dict[int, int], str]:
     Raises:
       LaunchError: Engines that were numbered before are gone, so that the rest cannot be a cluster.
     """
-    settled = {engine: facts.settled for engine, facts in told.items()}
+    settled = {engine: facts.settled for engine, facts in engines.items()}
     if any(number is not None for number in settled.values()):
-        return _with_the_rest(told, settled), "as a kernel before this one has numbered them"
-    joined = {e: f.joined.process_id if f.joined else None for e, f in told.items()}
+        return _with_the_rest(engines, settled), "as a kernel before this one has numbered them"
+    joined = {e: f.joined.process_id if f.joined else None for e, f in engines.items()}
     if _is_dense(joined):
         return {e: int(n) for e, n in joined.items() if n is not None}, "as in JAX's cluster"
     for name in NUMBERS:
-        numbers = {engine: facts.numbers.get(name) for engine, facts in told.items()}
+        numbers = {engine: facts.numbers.get(name) for engine, facts in engines.items()}
         if _is_dense(numbers):
             return {e: int(n) for e, n in numbers.items() if n is not None}, f"by {name}"
-    return _by_host(told), "by host and engine id"
+    return _by_host(engines), "by host and engine id"
 
 
 def _is_dense(numbers: Mapping[int, int | None]) -> bool:
@@ -43,22 +43,22 @@ def _is_dense(numbers: Mapping[int, int | None]) -> bool:
     return sorted(known) == list(range(len(numbers)))
 
 
-def _by_host(told: Mapping[int, Described]) -> dict[int, int]:
-    order = sorted(told, key=lambda engine: (told[engine].host, engine))
+def _by_host(engines: Mapping[int, Described]) -> dict[int, int]:
+    order = sorted(engines, key=lambda engine: (engines[engine].host, engine))
     return {engine: process_id for process_id, engine in enumerate(order)}
 
 
 def _with_the_rest(
-    told: Mapping[int, Described], settled: Mapping[int, int | None]
+    engines: Mapping[int, Described], settled: Mapping[int, int | None]
 ) -> dict[int, int]:
     """Keeps the numbers there are, and gives those left over to engines that came later."""
     known = {engine: number for engine, number in settled.items() if number is not None}
-    if len(set(known.values())) < len(known) or max(known.values()) >= len(told):
+    if len(set(known.values())) < len(known) or max(known.values()) >= len(engines):
         listed = ", ".join(map(str, sorted(known.values())))
         raise LaunchError(
-            f"These {len(told)} engines were processes {listed} of a session: others of it are gone. Start all of "
-            "them again where they came from."
+            f"These {len(engines)} engines were processes {listed} of a session: others of it are gone. Start all "
+            "of them again where they came from."
         )
-    free = iter(sorted(set(range(len(told))) - set(known.values())))
-    rest = [engine for engine in _by_host(told) if engine not in known]
+    free = iter(sorted(set(range(len(engines))) - set(known.values())))
+    rest = [engine for engine in _by_host(engines) if engine not in known]
     return {**known, **{engine: next(free) for engine in rest}}

@@ -42,7 +42,7 @@ def cell_context(
         give_up_s=rules.give_up_s,
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
-        progress=engines.health.told,
+        progress=engines.health.take_outcomes,
         began=began,
         ended=ended,
     )

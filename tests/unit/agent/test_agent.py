@@ -53,7 +53,7 @@ def test_an_order_of_a_wrong_shape_is_told_and_the_next_is_obeyed(order: bytes) 
     assert parent.kept
     assert parent.orders.unread == b""
     (fault,) = parent.said("fault")
-    assert fault["text"].startswith(f"An order to the parent on {socket.gethostname()} could not")
+    assert fault["text"].startswith(f"An order to the agent on {socket.gethostname()} could not")
 
 
 def test_a_parent_that_cannot_read_what_it_is_for_ends() -> None:

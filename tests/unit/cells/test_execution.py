@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -24,7 +25,7 @@ def execution(tmp_path: Path) -> Execution:
         link=SimpleNamespace(exits={}),  # type: ignore[arg-type]
         hosts={0: "h1", 1: "h2"},
         output=CellOutput(processes=range(2), folder=tmp_path),
-        heard=None,  # type: ignore[arg-type]
+        heard=SimpleNamespace(activity=lambda p: None, silence=lambda p: 0.0),  # type: ignore[arg-type]
     )
     for process_id in (0, 1):
         made.adopt(process_id, SimpleNamespace(replied=False), "r")  # type: ignore[arg-type]
@@ -125,3 +126,37 @@ def test_what_a_process_has_saved_is_said(execution: Execution) -> None:
     saved = Rescued(path="/tmp/x.npz", arrays=2, nbytes=8, left_out=("w",))
     hear(execution, 1, *content_of(saved))
     assert "2 pieces of arrays, 8 B, not w, in /tmp/x.npz" in str(execution.output.__dict__)
+
+
+@pytest.mark.parametrize("said", [True, False])
+def test_an_interrupt_while_a_process_is_asked_to_stop_stays_one(
+    execution: Execution, said: bool
+) -> None:
+    with execution.stopping() as stop:
+        execution.mark([0], "interrupted")
+        stop.update({0} if said else ())
+    fails(execution, 0, "KeyboardInterrupt")
+    assert execution.standings()[0].outcome == "interrupted"
+
+
+def test_one_that_raises_while_it_is_asked_to_stop_has_raised(execution: Execution) -> None:
+    with execution.stopping() as stop:
+        fails(execution, 0, "ValueError")
+        assert execution.standings()[0].outcome == "raised"
+        stop.add(1)
+    fails(execution, 1, "KeyboardInterrupt")
+    assert {p: s.outcome for p, s in execution.standings().items()} == {
+        0: "raised",
+        1: "interrupted",
+    }
+
+
+def fails(execution: Execution, process_id: int, name: str) -> None:
+    error = SimpleNamespace(ename=name, evalue="", traceback="")
+    done: Any = Future()
+    done.set_result(None)
+    execution.adopt(
+        process_id,
+        SimpleNamespace(replied=True, output=done, error=lambda: error, future=done),  # type: ignore[arg-type]
+        "r",
+    )

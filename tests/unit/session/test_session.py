@@ -12,6 +12,7 @@ from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
 from nbdist.rules import Rules
 from nbdist.session import life
 from nbdist.session.session import Session
+from nbdist.spelling import Door, through
 from tests.builders.live import LiveHosts, SentCell
 from tests.waiting import wait_for
 
@@ -169,6 +170,15 @@ def test_a_cell_goes_to_all_and_is_noted_when_it_has_ended(live: LiveHosts) -> N
     assert "hello" in str(handle.blocks())
     (past,) = session.history
     assert (past.number, past.targets, past.outcome) == (7, (0, 1), "finished")
+
+
+@pytest.mark.parametrize("door", Door)
+def test_a_cell_takes_along_whom_its_processes_speak_to(live: LiveHosts, door: Door) -> None:
+    session = live.session("h1")
+    with through(door):
+        session.run("x = 1")
+    assert live.sent[-1].label is not None
+    assert live.sent[-1].label.door == door.value
 
 
 def test_cells_are_counted_where_a_notebook_does_not(live: LiveHosts) -> None:

@@ -106,7 +106,7 @@ def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
     for i, answer in look(hosts, of_slice).items():
         own = int(of_slice[i]["MEGASCALE_SLICE_ID"])
         assert f"worker 0 of slice {own} of 2." in answer["told"]
-        assert "--hosts HOST0:1,HOST1:1" in answer["told"]
+        assert "hosts=HOST0:1,HOST1:1" in answer["told"]
         assert answer["detected"] == ["gketpu", own, 2, "h3:8483"]
         assert answer["jax"] == [own, 2]
 

@@ -31,8 +31,9 @@ COMPILED_IN = ("JAX_", "XLA_FLAGS", "LIBTPU_INIT_ARGS")
 LOCAL_WORDS = ("_DIR", "_CACHE", "_LOG", "_DUMP", "_TRACEBACK")
 """In the names of those that speak of one machine's files and messages."""
 
-OF_JAX = ("TPU_SKIP_MDS_QUERY",)
-"""JAX sets these itself when it is imported on a machine without chips."""
+BY_IMPORTS = ("TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION")
+"""JAX and TensorFlow set these when they are imported, wherever that is (`jax._src.cloud_tpu_init`, JAX 0.12;
+`tensorflow.python.tpu`, TensorFlow 2.21)."""
 
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
 """nbdist sets these, or they are told of elsewhere."""
@@ -53,7 +54,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
         found = [
             name
             for name in case.facts["variables"]
-            if name.startswith(prefixes) and name not in OF_JAX
+            if name.startswith(prefixes) and name not in BY_IMPORTS
         ]
         if not found:
             continue

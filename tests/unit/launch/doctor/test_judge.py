@@ -232,6 +232,7 @@ def test_a_clock_is_told_with_its_distance_and_what_sets_it() -> None:
         ({"MEGASCALE_SLICE_ID": "1"}, "ssh", "a TPU pod of several slices"),
         ({"KUBERNETES_SERVICE_HOST": "10.0.0.5"}, "ssh", "Kubernetes"),
         ({"TPU_SKIP_MDS_QUERY": "1"}, "ssh", None),  # JAX's own, wherever it was imported
+        ({"TPU_ML_PLATFORM": "Tensorflow", "TPU_ML_PLATFORM_VERSION": "2.21.0"}, "ssh", None),
         ({"JAX_COORDINATOR_ADDRESS": "h9:1"}, "ssh", "a JAX cluster"),
     ],
 )

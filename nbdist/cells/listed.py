@@ -73,10 +73,10 @@ def listed(
 
 
 def _state(run: FollowedRun, ahead: dict[int, int]) -> str:
-    standings = run.execution.standings().values()
-    begun = [s for s in standings if s.outcome == "running" and s.begun]
+    inside = [s for s in run.execution.standings().values() if s.outcome == "running"]
+    begun = [s for s in inside if s.begun]
     if not begun:
-        return queued_text(ahead) or "ending"
+        return queued_text(ahead) or ("starting" if inside else "ending")
     prompts = [s.process_id for s in begun if s.prompt is not None]
     if prompts:
         return f"{processes_text(prompts)} at a breakpoint"

@@ -22,6 +22,10 @@ RECOVER = (
 )
 
 
+LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
+"""Of a process that has replied."""
+
+
 class Health:
     """The monitor knows of each change of it. Used from any thread.
 
@@ -42,6 +46,7 @@ class Health:
             way_on=framework_named(plan.framework).after_failure,
         )
         self.last_cell = 0
+        self._left: dict[int, int] = {}
         # The view speaks to who has started the session, whoever brings the news.
         self._door = door()
         self._hosts = plan.hosts
@@ -126,16 +131,30 @@ class Health:
             self._standings = standings
             self._show()
 
-    def learn(self, standings: Mapping[int, ProcessOutcome], cell: int) -> Facts:
-        """Learns from a cell that has ended, or from an end between cells."""
+    def learn(
+        self, standings: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
+    ) -> Facts:
+        """Learns from a cell that has ended, or from an end between cells.
+
+        Args:
+          standings: Where its processes have ended.
+          cell: Its number.
+          run: That of its sending; None for an end between cells.
+        """
+        left = [p for p, s in standings.items() if s.outcome in LEFT]
         with self._lock:
             self.last_cell = cell
+            if run is not None:
+                self._left.update(dict.fromkeys(left, run))
             self._standings = {}
             self.facts = self.facts.after(standings, cell)
-            left = ("finished", "raised", "interrupted")
-            self._monitor.rest((p for p, s in standings.items() if s.outcome in left), cell)
+            self._monitor.rest(left, cell)
             self._show()
             return self.facts
+
+    def has_left(self, process_id: int, run: int | None) -> bool:
+        """Whether a process has replied to the cell of this sending, or to a later one."""
+        return run is not None and run <= self._left.get(process_id, -1)
 
     def recovered(self, done: str | None = None) -> None:
         """All processes are there again and in step; `done` says what it took, if anything."""

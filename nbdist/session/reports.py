@@ -58,13 +58,14 @@ class Reports:
     def in_cell(self, process_id: int) -> bool:
         """Whether a process is in a cell that has not ended.
 
-        A report from before the end of a cell may come after it: it says of a cell that has ended that it runs.
+        A report from before the end of a cell may come after it, or after that of the next: it says of a cell
+        that has ended that it runs.
         """
         activity = self._monitor.activity(process_id)
         return (
             activity is not None
             and activity.state != "idle"
-            and activity.cell != self._health.last_cell
+            and not self._health.has_left(process_id, activity.run)
         )
 
     def doing(self, process_id: int) -> str:

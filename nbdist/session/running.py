@@ -192,7 +192,11 @@ class Cells:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
         engines = self._engines.living()
         ran = any(s.outcome != "not run" for s in end.standings.values())
-        facts = engines.health.learn(end.standings, end.cell.number) if ran else engines.facts
+        facts = (
+            engines.health.learn(end.standings, end.cell.number, run=end.number)
+            if ran
+            else engines.facts
+        )
         if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
                 engines.in_step_at = place_of(end.steps) or engines.in_step_at

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells.outcome import ProcessOutcome
 from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
 from nbdist.session import reports as module
@@ -72,10 +73,13 @@ def test_a_process_that_dies_or_is_silent_when_it_is_asked_is_no_error_of_the_qu
 
 def test_a_report_from_before_the_end_of_a_cell_says_nothing_of_the_next() -> None:
     engines = FakeEngines()
-    engines.monitor.reported[1] = replace(RUNNING, cell=4)
-    assert engines.reports.busy(1)
-    assert not engines.reports.in_cell(1), "cell 4 is the last that has ended"
-    engines.monitor.reported[1] = replace(RUNNING, cell=5)
+    finished = ProcessOutcome(process_id=1, host="h2", outcome="finished")
+    engines.health.learn({1: finished}, 5, run=50)
+    for run in (40, 50):
+        engines.monitor.reported[1] = replace(RUNNING, run=run)
+        assert engines.reports.busy(1)
+        assert not engines.reports.in_cell(1), "the cell of this run, or a later one, has ended"
+    engines.monitor.reported[1] = replace(RUNNING, run=60)
     assert engines.reports.in_cell(1)
 
 

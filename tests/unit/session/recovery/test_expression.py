@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.arrays import ArraysFound, FindShards
 from nbdist.contract.calls.stepping import Proven
@@ -67,6 +68,10 @@ def test_all_take_part_under_one_number_and_only_the_wanted_answer() -> None:
     assert engines.names() == ["shards"], "nothing has to be made sure of"
 
 
+def outcome(process_id: int, how: Outcome) -> ProcessOutcome:
+    return ProcessOutcome(process_id=process_id, host="h1", outcome=how)
+
+
 def test_a_process_in_a_cell_keeps_all_from_it() -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
     engines.monitor.reported[1] = RUNNING
@@ -77,10 +82,21 @@ def test_a_process_in_a_cell_keeps_all_from_it() -> None:
     assert engines.asked == []
 
 
-def test_a_report_from_before_the_end_of_its_cell_does_not() -> None:
+@pytest.mark.parametrize("later", [0, 1])
+def test_a_report_from_before_the_end_of_its_cell_does_not(later: int) -> None:
     engines = FakeEngines(shards=lambda p, **_: ANSWER)
-    engines.monitor.reported[1] = replace(RUNNING, cell=engines.health.last_cell)
+    ended = {p: outcome(p, "finished") for p in (0, 1)}
+    engines.health.learn(ended, 12 + later, run=70 + later)
+    engines.monitor.reported[1] = replace(RUNNING, run=70)
     assert list(asked(engines)) == [0, 1]
+
+
+def test_the_end_of_a_cell_elsewhere_says_nothing_of_one_that_runs() -> None:
+    engines = FakeEngines(shards=lambda p, **_: ANSWER)
+    engines.health.learn({0: outcome(0, "finished")}, 13, run=71)
+    engines.monitor.reported[1] = replace(RUNNING, run=70)
+    with pytest.raises(SessionError, match="is in cell 12"):
+        asked(engines)
 
 
 def test_one_that_is_known_to_be_in_a_cell_is_not_waited_for(

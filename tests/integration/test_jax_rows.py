@@ -49,13 +49,19 @@ def test_processes_that_do_not_connect_are_named(tmp_path: Path) -> None:
     (tmp_path / "sitecustomize.py").write_text(
         textwrap.dedent(
             """
-            import os
-            def late():
-                if os.environ.get("NBDIST_PROCESS_ID") == "1":
-                    import jax, time
-                    jax.distributed.initialize = lambda **_: time.sleep(60)
-            import threading
-            os.register_at_fork(after_in_child=lambda: threading.Timer(0.3, late).start())
+            import os, sys, time
+            def stand_still():
+                if "jax" not in sys.modules:
+                    return
+                distributed = sys.modules["jax"].distributed
+                connect = distributed.initialize
+                def initialize(**options):
+                    # Who this process is, is not known at the fork.
+                    if os.environ.get("NBDIST_PROCESS_ID") == "1":
+                        time.sleep(60)
+                    connect(**options)
+                distributed.initialize = initialize
+            os.register_at_fork(after_in_child=stand_still)
             """
         )
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Literal
 
 from nbdist.contract.wire import decode, encode
@@ -45,6 +46,7 @@ class CellLabel:
         return PREFIX + json.dumps(encode(self))
 
 
+@lru_cache(maxsize=4)  # an engine reads that of its cell three times
 def label_from(text: str) -> CellLabel | None:
     """The label of a request; None for one of somebody else's.
 

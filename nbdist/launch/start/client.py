@@ -19,6 +19,8 @@ from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
 
+DATA = "data_message"
+
 MOST_REQUESTS = 10_000
 """Of so many requests, the newest, late messages are handed on."""
 
@@ -72,7 +74,7 @@ class Client(ipyparallel.Client):
         super()._handle_apply_reply(message)
 
     def _dispatch_iopub(self, frames: Sequence[Any]) -> None:
-        if kind_of(frames) == "data_message":
+        if is_data(frames):
             with self._published:
                 raise WireError("it may be a pickle, and nothing here has a use for it")
             return
@@ -92,21 +94,28 @@ def request_of(frames: Sequence[Any]) -> str | None:
     return _field(frames, 3, "msg_id")
 
 
-def kind_of(frames: Sequence[Any]) -> str | None:
-    """The type of a message, such as `stream`; None for one that says none."""
-    return _field(frames, 2, "msg_type")
+def is_data(frames: Sequence[Any]) -> bool:
+    """Whether a message is what `ipyparallel.publish_data` sends."""
+    # Hardly any is, and all output of all cells comes by here: its header is read only where it may be.
+    return DATA.encode() in (_part(frames, 2) or b"") and _field(frames, 2, "msg_type") == DATA
+
+
+def _part(frames: Sequence[Any], part: int) -> bytes | None:
+    """One part of a message, counted from its delimiter; None where it has none.
+
+    Source: the Jupyter wire protocol: delimiter, signature, header, parent header.
+    """
+    begin = next((i for i, frame in enumerate(frames[:8]) if bytes(frame) == DELIM), None)
+    return None if begin is None or len(frames) <= begin + part else bytes(frames[begin + part])
 
 
 def _field(frames: Sequence[Any], part: int, name: str) -> str | None:
-    """A text of one part of a message, counted from its delimiter.
-
-    Source: the Jupyter wire protocol: delimiter, signature, header, agent header.
-    """
-    parts = [bytes(frame) for frame in frames[:8]]
-    if DELIM not in parts or len(parts) <= parts.index(DELIM) + part:
+    """A text of one part of a message; None where it says none."""
+    found = _part(frames, part)
+    if found is None:
         return None
     try:
-        read = json.loads(parts[parts.index(DELIM) + part])
+        read = json.loads(found)
     except ValueError:
         return None
     value = read.get(name) if isinstance(read, dict) else None

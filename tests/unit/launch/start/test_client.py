@@ -14,7 +14,7 @@ from ipyparallel.serialize import deserialize_object, serialize_object
 from jupyter_client.session import DELIM, Session
 
 from nbdist.launch.start import client as ours
-from nbdist.launch.start.client import Client, kind_of, request_of
+from nbdist.launch.start.client import Client, is_data, request_of
 
 KEY = b"secret"
 
@@ -200,6 +200,13 @@ def test_published_data_is_left_out(client: Bare, tmp_path: Path) -> None:
     ]
     client._dispatch_iopub(published)
     assert client.taken == [] and not path.exists()
-    assert kind_of(frames("one")) == "stream"
-    client._dispatch_iopub(frames("one"))
-    assert len(client.taken) == 1
+    for text in ("one", "data_message"):
+        client._dispatch_iopub(frames(text))
+    assert len(client.taken) == 2
+
+
+@pytest.mark.parametrize("header", [b"data_message", b'"data_message"', b'["data_message"]', b"{}"])
+def test_what_only_looks_like_published_data_is_none(header: bytes) -> None:
+    assert not is_data([b"topic", DELIM, b"", header, b"{}", b"{}", b"{}"])
+    assert not is_data([b"topic", DELIM, b""])
+    assert not is_data([b"topic"])

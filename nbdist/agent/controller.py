@@ -4,14 +4,27 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.machine.ports import reserved_ports
+
+PORTS = 32
+"""More than ipyparallel's controller takes (15 in 9.2), beside those for engines behind ssh."""
+
 
 def run_controller(arguments: list[str]) -> None:
-    """Runs the controller with this command line, until it is told to end."""
+    """Runs the controller with this command line, until it is told to end.
+
+    By itself it takes ports that were free a moment ago, out of those that the system gives to whoever asks.
+    Where one is gone when the relay for output is to listen on it, the controller goes on without that relay, and
+    nothing that processes publish ever arrives.
+    """
     from ipyparallel.controller import heartmonitor
     from ipyparallel.controller.app import IPController
 
     take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
-    IPController.launch_instance(arguments)
+    with reserved_ports(PORTS) as ports:
+        IPController.launch_instance(
+            [*arguments, f"--IPController.ports={','.join(map(str, ports))}"]
+        )
 
 
 def take_late_answers(monitor: Any) -> bool:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import random
 import socket
-from contextlib import closing
+from collections.abc import Iterator
+from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
 FIRST_PORT = 20000
@@ -20,14 +21,35 @@ def free_ports(count: int) -> list[int]:
     They are bound later, by other processes, so they come from below the range out of which the system gives
     ports to whoever asks for any: one of those may be gone a moment later.
     """
-    below = _first_given_port()
-    candidates = range(FIRST_PORT, below) if below - FIRST_PORT > 1000 else range(1024, 65536)
+    candidates = _candidates()
     found: list[int] = []
     while len(found) < count:
         port = _RANDOM.choice(candidates)
         if port not in found and _is_free(port):
             found.append(port)
     return found
+
+
+@contextmanager
+def reserved_ports(count: int) -> Iterator[list[int]]:
+    """So many different TCP ports that were free, and that nobody else is given meanwhile.
+
+    They are bound to sockets that allow their address to be used again (`SO_REUSEADDR`, see socket(7)). Another
+    that does, as libzmq's, can be bound to one all the same, and listen; those which look for a free port do not.
+    """
+    candidates, found = _candidates(), list[int]()
+    with ExitStack() as reserved:
+        while len(found) < count:
+            port, one = _RANDOM.choice(candidates), reserved.enter_context(closing(socket.socket()))
+            try:
+                one.bind(("", port))
+            except OSError:
+                one.close()
+                continue
+            # Only now: bound with it, two could have the same port.
+            one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            found.append(port)
+        yield found
 
 
 def own_address(other: str) -> str | None:
@@ -44,6 +66,11 @@ def own_address(other: str) -> str | None:
             return str(probe.getsockname()[0])
     except OSError:
         return None
+
+
+def _candidates() -> range:
+    below = _first_given_port()
+    return range(FIRST_PORT, below) if below - FIRST_PORT > 1000 else range(1024, 65536)
 
 
 def _is_free(port: int) -> bool:

@@ -7,10 +7,10 @@ import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from nbdist.contract.calls.engine import Look, Looked
-from nbdist.errors import GoneError
+from nbdist.errors import GoneError, LaunchError
 from nbdist.launch.start.request import Request
 from nbdist.monitor import Monitor
-from nbdist.quantities import where_text
+from nbdist.quantities import seconds_text, where_text
 from nbdist.session.health import Health
 
 LOOK_SECONDS = 0.5
@@ -23,6 +23,9 @@ POLL_SECONDS = 0.005
 
 DEVICES_SECONDS = 5.0
 """How long after joining is waited for all processes to report their devices."""
+
+FIRST_SECONDS = 30.0
+"""A process that has joined reports within a tenth of a second; after so long nothing is going to come."""
 
 AGAIN_SECONDS = 1.5
 REPEAT_SECONDS = 0.05
@@ -113,9 +116,22 @@ class Reports:
 
         Args:
           devices: Whether they have devices to report.
+
+        Raises:
+          LaunchError: What a process publishes does not arrive. Nothing of its cells would be seen, nor whether an
+            interrupt may be sent to it.
         """
         # Their next look by themselves would come a little later.
         self.renew(list(self._hosts), within_s=DEVICES_SECONDS)
+        deadline = time.monotonic() + FIRST_SECONDS
+        while silent := [p for p in sorted(self._hosts) if self._state(p) is None]:
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"{where_text(silent, self._hosts)} joined, but nothing that is published there has arrived "
+                    f"within {seconds_text(FIRST_SECONDS)}: a port of ipyparallel's "
+                    "controller may have been taken by another program. Everything was stopped; start again."
+                )
+            time.sleep(POLL_SECONDS)
         if devices:
             self._monitor.wait_for_all(timeout_s=DEVICES_SECONDS)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import json
 import os
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 
 import nbdist
 from nbdist.errors import LaunchError, OptionError, SessionError
+from nbdist.machine import ports
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook, gone
 
@@ -37,6 +39,23 @@ def test_closing_line_names_processes_devices_and_seconds(fresh: Notebook) -> No
     assert "A session is running, and nothing has been changed: 2 processes" in again
     assert "%dist_init --restart" in again
     assert len([p for p in fresh.descendants() if "nbdist.agent" in p.cmdline()]) >= 1
+
+
+def test_the_controller_listens_only_on_ports_that_were_kept_for_it(fresh: Notebook) -> None:
+    fresh.good(START)
+    folder = fresh.good(
+        "import nbdist\nprint(nbdist.current()._life.engines.link.folder)"
+    ).text.strip()
+    security = Path(folder, "security")
+    named = {
+        key: port
+        for path in security.glob("ipcontroller-*.json")
+        for key, port in json.loads(path.read_text()).items()
+        if isinstance(port, int)
+    }
+    assert {"iopub", "mux", "registration"} <= named.keys()
+    first_given = ports._first_given_port()
+    assert max(named.values()) < first_given, "ipyparallel chose some by itself: PORTS are too few"
 
 
 def test_cells_before_a_session_say_what_to_do(renewed: Notebook) -> None:

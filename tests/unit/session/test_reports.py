@@ -11,6 +11,7 @@ import pytest
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.contract.calls.engine import Looked
 from nbdist.contract.snapshot import Activity
+from nbdist.errors import LaunchError
 from nbdist.session import reports as module
 from tests.builders.engines import FakeEngines, gone
 from tests.builders.reports import IDLE, RUNNING
@@ -69,6 +70,23 @@ def test_a_process_that_dies_or_is_silent_when_it_is_asked_is_no_error_of_the_qu
     engines = Engines([IDLE], [IDLE], look=lambda p, **_: answer if p else Looked(sequence=7))
     engines.reports.renew([0, 1], within_s=0.01)
     assert engines.monitor.waited_for == {0: 7}
+
+
+def test_a_start_waits_for_the_first_report_of_every_process() -> None:
+    engines = Engines([None, IDLE], [None, None, None, IDLE])
+    engines.reports.first(devices=False)
+    assert engines.monitor.reported == {0: IDLE, 1: IDLE}
+
+
+def test_a_session_that_would_see_nothing_of_a_process_is_not_started(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(module, "FIRST_SECONDS", 0.05)
+    engines = Engines([IDLE], [None])
+    with pytest.raises(
+        LaunchError, match=r"process 1 \(host h2\) joined, but nothing that is published"
+    ):
+        engines.reports.first(devices=False)
 
 
 def test_a_report_from_before_the_end_of_a_cell_says_nothing_of_the_next() -> None:

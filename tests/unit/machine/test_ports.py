@@ -1,0 +1,38 @@
+"""Ports that are kept for a program that is about to listen on them."""
+
+from __future__ import annotations
+
+import socket
+from contextlib import ExitStack, closing
+
+import pytest
+import zmq
+
+from nbdist.machine import ports
+
+
+def test_a_reserved_port_is_given_to_nobody_who_looks_for_a_free_one() -> None:
+    with ports.reserved_ports(1) as (number,):
+        assert not ports._is_free(number)
+    assert ports._is_free(number)
+
+
+def test_two_that_reserve_at_the_same_time_never_get_one_port(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    first = ports.free_ports(1)[0]
+    few = range(first, first + 8)
+    monkeypatch.setattr(ports, "_candidates", lambda: few)
+    with ExitStack() as reserved:
+        numbers = [reserved.enter_context(ports.reserved_ports(1))[0] for _ in range(4)]
+        assert len(set(numbers)) == 4
+        assert set(numbers) <= set(few)
+
+
+def test_zeromq_listens_on_a_reserved_port() -> None:
+    context = zmq.Context()
+    with ports.reserved_ports(1) as (number,), context.socket(zmq.PUB) as publisher:
+        publisher.bind(f"tcp://127.0.0.1:{number}")
+        with closing(socket.create_connection(("127.0.0.1", number), timeout=10)) as connected:
+            assert connected.getpeername()[1] == number
+    context.term()

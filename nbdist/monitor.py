@@ -1,7 +1,7 @@
 """Hearing the processes' reports, on a thread and a socket of its own, and keeping one snapshot of them.
 
 Reports never pass through an engine's main thread nor through the client's request socket, so they
-arrive while cells run, and every kernel that is attached hears the same.
+arrive while cells run, and every kernel that is attached receives the same.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ MOST_FAULTS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """The newest activity of a process, and when it was heard (monotonic)."""
+class LatestActivity:
+    """The newest activity of a process, and when it was received (monotonic)."""
 
     activity: Activity
     at: float
@@ -71,7 +71,7 @@ class Monitor:
         self._wire = wire(connection)
         self._lock = threading.Lock()
         self._known = Known()
-        self._heard: dict[int, Heard] = {}
+        self._latest: dict[int, LatestActivity] = {}
         self._dirty = True
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
@@ -117,24 +117,24 @@ class Monitor:
             self._merger.rest(ids, cell)
             self._dirty = True
         for process_id in ids:
-            heard = self._heard.get(process_id)
-            if heard is not None and heard.activity.cell == cell:
-                self._heard[process_id] = Heard(at_rest(heard.activity), heard.at)
+            latest = self._latest.get(process_id)
+            if latest is not None and latest.activity.cell == cell:
+                self._latest[process_id] = LatestActivity(at_rest(latest.activity), latest.at)
 
     def activity(self, process_id: int) -> Activity | None:
         """The newest activity of a process, None before its first report.
 
-        `line_seconds` and `cell_seconds` are counted on from the moment it was heard.
+        `line_seconds` and `cell_seconds` are counted on from the moment it was received.
         """
-        heard = self._heard.get(process_id)
-        if heard is None:
+        latest = self._latest.get(process_id)
+        if latest is None:
             return None
-        return aged(heard.activity, time.monotonic() - heard.at)
+        return aged(latest.activity, time.monotonic() - latest.at)
 
     def silence(self, process_id: int) -> float:
-        """Seconds since a process was heard; 0 before its first report."""
-        heard = self._heard.get(process_id)
-        return 0.0 if heard is None else time.monotonic() - heard.at
+        """Seconds since a process last reported; 0 before its first report."""
+        latest = self._latest.get(process_id)
+        return 0.0 if latest is None else time.monotonic() - latest.at
 
     def snapshot(self) -> Snapshot:
         """What is known of the whole session now."""
@@ -153,12 +153,12 @@ class Monitor:
         return False
 
     def wait_for_all(self, *, timeout_s: float) -> bool:
-        """Waits until every process has told its devices; answers whether all have."""
+        """Waits until every process has reported its devices; answers whether all have."""
         deadline = time.monotonic() + timeout_s
         while time.monotonic() < deadline:
             snapshot = self.snapshot()
-            told = {device.process_id for device in snapshot.devices}
-            if told.issuperset(process.process_id for process in snapshot.processes):
+            reported = {device.process_id for device in snapshot.devices}
+            if reported.issuperset(process.process_id for process in snapshot.processes):
                 return True
             time.sleep(0.02)
         return False
@@ -216,7 +216,7 @@ class Monitor:
         with self._lock:
             self._merger.update(report, time_s=time.time())
         if report.activity is not None:
-            self._heard[report.process_id] = Heard(report.activity, time.monotonic())
+            self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
         return True
 
 

@@ -59,8 +59,8 @@ def _by_words(
     tokens: tuple[str, ...], branches: dict[tuple[str, ...], set[str]], width: int
 ) -> str:
     words = [index for index, token in enumerate(tokens) if token[0].isalnum() or token[0] == "_"]
-    telling = {index for index in range(len(tokens)) if len(branches[tokens[:index]]) > 1}
-    kept = set(telling)
+    differing = {index for index in range(len(tokens)) if len(branches[tokens[:index]]) > 1}
+    kept = set(differing)
     # The words in which the name differs first; of the rest the ends say most.
     for index in dict.fromkeys([*words[-1:], *words[:1], *reversed(words)]):
         if len(_assemble(tokens, kept | {index})) <= width:

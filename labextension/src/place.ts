@@ -50,7 +50,7 @@ class SourceModel implements ViewModel {
   }
 }
 
-/** Mounts a view in `node` as soon as the source that is followed has told everything once. */
+/** Mounts a view in `node` as soon as the source that is followed has sent everything once. */
 export class LivePlace implements IDisposable {
   private source: KernelSource | null = null;
   private unmount: (() => void) | null = null;
@@ -66,7 +66,7 @@ export class LivePlace implements IDisposable {
     return this.disposed;
   }
 
-  /** Shows what `source` tells from now on; null for nothing. */
+  /** Shows what `source` sends from now on; null for nothing. */
   follow(source: KernelSource | null): void {
     if (source === this.source || this.disposed) return;
     this.source?.frames.disconnect(this.onFrame, this);

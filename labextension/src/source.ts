@@ -17,10 +17,10 @@ const GONE: ReadonlySet<Kernel.Status> = new Set([
 ]);
 
 /**
- * Hears frames on a kernel's iopub channel and keeps what is known.
+ * Receives frames on a kernel's iopub channel and keeps what is known.
  *
  * Frames are broadcast with a fixed comm id and need no reply from the kernel, so a page that is
- * reloaded while a cell runs hears them at once.
+ * reloaded while a cell runs receives them at once.
  */
 export class KernelSource implements IDisposable {
   private readonly frameSignal = new Signal<this, Frame>(this);
@@ -29,9 +29,9 @@ export class KernelSource implements IDisposable {
   private readonly goneSignal = new Signal<this, undefined>(this);
   private comm: Promise<Kernel.IComm | null> | null = null;
   private known: Known | null = null;
-  private heardAt = 0;
+  private receivedAt = 0;
   private askedAt = -Infinity;
-  /** The stream heard last, and the one of a kernel that has gone. */
+  /** The stream received last, and the one of a kernel that has gone. */
   private stream: string | null = null;
   private ended: string | null = null;
   private disposed = false;
@@ -57,7 +57,7 @@ export class KernelSource implements IDisposable {
     return this.outputsSignal;
   }
 
-  /** The kernel that was heard is gone or starts anew: nothing that was known holds any more. */
+  /** The kernel that sent them is gone or starts anew: nothing that was known holds any more. */
   get gone(): ISignal<this, undefined> {
     return this.goneSignal;
   }
@@ -70,14 +70,14 @@ export class KernelSource implements IDisposable {
   newest(): Frame | null {
     if (!this.known) return null;
     const { stream, sequence, snapshot } = this.known;
-    const age = (performance.now() - this.heardAt) / 1000;
+    const age = (performance.now() - this.receivedAt) / 1000;
     return { type: 'frame', stream, sequence, base: null, age, snapshot };
   }
 
   /**
    * Asks for a full frame.
    *
-   * Only once something has been heard: a kernel without nbdist would log an error for a comm it
+   * Only once something has been received: a kernel without nbdist would log an error for a comm it
    * does not know, in every notebook of everybody who has the extension.
    */
   ask(): void {
@@ -87,7 +87,7 @@ export class KernelSource implements IDisposable {
     this.send({ type: 'hello' });
   }
 
-  /** Sends a request to a kernel that has been heard. */
+  /** Sends a request to a kernel that has sent something. */
   send(request: Request): void {
     if (this.stream === null || !this.kernel.handleComms) return;
     this.comm ??= this.open();
@@ -135,7 +135,8 @@ export class KernelSource implements IDisposable {
     this.stream = data.stream;
     const { known, result } = takeFrame(this.known, data);
     this.known = known;
-    if (result === 'new' || result === 'same') this.heardAt = performance.now() - 1000 * data.age;
+    if (result === 'new' || result === 'same')
+      this.receivedAt = performance.now() - 1000 * data.age;
     if (result === 'missed') this.ask();
     this.frameSignal.emit(data);
   }

@@ -172,7 +172,7 @@ class Agent:
 
     def _read(self) -> bool:
         if self.pulse:
-            self.pulse.heard()
+            self.pulse.received()
         more = self.orders.read()
         if not more:
             # Nobody reads in the session's folder any more, and it holds the session's key.

@@ -66,7 +66,7 @@ class Children:
         self._events.send(Started(process_id=process_id, pid=pid))
 
     def reap(self) -> None:
-        """Tells of every child that has ended since; does not wait."""
+        """Reports every child that has ended since; does not wait."""
         while self._pids:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:

@@ -11,7 +11,7 @@ PORTS = 32
 
 
 def run_controller(arguments: list[str]) -> None:
-    """Runs the controller with this command line, until it is told to end.
+    """Runs the controller with this command line, until it is asked to end.
 
     By itself it takes ports that were free a moment ago, out of those that the system gives to whoever asks.
     Where one is gone when the relay for output is to listen on it, the controller goes on without that relay, and

@@ -18,7 +18,7 @@ PERIOD_SECONDS = 1.0
 """How often each side says that it is there."""
 
 ANSWERS_SECONDS = 3.0
-"""How long after the kernel was last heard a kept parent still says that it is there."""
+"""How long after the kernel has last sent something a kept parent still says that it is there."""
 
 
 class Pulse:
@@ -37,16 +37,16 @@ class Pulse:
         self._orders = orders
         self._silence_s = silence_s
         self._pauses = Pauses()
-        self._heard = self._said = time.monotonic()
+        self._received_at = self._said = time.monotonic()
 
-    def heard(self) -> None:
+    def received(self) -> None:
         """The kernel has said something."""
-        self._heard = time.monotonic()
+        self._received_at = time.monotonic()
 
     def beat(self) -> bool:
-        """Says that this parent is there, when it is time; answers whether the kernel is to be believed in."""
+        """Says that this parent is there, when it is time; answers whether the kernel counts as there."""
         now = time.monotonic()
-        silence = self._pauses.ran_since(self._heard)
+        silence = self._pauses.ran_since(self._received_at)
         asked = self._silence_s is not None or silence < ANSWERS_SECONDS
         if asked and now - self._said >= self.period_s:
             self._said = now
@@ -69,7 +69,7 @@ class Pulse:
         """Ends what `go_on_by_itself` began; what came in between is read by whoever reads orders."""
         signal.setitimer(signal.ITIMER_REAL, 0)
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
-        self.heard()
+        self.received()
 
     def _tick(self, number: int, frame: FrameType | None) -> None:
         poll = select.poll()

@@ -1,4 +1,4 @@
-"""Variables that count at the start of a process only: a parent that is told of one begins anew with it.
+"""Variables that count at the start of a process only: a parent that is given one begins anew with it.
 
 Those of a parent on this machine are there when it starts; over ssh they come with the first order.
 """

@@ -9,7 +9,7 @@ import sys
 import time
 
 from nbdist.machine.folder import remove
-from nbdist.machine.parent_death import hears_of_end
+from nbdist.machine.parent_death import signal_at_end_of
 
 AGAIN_SECONDS = 0.5
 """What the killed process had started may have been about to write."""
@@ -34,7 +34,7 @@ def sweep_after(folder: str) -> int | None:
         signal.set_wakeup_fd(-1)
         signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})
         os.closerange(0, os.sysconf("SC_OPEN_MAX"))
-        if hears_of_end(parent, signal.SIGTERM):
+        if signal_at_end_of(parent, signal.SIGTERM):
             signal.sigwait({signal.SIGTERM})
         remove(folder)
         time.sleep(AGAIN_SECONDS)

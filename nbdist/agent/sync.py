@@ -64,7 +64,7 @@ class Copies:
 
     Args:
       folder: The session's private folder.
-      events: Hears the answers.
+      events: Where the answers are sent.
     """
 
     def __init__(self, folder: str, events: Events) -> None:

@@ -1,4 +1,4 @@
-"""A cell that another kernel has sent and that runs on: heard, interrupted and ended as one of this kernel's."""
+"""A cell that another kernel has sent and that runs on: read, interrupted and ended as one of this kernel's."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ipyparallel.error import TaskAborted
 
 from nbdist.cells.cellrun import CellHandle
 from nbdist.cells.followed import FollowedRun
-from nbdist.cells.foreign_output import Overheard
+from nbdist.cells.foreign_output import ForeignOutput
 from nbdist.cells.history import OpenCell
 from nbdist.cells.submission import Submission
 from nbdist.contract.calls import engine as contract
@@ -46,7 +46,7 @@ class Recalled(Submission):
 
     Args:
       ask: Asks; again when an earlier failure has swept the question away.
-      take: Hears the answer.
+      take: Called with the answer.
     """
 
     def __init__(
@@ -122,8 +122,10 @@ class RegainedRun(FollowedRun):
         self._started = cell.started
         self.execution.number = cell.run
         requests = {request: p for p, request in cell.requests.items()}
-        self._overheard = Overheard(connection, requests, self.execution.hear, self.output.note)
-        self._overheard.start()
+        self._foreign_output = ForeignOutput(
+            connection, requests, self.execution.receive, self.output.note
+        )
+        self._foreign_output.start()
         self._catch_up(repeat)
         for process_id, request in cell.requests.items():
             recalled = self._recalled(process_id, request, recall)
@@ -133,21 +135,21 @@ class RegainedRun(FollowedRun):
     def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:
         return Recalled(
             lambda: recall(process_id, request),
-            lambda answer: self._overheard.echo(process_id, answer.kept),
+            lambda answer: self._foreign_output.echo(process_id, answer.kept),
         )
 
     def _catch_up(self, repeat: Callable[[], None] | None) -> None:
         deadline = time.monotonic() + ECHO_SECONDS
-        while repeat is not None and self._overheard.waiting and time.monotonic() < deadline:
+        while repeat is not None and self._foreign_output.waiting and time.monotonic() < deadline:
             repeat()  # again: the subscription may not have been there
             pause = time.monotonic() + 0.1
-            while self._overheard.waiting and time.monotonic() < pause:
+            while self._foreign_output.waiting and time.monotonic() < pause:
                 time.sleep(0.01)
-        without = self._overheard.waiting
-        self._overheard.go_on()
+        without = self._foreign_output.waiting
+        self._foreign_output.go_on()
         if without:
             self.output.note("output from before this kernel attached is shown when the cell ends")
-        for process_id, count in sorted(self._overheard.lost.items()):
+        for process_id, count in sorted(self._foreign_output.lost.items()):
             self.output.note(
                 f"process {process_id}   {count_text(count, 'earlier output')} lost: a process keeps only the "
                 "newest 2 MiB of its output"
@@ -155,4 +157,4 @@ class RegainedRun(FollowedRun):
         self._renderer.refresh(self.output)
 
     def _stop_listening(self) -> None:
-        self._overheard.stop()
+        self._foreign_output.stop()

@@ -48,9 +48,9 @@ class CellHandle:
         return self._run.done
 
     @property
-    def standings(self) -> Mapping[int, ProcessOutcome]:
+    def outcomes(self) -> Mapping[int, ProcessOutcome]:
         """Where each process stands."""
-        return self._run.execution.standings()
+        return self._run.execution.outcomes()
 
     def blocks(self) -> tuple[Block, ...]:
         """The output, equal parts of several processes as one."""
@@ -68,13 +68,13 @@ class CellHandle:
         return self
 
     def __repr__(self) -> str:
-        number, standings = self._run.cell.number, self._run.execution.standings()
-        running = [p for p, s in standings.items() if s.outcome == "running"]
+        number, outcomes = self._run.cell.number, self._run.execution.outcomes()
+        running = [p for p, s in outcomes.items() if s.outcome == "running"]
         if running:
             # What stands in a notebook stays there when the cell has ended.
             at = time.strftime("%H:%M:%S")
             return f"<cell {number}: {processes_text(running)} running at {at}; .wait() waits for its end>"
-        return f"<cell {number}: {outcome_text(standings)}; .wait() shows its output>"
+        return f"<cell {number}: {outcome_text(outcomes)}; .wait() shows its output>"
 
 
 class CellRun:
@@ -119,7 +119,7 @@ class CellRun:
             link=context.link,
             hosts=context.hosts,
             output=self.output,
-            heard=context.heard,
+            reports=context.reports,
             widgets=widgets,
         )
         self._timeout_s = timeout_s
@@ -142,7 +142,7 @@ class CellRun:
             give_up_s=context.give_up_s,
             timeout_s=timeout_s,
             out_of_step=context.facts.out_of_step and not context.facts.workers.isdisjoint(targets),
-            told=context.progress,
+            progress=context.progress,
             remedies=context.remedies,
             answer=self._answer_awaited,
             attended=self.AWAITED,
@@ -153,8 +153,8 @@ class CellRun:
     @property
     def done(self) -> bool:
         """Whether every process has left the cell."""
-        standings = self.execution.standings()
-        return all(standing.outcome != "running" for standing in standings.values())
+        outcomes = self.execution.outcomes()
+        return all(process.outcome != "running" for process in outcomes.values())
 
     def begin(self) -> CellHandle:
         """Sends the cell."""
@@ -178,7 +178,7 @@ class CellRun:
             ).text()
         )
         # ipyparallel forgets a request that has failed before all its output is here.
-        self._listen(self.execution.hear)
+        self._listen(self.execution.receive)
         self.context.began(
             OpenCell(
                 kernel=os.getpid(),
@@ -206,7 +206,7 @@ class CellRun:
                     raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
                 final = stepped
         except KeyboardInterrupt as interrupt:
-            error = self._finish(self.execution.standings())
+            error = self._finish(self.execution.outcomes())
             shown = error.shown if isinstance(error, ProcessError) else str(error or "")
             _show_alone(interrupt, shown.replace("ProcessError:", "KeyboardInterrupt:"))
             raise
@@ -216,12 +216,12 @@ class CellRun:
         if error is not None:
             raise error
 
-    def _finish(self, standings: dict[int, ProcessOutcome]) -> Exception | None:
-        self._final = standings
+    def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
+        self._final = outcomes
         facts = self.context.ended(
             Ended(
                 cell=self.cell,
-                standings=standings,
+                outcomes=outcomes,
                 started=self._started,
                 number=self.execution.number,
                 clean=self.execution.clean,
@@ -230,25 +230,25 @@ class CellRun:
                 say=self._say,
             )
         )
-        self._note_end(standings)
+        self._note_end(outcomes)
         self.output.close()
         self._draw()
         self._late.open()
         self._listen(self._late.take)
         if self._supervisor.timed_out and self._timeout_s is not None:
-            return timeout_error(standings, self._timeout_s, facts)
+            return timeout_error(outcomes, self._timeout_s, facts)
         ends = self.context.link.exits
-        return self._failure(standings, ends, facts)
+        return self._failure(outcomes, ends, facts)
 
     def _listen(self, take: Callable[[int, Message], None]) -> None:
         for process_id, request in self.execution.requests.items():
             self.context.link.client.listen(request, functools.partial(take, process_id))
 
     def _failure(
-        self, standings: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: Facts
+        self, outcomes: dict[int, ProcessOutcome], ends: Mapping[int, Any], facts: Facts
     ) -> ProcessError | None:
         return failure(
-            standings,
+            outcomes,
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
             way_on=facts.why_and_way_on if facts.out_of_step else None,
@@ -271,7 +271,7 @@ class CellRun:
         """Asks the person what a process waits for, where this run is on the thread that waits for it."""
         self._prompts.answer()
 
-    def _note_end(self, standings: dict[int, ProcessOutcome]) -> None:
+    def _note_end(self, outcomes: dict[int, ProcessOutcome]) -> None:
         """Says how it ended, where nobody may be looking."""
 
     def _draw(self) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from nbdist.cells.execution import Cell, Heard, Link
+from nbdist.cells.execution import Cell, Link, Reports
 from nbdist.cells.facts import Facts
 from nbdist.cells.history import OpenCell
 from nbdist.cells.outcome import ProcessOutcome
@@ -24,14 +24,14 @@ def nothing(*_: Any) -> None:
 class Ended:
     """The end of a cell.
 
-    `standings` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
+    `outcomes` are final. `started` is Unix time, `number` that of this sending, `clean` whether all targets have
     finished it and found themselves in step; `steps`, by process, what those have said of what they sent that
     have sent anything; `looked`, whether they were out of step when it began, so that it computed nothing. `say`
     shows a line below the cell's output.
     """
 
     cell: Cell
-    standings: dict[int, ProcessOutcome]
+    outcomes: dict[int, ProcessOutcome]
     started: float
     number: int
     clean: bool
@@ -47,7 +47,7 @@ class CellContext:
     Attributes:
       link: The way to the processes.
       hosts: Host names by process id.
-      heard: What the processes have said of themselves.
+      reports: What the processes have reported.
       facts: What is known of the processes now.
       interrupt: Sends the framework's interrupt to processes.
       remedies: For processes that do not leave the cell.
@@ -63,7 +63,7 @@ class CellContext:
 
     link: Link
     hosts: Mapping[int, str]
-    heard: Heard
+    reports: Reports
     facts: Facts
     interrupt: Callable[[Sequence[int]], None]
     remedies: Remedies

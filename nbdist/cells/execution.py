@@ -34,7 +34,7 @@ OUTPUT_SECONDS = 2.0
 """How long output may still come after a reply; it takes milliseconds."""
 
 LATE_SECONDS = 60.0
-"""The same where nothing else has been heard of a process either: a cable that was out for 15 s holds back what
+"""The same where nothing else has come from a process either: a cable that was out for 15 s holds back what
 was sent for as long again, until TCP tries once more."""
 
 CUT_ERRORS = ("JaxRuntimeError", "XlaRuntimeError", "ValueError")
@@ -61,14 +61,14 @@ class Link(Protocol):
         """How processes ended that have."""
 
 
-class Heard(Protocol):
-    """What the monitor has heard of processes."""
+class Reports(Protocol):
+    """What the processes have reported to the monitor."""
 
     def activity(self, process_id: int) -> Activity | None:
         """The newest activity of a process, None before its first report."""
 
     def silence(self, process_id: int) -> float:
-        """Seconds since a process was heard."""
+        """Seconds since a process last reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,7 +95,7 @@ class Execution:
       link: The way to them.
       hosts: Host names by process id.
       output: Gets all output.
-      heard: What the processes have said of themselves.
+      reports: What the processes have reported.
       widgets: Learns what the widgets of the processes are like.
 
     What comes after the cell's output has been closed goes to `late`, where that is set. `number` is that of this
@@ -110,7 +110,7 @@ class Execution:
         link: Link,
         hosts: Mapping[int, str],
         output: CellOutput,
-        heard: Heard,
+        reports: Reports,
         widgets: Widgets | None = None,
     ) -> None:
         self.cell = cell
@@ -120,7 +120,7 @@ class Execution:
         self._link = link
         self._hosts = hosts
         self._one_host = len(set(hosts.values())) == 1
-        self._heard_of = heard
+        self._reports = reports
         self._submissions: dict[int, Submission] = {}
         self._marked: dict[int, Outcome] = {}
         self._was: dict[int, Activity | None] = {}
@@ -150,7 +150,7 @@ class Execution:
                 self._link.idents[process_id],
                 self.cell.code,
                 label,
-                lambda message, process_id=process_id: self.hear(process_id, message),  # type: ignore[misc]
+                lambda message, process_id=process_id: self.receive(process_id, message),  # type: ignore[misc]
             )
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:
@@ -160,7 +160,7 @@ class Execution:
 
     @property
     def requests(self) -> dict[int, str]:
-        """The number of the request that was sent to each target; none where ipyparallel does not tell it."""
+        """The number of the request that was sent to each target; none where ipyparallel does not give it."""
         found = {p: getattr(s.future, "msg_id", None) for p, s in self._submissions.items()}
         return {
             **{p: request for p, request in found.items() if request is not None},
@@ -186,13 +186,13 @@ class Execution:
         reply = self._withdrawn.get(process_id)
         if reply is None or not reply.done() or reply.exception() is not None:
             return False
-        # Where the reply does not tell, that of the cell itself is waited for.
+        # Where the reply does not say, that of the cell itself is waited for.
         contents = [message["content"] for message in reply.result()]
         return all(content.get("taken") == [] for content in contents)
 
     def still_in(self) -> tuple[int, ...]:
         """The targets that have not left the cell."""
-        return tuple(p for p, s in self.standings().items() if s.outcome == "running")
+        return tuple(p for p, s in self.outcomes().items() if s.outcome == "running")
 
     def prompts(self) -> dict[int, Prompt]:
         """What processes in the cell wait for a person to type, by process id."""
@@ -271,12 +271,12 @@ class Execution:
     @property
     def clean(self) -> bool:
         """Whether every target has finished the cell, and none has found that it is not in step."""
-        standings = self.standings().values()
-        return all(s.outcome == "finished" for s in standings) and all(
+        outcomes = self.outcomes().values()
+        return all(s.outcome == "finished" for s in outcomes) and all(
             step.in_step for step in self.steps.values()
         )
 
-    def standings(self) -> dict[int, ProcessOutcome]:
+    def outcomes(self) -> dict[int, ProcessOutcome]:
         """Where each target stands now."""
         for process_id in self.targets:
             if process_id not in self._ended:
@@ -287,7 +287,7 @@ class Execution:
         return {p: self._ended.get(p) or self._running(p) for p in self.targets}
 
     def _running(self, process_id: int) -> ProcessOutcome:
-        activity = self._heard_of.activity(process_id)
+        activity = self._reports.activity(process_id)
         if activity is not None and activity.cell != self.cell.number:
             activity = None
         marked = self._marked.get(process_id)
@@ -297,32 +297,36 @@ class Execution:
             one_host=self._one_host,
             outcome="stuck" if marked == "stuck" else "running",
             activity=activity,
-            silent_s=self._heard_of.silence(process_id),
+            silent_s=self._reports.silence(process_id),
             begun=process_id in self._begun or activity is not None,
             proving=process_id in self.steps and self.steps[process_id].proving,
             prompt=self._prompts.get(process_id),
         )
 
     def _settle(self, process_id: int) -> ProcessOutcome | None:
-        """The standing of a process that has left the cell, or None."""
+        """The outcome of a process that has left the cell, or None."""
         end = self._link.exits.get(process_id)
         if end is not None:
             return self._gone(process_id, end)
         submission = self._submissions[process_id]
         if not submission.replied:
-            return self._standing(process_id, "not run") if self._taken_back(process_id) else None
+            return (
+                self._process_outcome(process_id, "not run")
+                if self._taken_back(process_id)
+                else None
+            )
         now = time.monotonic()
         since = self._replied_at.setdefault(process_id, now)
         if not submission.output.done() and not self._given_up(process_id, now - since):
             return None
         error = submission.error()
         if error is None:
-            return self._standing(process_id, "finished")
+            return self._process_outcome(process_id, "finished")
         if isinstance(error, TaskAborted) or _refused(error):
             error = None if process_id in self._marked else "an earlier cell had failed there"
-            return self._standing(process_id, "not run", error=error)
+            return self._process_outcome(process_id, "not run", error=error)
         if getattr(error, "ename", "EngineError") == "EngineError":
-            # The engine is gone, and its exit not told yet.
+            # The engine is gone, and its exit not reported yet.
             return None if now - since < OUTPUT_SECONDS else self._lost(process_id, str(error))
         return self._raised(process_id, error)
 
@@ -330,14 +334,14 @@ class Execution:
         """Whether output that has not come after the reply will not be waited for any longer."""
         if waited_s < OUTPUT_SECONDS:
             return False
-        if self._heard_of.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
+        if self._reports.silence(process_id) > OUTPUT_SECONDS and waited_s < LATE_SECONDS:
             return False
         self.output.note(
             f"{where_text([process_id], self._hosts)}   finished the cell; some of its output has not arrived"
         )
         return True
 
-    def _standing(self, process_id: int, outcome: Outcome, **facts: Any) -> ProcessOutcome:
+    def _process_outcome(self, process_id: int, outcome: Outcome, **facts: Any) -> ProcessOutcome:
         facts.setdefault("time", time.time())
         return ProcessOutcome(
             process_id=process_id,
@@ -349,7 +353,7 @@ class Execution:
 
     def _gone(self, process_id: int, end: ProcessExit) -> ProcessOutcome:
         last = self._running(process_id).activity
-        return self._standing(
+        return self._process_outcome(
             process_id,
             "gone",
             error=str(end),
@@ -359,7 +363,7 @@ class Execution:
         )
 
     def _lost(self, process_id: int, text: str) -> ProcessOutcome:
-        return self._standing(process_id, "gone", error=text)
+        return self._process_outcome(process_id, "gone", error=text)
 
     def _raised(self, process_id: int, error: Any) -> ProcessOutcome:
         text = f"{error.ename}: {error.evalue}".rstrip(": ")
@@ -369,10 +373,10 @@ class Execution:
             or (process_id in self._cut and error.ename in CUT_ERRORS)
         ):
             activity = was[process_id]
-            return self._standing(process_id, "interrupted", error=text, activity=activity)
+            return self._process_outcome(process_id, "interrupted", error=text, activity=activity)
         self.tracebacks[process_id] = error.traceback or text
         line = raised_line(error.traceback or "", self.cell.number)
-        return self._standing(
+        return self._process_outcome(
             process_id,
             "raised",
             error=text,
@@ -381,7 +385,7 @@ class Execution:
             time=_completed(self._submissions[process_id]),
         )
 
-    def hear(self, process_id: int, message: Message) -> None:
+    def receive(self, process_id: int, message: Message) -> None:
         """Takes a message of a process's output; one of a wrong shape is left out, and that is said."""
         with self._guard:
             self._take(process_id, message)

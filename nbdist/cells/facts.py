@@ -53,13 +53,13 @@ class Facts:
         """The end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
-    def after(self, standings: Mapping[int, ProcessOutcome], cell: int) -> Facts:
+    def after(self, outcomes: Mapping[int, ProcessOutcome], cell: int) -> Facts:
         """These facts and what a cell has taught."""
-        lost = {p: s.error or "gone" for p, s in standings.items() if s.outcome == "gone"}
-        stuck = {p for p, s in standings.items() if s.outcome == "stuck"}
+        lost = {p: s.error or "gone" for p, s in outcomes.items() if s.outcome == "gone"}
+        stuck = {p for p, s in outcomes.items() if s.outcome == "stuck"}
         broken = ("stuck", "gone") if self.proves else ("interrupted", "stuck", "gone")
-        interrupted = any(s.outcome in broken for p, s in standings.items() if p in self.workers)
-        back = {p for p, s in standings.items() if s.outcome in ("finished", "raised")}
+        interrupted = any(s.outcome in broken for p, s in outcomes.items() if p in self.workers)
+        back = {p for p, s in outcomes.items() if s.outcome in ("finished", "raised")}
         since = cell if interrupted and len(self.workers) > 1 and self.since is None else self.since
         return replace(
             self,
@@ -69,7 +69,7 @@ class Facts:
             since=since,
         )
 
-    def unheard(self, silent: Mapping[str, float]) -> Facts:
+    def silent_since(self, silent: Mapping[str, float]) -> Facts:
         """These facts while these hosts do not answer."""
         return replace(self, silent=silent)
 
@@ -79,18 +79,18 @@ class Facts:
 
     def known(
         self,
-        standings: Mapping[int, ProcessOutcome] | None = None,
+        outcomes: Mapping[int, ProcessOutcome] | None = None,
         *,
         repairing: bool = False,
     ) -> Known:
-        """For the live view; `standings` of a cell that runs, `repairing` while they are brought in step."""
-        still = any(s.outcome == "running" for s in (standings or {}).values())
+        """For the live view; `outcomes` of a cell that runs, `repairing` while they are brought in step."""
+        still = any(s.outcome == "running" for s in (outcomes or {}).values())
         failed = {
             p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)
-            for p, s in (standings or {}).items()
+            for p, s in (outcomes or {}).items()
             if still and s.outcome == "raised"
         }
-        gone = {p: s.error or "gone" for p, s in (standings or {}).items() if s.outcome == "gone"}
+        gone = {p: s.error or "gone" for p, s in (outcomes or {}).items() if s.outcome == "gone"}
         return Known(
             failed=failed,
             stuck=self.stuck,

@@ -22,7 +22,7 @@ STOPPED = "stopped before step"
 
 
 def failure(
-    standings: Mapping[int, ProcessOutcome],
+    outcomes: Mapping[int, ProcessOutcome],
     tracebacks: Mapping[int, str],
     last_lines: Mapping[int, tuple[str, ...]],
     *,
@@ -32,32 +32,32 @@ def failure(
     """The exception for a cell that ended like this; None when all is well.
 
     Args:
-      standings: Where each process ended.
+      outcomes: Where each process ended.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: What processes that are gone wrote last.
       way_on: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
       diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
         where all have raised the same.
     """
-    failed = [s for s in standings.values() if s.outcome not in ("finished", "running")]
+    failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
         return None if diverged is None else _diverged(diverged, way_on)
-    cause = first_cause(standings.values()) or failed[0]
+    cause = first_cause(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
-    summary = f"ProcessError: {_headline(cause, same, standings)}"
+    summary = f"ProcessError: {_headline(cause, same, outcomes)}"
     if way_on is not None:
         summary += f"; the session is out of step{way_on}"
     body: list[str] = []
     if cause.process_id in tracebacks:
-        body += [_named(standings, same), tracebacks[cause.process_id]]
+        body += [_named(outcomes, same), tracebacks[cause.process_id]]
     elif cause.error is not None:
         body += say_failure(cause)
     else:
         body.append(f"{processes_text(same)}   {_ending(cause)}")
     if lines := last_lines.get(cause.process_id):
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
-    body += _others(standings, set(same))
-    alike = cause.outcome == "raised" and len(same) == len(standings)
+    body += _others(outcomes, set(same))
+    alike = cause.outcome == "raised" and len(same) == len(outcomes)
     if alike and diverged is not None and way_on is None:
         # Nothing else says why something was lost where all have ended alike.
         body.append(f"The session was found out of step: {diverged}")
@@ -66,19 +66,19 @@ def failure(
     )
 
 
-def outcome_text(standings: Mapping[int, ProcessOutcome]) -> str:
+def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
     """`processes 0–3 finished`, or the first cause of a failure: `process 1 raised ValueError`."""
-    failed = [s for s in standings.values() if s.outcome != "finished"]
+    failed = [s for s in outcomes.values() if s.outcome != "finished"]
     if not failed:
-        return f"{processes_text(standings)} finished"
-    cause = first_cause(standings.values()) or failed[0]
+        return f"{processes_text(outcomes)} finished"
+    cause = first_cause(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
-    return _headline(cause, same, standings)
+    return _headline(cause, same, outcomes)
 
 
-def ending_text(number: int, standings: Mapping[int, ProcessOutcome], seconds: float) -> str:
+def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: float) -> str:
     """`cell 5 ended after 3.2 s: processes 0–3 finished`."""
-    return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(standings)}"
+    return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
 
 
 def _diverged(diverged: str, way_on: str | None) -> ProcessError:
@@ -89,18 +89,18 @@ def _diverged(diverged: str, way_on: str | None) -> ProcessError:
     return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
 
 
-def _named(standings: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
-    return say_processes([standings[p] for p in ids])
+def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:
+    return say_processes([outcomes[p] for p in ids])
 
 
 def _headline(
-    cause: ProcessOutcome, same: list[int], standings: Mapping[int, ProcessOutcome]
+    cause: ProcessOutcome, same: list[int], outcomes: Mapping[int, ProcessOutcome]
 ) -> str:
     error = cause.error or ""
     if cause.outcome == "raised":
         return f"{processes_text(same)} raised {error.partition(':')[0]}"
     if cause.outcome == "gone":
-        return f"{_named(standings, same)} {first_line(error)}"
+        return f"{_named(outcomes, same)} {first_line(error)}"
     if cause.outcome == "interrupted" and STOPPED in error:
         return f"{processes_text(same)} {error.partition(': ')[2]}"
     if cause.outcome == "not run":
@@ -110,32 +110,32 @@ def _headline(
     return f"{processes_text(same)} interrupted"
 
 
-def _others(standings: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
+def _others(outcomes: Mapping[int, ProcessOutcome], left_out: set[int]) -> list[str]:
     """One line for every other process, equal ones together."""
     said: dict[str, list[int]] = defaultdict(list)
-    for process_id, standing in standings.items():
+    for process_id, process in outcomes.items():
         if process_id not in left_out:
-            said[_ending(standing)].append(process_id)
+            said[_ending(process)].append(process_id)
     return [f"{processes_text(ids)}   {text}" for text, ids in said.items()]
 
 
-def _ending(standing: ProcessOutcome) -> str:
-    where = say_place(*place(standing.activity))
-    match standing.outcome:
+def _ending(process: ProcessOutcome) -> str:
+    where = say_place(*place(process.activity))
+    match process.outcome:
         case "finished":
             return "finished the cell"
-        case "interrupted" if STOPPED in (standing.error or ""):
-            return (standing.error or "").partition(": ")[2]
+        case "interrupted" if STOPPED in (process.error or ""):
+            return (process.error or "").partition(": ")[2]
         case "interrupted":
-            waited = standing.activity is None or standing.activity.waiting
+            waited = process.activity is None or process.activity.waiting
             return "interrupted while waiting" if waited else f"interrupted in {where}"
         case "stuck" | "running":
             return f"stuck in {where}"
         case "not run":
             return (
-                f"not run{f': {standing.error}' if standing.error else ', stopped before it began'}"
+                f"not run{f': {process.error}' if process.error else ', stopped before it began'}"
             )
         case _:
-            said = first_line(standing.error or "").rstrip(".")
-            at = f", line {standing.line}" if standing.line else ""
+            said = first_line(process.error or "").rstrip(".")
+            at = f", line {process.line}" if process.line else ""
             return f"{said}{at}"

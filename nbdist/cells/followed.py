@@ -70,7 +70,7 @@ class FollowedRun(CellRun):
         if self._supervisor.interrupted_at is not None:
             return True
         return any(
-            s.outcome not in ("running", "finished") for s in self.execution.standings().values()
+            s.outcome not in ("running", "finished") for s in self.execution.outcomes().values()
         )
 
     @property
@@ -111,9 +111,9 @@ class FollowedRun(CellRun):
         if self._draws:
             super()._draw()
 
-    def _note_end(self, standings: dict[int, ProcessOutcome]) -> None:
+    def _note_end(self, outcomes: dict[int, ProcessOutcome]) -> None:
         seconds = time.time() - self._started
-        self.output.note(ending_text(self.cell.number, standings, seconds))
+        self.output.note(ending_text(self.cell.number, outcomes, seconds))
 
     def leave(self) -> None:
         """Follows no longer; the cell goes on."""
@@ -182,7 +182,7 @@ def follow(
     """Steps until a cell has ended, also when a step fails; answers None once `left` is set.
 
     Args:
-      step_until: Answers the final standings, or None at a moment (monotonic).
+      step_until: Answers the final outcomes, or None at a moment (monotonic).
       left: Set when the cell is to be followed no longer.
       guard: Of each step.
 

@@ -1,6 +1,6 @@
 """The output of cells that another kernel has sent: what comes now, and what the processes have kept of before.
 
-A client of ipyparallel hears only what it has asked for; this listens to all, on a socket of its own.
+A client of ipyparallel receives only what it has asked for; this listens to all, on a socket of its own.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ logger = logging.getLogger(__name__)
 POLL_MILLISECONDS = 50
 
 
-class Overheard:
+class ForeignOutput:
     """Listens for the requests of certain cells.
 
     What comes is held back until the process's echo is here, which has all that was before; a process that has
@@ -54,7 +54,7 @@ class Overheard:
         self._held: dict[int, list[Message]] = {p: [] for p in requests.values()}
         self.lost: dict[int, int] = {}
         self._stop = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="nbdist-overheard", daemon=True)
+        self._thread = threading.Thread(target=self._run, name="nbdist-foreign-output", daemon=True)
 
     @property
     def waiting(self) -> tuple[int, ...]:
@@ -110,12 +110,12 @@ class Overheard:
             while not self._stop.is_set():
                 with self._guard:
                     if socket.poll(POLL_MILLISECONDS):
-                        self._hear(socket.recv_multipart())
+                        self._receive(socket.recv_multipart())
         finally:
             socket.close()
             context.term()
 
-    def _hear(self, frames: list[bytes]) -> None:
+    def _receive(self, frames: list[bytes]) -> None:
         try:
             topics, parts = self._wire.feed_identities(frames)
             message = self._wire.deserialize(parts)

@@ -73,7 +73,7 @@ def listed(
 
 
 def _state(run: FollowedRun, ahead: dict[int, int]) -> str:
-    inside = [s for s in run.execution.standings().values() if s.outcome == "running"]
+    inside = [s for s in run.execution.outcomes().values() if s.outcome == "running"]
     begun = [s for s in inside if s.begun]
     if not begun:
         return queued_text(ahead) or ("starting" if inside else "ending")

@@ -56,24 +56,24 @@ class ProcessOutcome:
     prompt: Prompt | None = None
 
 
-def running(standings: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
+def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
     """Those still in the cell."""
-    return [standing for standing in standings if standing.outcome == "running"]
+    return [process for process in outcomes if process.outcome == "running"]
 
 
-def first_cause(standings: Collection[ProcessOutcome]) -> ProcessOutcome | None:
+def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     """The failure that came first; what nbdist was asked to stop is never a cause."""
-    failed = [s for s in standings if s.outcome in ("raised", "gone")]
-    failed = failed or [s for s in standings if s.outcome == "not run" and s.error is not None]
+    failed = [s for s in outcomes if s.outcome in ("raised", "gone")]
+    failed = failed or [s for s in outcomes if s.outcome == "not run" and s.error is not None]
     return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 
-def say_processes(standings: Collection[ProcessOutcome]) -> str:
+def say_processes(outcomes: Collection[ProcessOutcome]) -> str:
     """`processes 0, 1 (host h1)`; without the host where the session has no other."""
-    said = processes_text([s.process_id for s in standings])
-    if all(s.one_host for s in standings):
+    said = processes_text([s.process_id for s in outcomes])
+    if all(s.one_host for s in outcomes):
         return said
-    return f"{said} ({hosts_text(s.host for s in standings)})"
+    return f"{said} ({hosts_text(s.host for s in outcomes)})"
 
 
 def place(activity: Activity | None) -> tuple[int | None, str | None]:
@@ -88,25 +88,25 @@ def say_place(line: int | None, source: str | None) -> str:
     return f"line {line}, {source}" if source else f"line {line}"
 
 
-def say_where_all(standings: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
+def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> list[str]:
     """One line for each place processes are in: who waits, runs or compiles where."""
     groups: dict[tuple[str, str], list[int]] = defaultdict(list)
-    for standing in running(standings):
-        activity = standing.activity
+    for process in running(outcomes):
+        activity = process.activity
         doing = "running"
-        if standing.prompt is not None:
-            groups["at a prompt", say_place(standing.prompt.line, standing.prompt.source)].append(
-                standing.process_id
+        if process.prompt is not None:
+            groups["at a prompt", say_place(process.prompt.line, process.prompt.source)].append(
+                process.process_id
             )
             continue
-        if standing.proving:
-            groups["finished", PROVING].append(standing.process_id)
+        if process.proving:
+            groups["finished", PROVING].append(process.process_id)
             continue
         if activity is not None and activity.state == "compiling":
             doing = "compiling"
         elif activity is not None and activity.waiting:
             doing = "waiting"
-        groups[doing, say_place(*place(activity))].append(standing.process_id)
+        groups[doing, say_place(*place(activity))].append(process.process_id)
     return [
         f"{processes_text(ids)}   {doing}{where if where == PROVING else f' in {where}'}{ending}"
         for (doing, where), ids in groups.items()
@@ -121,20 +121,20 @@ def first_line(error: str) -> str:
     return f"{line} …" if any(map(str.strip, more)) else line
 
 
-def say_failure(standing: ProcessOutcome) -> list[str]:
+def say_failure(process: ProcessOutcome) -> list[str]:
     """Who failed with what, and in which line."""
-    lines = [f"{say_processes([standing])}   {first_line(standing.error or '')}"]
-    if standing.line is not None:
-        lines.append(f"   line {standing.line}   {standing.source or ''}".rstrip())
+    lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
+    if process.line is not None:
+        lines.append(f"   line {process.line}   {process.source or ''}".rstrip())
     return lines
 
 
-def silence(standings: Mapping[int, ProcessOutcome]) -> str | None:
-    """A sentence when processes in the cell have not been heard for `SILENT_SECONDS`."""
+def silence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
+    """A sentence when processes in the cell have not reported for `SILENT_SECONDS`."""
     groups: dict[tuple[str, str], list[ProcessOutcome]] = defaultdict(list)
-    for standing in running(standings.values()):
-        if standing.silent_s >= SILENT_SECONDS:
-            groups[standing.host, say_place(*place(standing.activity))].append(standing)
+    for process in running(outcomes.values()):
+        if process.silent_s >= SILENT_SECONDS:
+            groups[process.host, say_place(*place(process.activity))].append(process)
     return (
         "\n".join(
             f"{say_processes(group)}   silent for "
@@ -146,19 +146,19 @@ def silence(standings: Mapping[int, ProcessOutcome]) -> str | None:
     )
 
 
-def divergence(standings: Mapping[int, ProcessOutcome]) -> str | None:
+def divergence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
     """A sentence when processes wait in one line over `WAIT_SECONDS` while others are elsewhere.
 
     Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
     """
-    still = running(standings.values())
+    still = running(outcomes.values())
     if any(s.proving or (s.activity and s.activity.state == "compiling") for s in still):
         return None
     waiting = [s for s in still if s.activity and (s.activity.line_seconds or 0.0) >= WAIT_SECONDS]
-    finished = [s for s in standings.values() if s.outcome == "finished"]
+    finished = [s for s in outcomes.values() if s.outcome == "finished"]
     places: dict[tuple[int | None, str | None], list[ProcessOutcome]] = defaultdict(list)
-    for standing in still:
-        places[place(standing.activity)].append(standing)
+    for process in still:
+        places[place(process.activity)].append(process)
     if not waiting or (len(places) < 2 and not finished):
         return None
     return _say_divergence(places, waiting, finished)
@@ -185,13 +185,13 @@ def _say_divergence(
     return "\n".join(lines)
 
 
-def nobody_can_join(standings: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
+def nobody_can_join(outcomes: Mapping[int, ProcessOutcome], *, longer_than_s: float) -> list[int]:
     """Those of these that are still in the cell, if all of them wait inside the framework and have for long.
 
     In a session out of step that is for what cannot come: every other process has left the cell, or their
     collectives do not match.
     """
-    still = running(standings.values())
+    still = running(outcomes.values())
     waiting = [
         s.process_id
         for s in still

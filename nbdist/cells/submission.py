@@ -39,10 +39,10 @@ class Submission:
 def submit(
     client: Any, engine: int, ident: bytes, code: str, label: str, on_message: OnMessage
 ) -> Submission:
-    """Sends an execute request; `on_message` hears its iopub messages on the client's own thread.
+    """Sends an execute request; `on_message` is called with its iopub messages on the client's own thread.
 
     Private API: `DirectView._socket`, the channel to one engine (ipyparallel 9.2). The rest,
-    `Client.send_execute_request` with its hook, is public; the hook is the only way to hear the first
+    `Client.send_execute_request` with its hook, is public; the hook is the only means to receive the first
     message for certain. Where the socket is gone the cell still runs, and its output comes when it ends.
     """
     view = client[engine]

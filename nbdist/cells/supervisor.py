@@ -49,7 +49,7 @@ DEATH_GRACE_SECONDS = 1.5
 """The grace period after a death: nobody can wait for that process with success."""
 
 CUT_SECONDS = 0.4
-"""An interrupt that is heard at all is heard within 0.3 s (measured)."""
+"""An interrupt that arrives at all arrives within 0.3 s (measured)."""
 
 FAILED_CUT_SECONDS = 0.1
 """The same where another process has failed: what still waits after the grace period waits for that one. Where
@@ -81,7 +81,7 @@ class CellSupervisor:
       give_up_s: How long after its interrupt a process that does not come back is given up.
       timeout_s: After this the cell is interrupted and `CellTimeout` raised; None: never.
       out_of_step: Whether the session was so when the cell began.
-      told: Called when standings have changed, for the live view.
+      progress: Called when outcomes have changed, for the live view.
       remedies: For processes that do not leave the cell.
       answer: Called often; asks a person what a process at a prompt waits for, where somebody waits for the cell.
       attended: Whether somebody does.
@@ -94,7 +94,7 @@ class CellSupervisor:
     give_up_s: float
     timeout_s: float | None = None
     out_of_step: bool = False
-    told: Callable[[dict[int, ProcessOutcome]], None] = lambda standings: None
+    progress: Callable[[dict[int, ProcessOutcome]], None] = lambda outcomes: None
     remedies: Remedies = field(default_factory=Remedies)
     answer: Callable[[], None] = lambda: None
     attended: bool = True
@@ -116,15 +116,15 @@ class CellSupervisor:
     _stopped_prompts: set[int] = field(default_factory=set)
 
     def until_end(self) -> dict[int, ProcessOutcome]:
-        """Returns the final standings; every process has left the cell, or is stuck.
+        """Returns the final outcomes; every process has left the cell, or is stuck.
 
         Raises:
           KeyboardInterrupt: The user's; the processes have been interrupted too.
         """
         try:
-            while (standings := self._step()) is None:
+            while (outcomes := self._step()) is None:
                 pass
-            return standings
+            return outcomes
         except KeyboardInterrupt:
             self._interrupted_by_user()
             raise
@@ -132,14 +132,14 @@ class CellSupervisor:
     def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:
         """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
         while time.monotonic() < deadline:
-            if (standings := self._step()) is not None:
-                return standings
+            if (outcomes := self._step()) is not None:
+                return outcomes
         return None
 
     def interrupt_all(self) -> None:
         """Interrupts all that are still in the cell; whoever steps sees to what follows."""
         if self.interrupted_at is None:
-            self._stop(self.execution.standings(), None)
+            self._stop(self.execution.outcomes(), None)
 
     def _step(self) -> dict[int, ProcessOutcome] | None:
         if self._started is None:
@@ -148,27 +148,27 @@ class CellSupervisor:
         if pending:
             wait(pending, timeout=TICK_SECONDS)
         else:
-            # A reply without an answer, as when a process has died: its end is told in a moment.
+            # A reply without an answer, as when a process has died: its end is reported in a moment.
             time.sleep(SETTLE_SECONDS)
-        standings = self.execution.standings()
-        still = running(standings.values())
-        left = frozenset(p for p, s in standings.items() if s.outcome != "running")
+        outcomes = self.execution.outcomes()
+        still = running(outcomes.values())
+        left = frozenset(p for p, s in outcomes.items() if s.outcome != "running")
         if left != self._left:
             self._left = left
-            self.told(standings)
+            self.progress(outcomes)
         if not still:
-            return standings
+            return outcomes
         now = time.monotonic()
-        if not self._pauses(standings, now):
-            self._watch(standings, now)
+        if not self._pauses(outcomes, now):
+            self._watch(outcomes, now)
         self.refresh()
         if self.interrupted_at is None:
             self.answer()
         return None
 
-    def _pauses(self, standings: dict[int, ProcessOutcome], now: float) -> bool:
+    def _pauses(self, outcomes: dict[int, ProcessOutcome], now: float) -> bool:
         """Whether a process is at a prompt; how long it was then counts for nothing."""
-        still = running(standings.values())
+        still = running(outcomes.values())
         prompts = {s.process_id: s.prompt for s in still if s.prompt is not None}
         if prompts and self.interrupted_at is None:
             self._paused_at = self._paused_at or now
@@ -185,51 +185,51 @@ class CellSupervisor:
             self._failed_at = None if self._failed_at is None else self._failed_at + paused_s
         return False
 
-    def _watch(self, standings: dict[int, ProcessOutcome], now: float) -> None:
+    def _watch(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
         if self.interrupted_at is not None:
-            self._end_prompts(standings)
-            self._interrupt_late(standings, now)
+            self._end_prompts(outcomes)
+            self._interrupt_late(outcomes, now)
             if now - self.interrupted_at >= self._cut_seconds:
-                self._free(standings, now)
+                self._free(outcomes, now)
             if now - self.interrupted_at >= max(self.give_up_s, CUT_SECONDS + BACK_SECONDS):
-                self._give_up(standings, now - self.interrupted_at)
+                self._give_up(outcomes, now - self.interrupted_at)
             else:
-                self._say_alone(standings, now)
+                self._say_alone(outcomes, now)
             return
-        still = running(standings.values())
-        if self.remedies.join is not None and all(standing.proving for standing in still):
-            self._prove(standings, now)
+        still = running(outcomes.values())
+        if self.remedies.join is not None and all(process.proving for process in still):
+            self._prove(outcomes, now)
             return
         if self.timeout_s is not None and now - (self._started or now) >= self.timeout_s:
             self.timed_out = True
             self._stop(
-                standings,
+                outcomes,
                 f"not finished after {seconds_text(self.timeout_s)} ({option('timeout_s')})",
             )
             return
-        cause = first_cause(standings.values())
+        cause = first_cause(outcomes.values())
         if cause is not None:
-            self._after_failure(cause, standings, now)
+            self._after_failure(cause, outcomes, now)
         elif self._resumed_at is not None and now - self._resumed_at < self.grace_s:
             pass  # the others have stood in their lines for as long as one was at a prompt
         elif self.out_of_step:
-            self._out_of_step(standings)
-        elif not self._stopped_in_vain(standings, now):
-            self._say_once(silence(standings) or divergence(standings))
+            self._out_of_step(outcomes)
+        elif not self._stopped_in_vain(outcomes, now):
+            self._say_once(silence(outcomes) or divergence(outcomes))
 
-    def _end_prompts(self, standings: dict[int, ProcessOutcome]) -> None:
+    def _end_prompts(self, outcomes: dict[int, ProcessOutcome]) -> None:
         """Interrupts those that have come to a prompt since the cell was interrupted."""
-        prompts = {s.process_id: s.prompt for s in standings.values() if s.prompt is not None}
+        prompts = {s.process_id: s.prompt for s in outcomes.values() if s.prompt is not None}
         new = [p for p, prompt in prompts.items() if prompt.number not in self._stopped_prompts]
         self._stopped_prompts |= {prompt.number for prompt in prompts.values()}
         if new:
             self.interrupt(new)
 
-    def _interrupt_late(self, standings: dict[int, ProcessOutcome], now: float) -> None:
+    def _interrupt_late(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
         """Interrupts those that had not begun the cell when the others were: no signal is kept for later."""
-        begun = [p for p in sorted(self._early) if standings[p].begun]
+        begun = [p for p in sorted(self._early) if outcomes[p].begun]
         self._early -= set(begun)
-        still = [p for p in begun if standings[p].outcome == "running" and not standings[p].proving]
+        still = [p for p in begun if outcomes[p].outcome == "running" and not outcomes[p].proving]
         if still:
             self.interrupted_at, self._freed_at = now, None
             self.interrupt(still)
@@ -238,33 +238,33 @@ class CellSupervisor:
     def _cut_seconds(self) -> float:
         return CUT_SECONDS if self._failed_at is None else FAILED_CUT_SECONDS
 
-    def _free(self, standings: dict[int, ProcessOutcome], now: float) -> None:
+    def _free(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
         due = self._freed_at is None or now - self._freed_at >= CUT_AGAIN_SECONDS
         if self.remedies.free is not None and due:
             self._freed_at = now
-            ids = [standing.process_id for standing in running(standings.values())]
+            ids = [process.process_id for process in running(outcomes.values())]
             self.execution.mark_cut(ids)
             self.remedies.free(ids)
 
-    def _prove(self, standings: dict[int, ProcessOutcome], now: float) -> None:
+    def _prove(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
         """All code has ended, and those that finished it wait for a proof."""
         assert self.remedies.join is not None
         if self._joined_at is None:
             self._joined_at = now
             if not self.remedies.join(self.execution):
-                self._stop(standings, None)
-        elif now - self._joined_at >= PROOF_SECONDS and not self._all_finished(standings):
-            self._stop(standings, None)
+                self._stop(outcomes, None)
+        elif now - self._joined_at >= PROOF_SECONDS and not self._all_finished(outcomes):
+            self._stop(outcomes, None)
         else:
-            self._say_once(silence(standings))
+            self._say_once(silence(outcomes))
 
-    def _all_finished(self, standings: dict[int, ProcessOutcome]) -> bool:
+    def _all_finished(self, outcomes: dict[int, ProcessOutcome]) -> bool:
         """Whether all have finished the cell, or its code, with equally many programs: these are computed now."""
-        finished = all(s.proving or s.outcome == "finished" for s in standings.values())
+        finished = all(s.proving or s.outcome == "finished" for s in outcomes.values())
         return finished and len({step.sent.place for step in self.execution.steps.values()}) < 2
 
     def _after_failure(
-        self, cause: ProcessOutcome, standings: dict[int, ProcessOutcome], now: float
+        self, cause: ProcessOutcome, outcomes: dict[int, ProcessOutcome], now: float
     ) -> None:
         self._failed_at = self._failed_at or now
         since = now - self._failed_at
@@ -274,21 +274,21 @@ class CellSupervisor:
             self._said = True
             left = max(0.0, grace_s - since)
             ending = f"; interrupted in {seconds_text(left)}" if left >= 0.5 else ""
-            lines = [*say_failure(cause), *say_where_all(standings.values(), ending=ending)]
+            lines = [*say_failure(cause), *say_where_all(outcomes.values(), ending=ending)]
             self.execution.output.note("\n".join(lines))
         if since >= grace_s:
-            self._stop(standings, None)
+            self._stop(outcomes, None)
 
-    def _out_of_step(self, standings: dict[int, ProcessOutcome]) -> None:
-        waiting = nobody_can_join(standings, longer_than_s=self.grace_s)
+    def _out_of_step(self, outcomes: dict[int, ProcessOutcome]) -> None:
+        waiting = nobody_can_join(outcomes, longer_than_s=self.grace_s)
         if waiting:
             self._stop(
-                standings, "waiting for something that cannot arrive; the session is out of step"
+                outcomes, "waiting for something that cannot arrive; the session is out of step"
             )
 
-    def _stopped_in_vain(self, standings: dict[int, ProcessOutcome], now: float) -> bool:
+    def _stopped_in_vain(self, outcomes: dict[int, ProcessOutcome], now: float) -> bool:
         """Stops the cell if all that are in its code have waited for long, and what they wait for is not sent."""
-        in_code = {p: s for p, s in standings.items() if s.outcome == "running" and not s.proving}
+        in_code = {p: s for p, s in outcomes.items() if s.outcome == "running" and not s.proving}
         waiting = nobody_can_join(in_code, longer_than_s=self.grace_s)
         in_vain = self.remedies.in_vain
         if in_vain is None or not waiting or now - self._asked_at < ASK_SECONDS:
@@ -296,7 +296,7 @@ class CellSupervisor:
         self._asked_at = now
         why = in_vain(self.execution, waiting)
         if why is not None:
-            self._stop(standings, why)
+            self._stop(outcomes, why)
         return why is not None
 
     def _say_once(self, text: str | None) -> None:
@@ -307,69 +307,69 @@ class CellSupervisor:
             if text is not None:
                 self.execution.output.note(text)
 
-    def _stop(self, standings: dict[int, ProcessOutcome], why: str | None) -> None:
+    def _stop(self, outcomes: dict[int, ProcessOutcome], why: str | None) -> None:
         """Interrupts all that are still in the cell, and says so."""
-        still = running(standings.values())
-        ids = [standing.process_id for standing in still]
+        still = running(outcomes.values())
+        ids = [process.process_id for process in still]
         if why is not None:
             lines = say_where_all(still)
             self.execution.output.note("\n".join([f"{processes_text(ids)}   {why}", *lines]))
         self.interrupted_at = time.monotonic()
         self.execution.mark(ids, "interrupted")
         self._stopped_prompts |= {s.prompt.number for s in still if s.prompt is not None}
-        self._early = frozenset(standing.process_id for standing in still if not standing.begun)
+        self._early = frozenset(process.process_id for process in still if not process.begun)
         # What they are in the middle of is another cell.
         waiting = self.execution.withdraw(sorted(self._early))
         # Their code has ended; a signal might reach what comes after the cell.
-        proving = [standing.process_id for standing in still if standing.proving]
+        proving = [process.process_id for process in still if process.proving]
         if proving:
             self.remedies.abandon(proving)
         inside = [p for p in ids if p not in proving and p not in waiting]
         if inside:
             self.interrupt(inside)
 
-    def _say_alone(self, standings: dict[int, ProcessOutcome], now: float) -> None:
+    def _say_alone(self, outcomes: dict[int, ProcessOutcome], now: float) -> None:
         """Says who goes on by itself although it was interrupted, and for how long it may."""
         assert self.interrupted_at is not None
         since = now - self.interrupted_at
         if since < CUT_SECONDS + BACK_SECONDS or self._said_alone:
             return
         self._said_alone = True
-        self.remedies.rescue([standing.process_id for standing in running(standings.values())])
-        lines = say_where_all(running(standings.values()))
-        ids = [s.process_id for s in running(standings.values())]
+        self.remedies.rescue([process.process_id for process in running(outcomes.values())])
+        lines = say_where_all(running(outcomes.values()))
+        ids = [s.process_id for s in running(outcomes.values())]
         what = f"{processes_text(ids)}   not stopped by the interrupt yet; given up in"
         left = seconds_text(max(0.0, self.give_up_s - since))
         self.execution.output.note("\n".join([f"{what} {left} ({option('give_up_s')})", *lines]))
 
-    def _give_up(self, standings: dict[int, ProcessOutcome], waited_s: float) -> None:
+    def _give_up(self, outcomes: dict[int, ProcessOutcome], waited_s: float) -> None:
         """Ends the cell without those that did not come back."""
-        still = running(standings.values())
-        ids = [standing.process_id for standing in still]
+        still = running(outcomes.values())
+        ids = [process.process_id for process in still]
         lines = [f"   {line}" for line in say_where_all(still)]
         text = f"{processes_text(ids)}   stuck: still running {seconds_text(waited_s)} after the interrupt"
         self.execution.output.note("\n".join([text, *lines]))
         self.execution.mark(ids, "stuck")
 
     def _interrupted_by_user(self) -> None:
-        standings = self.execution.standings()
+        outcomes = self.execution.outcomes()
         if self.interrupted_at is None:
-            self._stop(standings, None)
+            self._stop(outcomes, None)
         try:
             while self._step() is None:
                 pass
         except KeyboardInterrupt:
             # A second interrupt: the person will not wait for the ten seconds.
             self.execution.mark(
-                [s.process_id for s in running(self.execution.standings().values())], "stuck"
+                [s.process_id for s in running(self.execution.outcomes().values())], "stuck"
             )
 
 
 def timeout_error(
-    standings: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
+    outcomes: dict[int, ProcessOutcome], timeout_s: float, facts: Facts
 ) -> CellTimeout:
     """What a cell raises that was cut off by its `timeout_s`; what it took to go on is said before it."""
-    late = [p for p, s in standings.items() if s.outcome in ("interrupted", "stuck")]
+    late = [p for p, s in outcomes.items() if s.outcome in ("interrupted", "stuck")]
     return CellTimeout(
         f"{processes_text(late)} did not finish the cell within {seconds_text(timeout_s)} "
         f"({option('timeout_s')}) and {'was' if len(late) == 1 else 'were'} interrupted{_kept(facts)}"

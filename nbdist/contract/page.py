@@ -6,7 +6,7 @@ The TypeScript constants of the view are generated from this file (`make types`)
 from __future__ import annotations
 
 COMM_ID = "nbdist"
-"""The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell hears them at once:
+"""The comm id of all frames. Fixed, so that a page that is reloaded in the middle of a cell receives them at once:
 opening a comm of its own would wait for the cell."""
 
 TARGET = "nbdist"

@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-VERSION = 3
+VERSION = 4
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -175,7 +175,7 @@ class Distribution:
     """What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
 
     `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
-    the axis that splits batches. `auto_shard` tells whether data sets are split by the framework; None where there
+    the axis that splits batches. `auto_shard` says whether data sets are split by the framework; None where there
     is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
     train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
     `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do
@@ -258,7 +258,7 @@ class Metric:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Progress:
-    """How far training or evaluation is, as the framework last told at the end of an epoch or evaluation.
+    """How far training or evaluation is, as the framework last reported at the end of an epoch or evaluation.
 
     `what` reads like `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`. A number that is not finite
     is left out of `metrics`.
@@ -269,7 +269,7 @@ class Progress:
 
 
 ProcessState = Literal[
-    "starting",  # not heard from yet
+    "starting",  # has not reported yet
     "idle",
     "running",  # in a cell
     "compiling",  # in a cell, inside XLA's or JAX's compilation
@@ -335,7 +335,7 @@ class Report:
 class Process:
     """One process as the whole session knows it.
 
-    `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `heard_seconds` is the
+    `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `silent_seconds` is the
     age of its newest report.
     """
 
@@ -353,7 +353,7 @@ class Process:
     rss_bytes: int | None
     context_mesh: str | None
     error: str | None
-    heard_seconds: float | None
+    silent_seconds: float | None
     task: str | None = None
     """What the framework calls it where it differs, such as `"evaluator 0"`."""
     progress: Progress | None = None

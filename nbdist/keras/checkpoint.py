@@ -76,11 +76,11 @@ class Checkpoint(keras.callbacks.Callback):
         target = Path(self.path.format(**names))
         # This reads training's newest state into the model's variables.
         model = self.model
-        standing = {"epoch": go_on_from, "batch": batch}
+        reached = {"epoch": go_on_from, "batch": batch}
 
         def write(path: str) -> None:
             model.save_weights(path)
-            _note(path, standing)
+            _note(path, reached)
 
         wrote = write_once(model, target, write)
         if wrote and self.keep is not None:
@@ -141,11 +141,11 @@ def restore(model: Any, path: str | os.PathLike[str]) -> int:
     return int(_noted(file).get("epoch", 0))
 
 
-def _note(path: str, standing: dict[str, int]) -> None:
+def _note(path: str, reached: dict[str, int]) -> None:
     import h5py
 
     with h5py.File(path, "r+") as file:
-        file.attrs[ATTRIBUTE] = json.dumps(standing)
+        file.attrs[ATTRIBUTE] = json.dumps(reached)
 
 
 def _noted(path: Path) -> dict[str, Any]:

@@ -93,7 +93,7 @@ def all_or_none(what: str, act: Callable[[], None] | None, found: Group) -> None
     try:
         if act is not None:
             act()
-    except Exception as raised:  # noqa: BLE001 - whatever it is, the others must be told first
+    except Exception as raised:  # noqa: BLE001 - whatever it is, the others must know first
         error = raised
     failed = everywhere(int(error is not None), found)
     if error is not None:

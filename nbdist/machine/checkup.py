@@ -195,7 +195,7 @@ def seen_as(environment: Mapping[str, str]) -> Facts | None:
 
 
 def variables(environment: Mapping[str, str]) -> dict[str, str]:
-    """The variables by which frameworks and schedulers are told of a cluster; secrets without their value."""
+    """The variables by which frameworks and schedulers are given a cluster; secrets without their value."""
     found = {}
     for name, value in sorted(environment.items()):
         if VARIABLES.fullmatch(name) and value:
@@ -444,17 +444,17 @@ def main() -> None:
             facts["listening"] = [address, listener.getsockname()[1]]
         except OSError as error:
             facts["listening_error"] = f"{address}: {error.strerror}"
-    _tell(facts)
+    _send(facts)
     line = sys.stdin.buffer.readline()
     if line:
-        _tell({"time": time.time()})
-        _tell({"connected": connect(json.loads(line)["connect"])})
+        _send({"time": time.time()})
+        _send({"connected": connect(json.loads(line)["connect"])})
         sys.stdin.buffer.readline()
     if listener is not None:
         listener.close()
 
 
-def _tell(answer: Facts) -> None:
+def _send(answer: Facts) -> None:
     sys.stdout.write(json.dumps({"checkup": answer}) + "\n")
     sys.stdout.flush()
 

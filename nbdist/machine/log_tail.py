@@ -1,4 +1,4 @@
-"""The end of a process's log, as far as it tells why the process ended."""
+"""The end of a process's log, as far as it says why the process ended."""
 
 from __future__ import annotations
 

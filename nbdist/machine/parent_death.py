@@ -9,11 +9,11 @@ import sys
 
 def die_with(parent: int, death_signal: int = signal.SIGKILL) -> None:
     """Asks the operating system to signal this process when its parent ends (Linux only)."""
-    if not hears_of_end(parent, death_signal):
+    if not signal_at_end_of(parent, death_signal):
         os._exit(1)
 
 
-def hears_of_end(parent: int, death_signal: int) -> bool:
+def signal_at_end_of(parent: int, death_signal: int) -> bool:
     """Has the operating system signal this process when its parent ends; answers whether it is still there.
 
     Source: prctl(2), PR_SET_PDEATHSIG = 1.

@@ -38,9 +38,9 @@ class Version:
     array: Array
     processes: tuple[int, ...]
 
-    def as_array(self, heard: int) -> Array:
-        """The array as a snapshot names it, where the arrays of `heard` processes are known."""
-        if len(self.processes) == heard:
+    def as_array(self, reporting: int) -> Array:
+        """The array as a snapshot names it, where the arrays of `reporting` processes are known."""
+        if len(self.processes) == reporting:
             return self.array
         return replace(self.array, processes=self.processes)
 

@@ -65,14 +65,14 @@ def context_meshes(
 
 
 def suspects(
-    versions: Mapping[str, tuple[Version, ...]], heard: int, meshes: Mapping[str, Mesh]
+    versions: Mapping[str, tuple[Version, ...]], reporting: int, meshes: Mapping[str, Mesh]
 ) -> tuple[str, ...]:
-    """The paths that may stand for a disagreement: several versions, or not held by all `heard`."""
+    """The paths that may stand for a disagreement: several versions, or not there on all `reporting`."""
     return tuple(
         path
         for path, known in versions.items()
         if len(known) > 1
-        or (len(known[0].processes) < heard and spans_processes(known[0].array, meshes))
+        or (len(known[0].processes) < reporting and spans_processes(known[0].array, meshes))
     )
 
 
@@ -137,12 +137,12 @@ def mesh_text(mesh: str | None, meshes: Mapping[str, Mesh]) -> str:
 def distinct_texts(texts: list[str]) -> list[str]:
     """The texts, told apart where two read alike: what they stand for differs all the same."""
     seen: Counter[str] = Counter()
-    told = []
+    apart = []
     for text in texts:
         seen[text] += 1
         others = f" over other devices ({seen[text]})" if seen[text] > 2 else " over other devices"
-        told.append(text if seen[text] == 1 else f"{text}{others}")
-    return told
+        apart.append(text if seen[text] == 1 else f"{text}{others}")
+    return apart
 
 
 def disagreement(about: str, versions: Iterable[tuple[Collection[int], str]]) -> Disagreement:

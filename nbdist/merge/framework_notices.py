@@ -24,7 +24,7 @@ def of(merged: Merged) -> tuple[Notice, ...]:
 
 
 def beside_models(arrays: Iterable[Array], merged: Merged) -> tuple[Array, ...]:
-    """The arrays that are no variables of models, whose layout is told with the model."""
+    """The arrays that are no variables of models, whose layout is shown with the model."""
     variables = {
         variable.array
         for model in merged.models

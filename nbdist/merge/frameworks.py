@@ -29,7 +29,7 @@ class Merged:
 
 
 @dataclass(slots=True)
-class _Told:
+class _Reported:
     distributions: tuple[Distribution, ...] | None = None
     models: tuple[Model, ...] | None = None
     described: tuple[Model, ...] = field(default=())
@@ -40,7 +40,7 @@ class FrameworkIndex:
     """Who has which distribution set and which models."""
 
     def __init__(self) -> None:
-        self._told: dict[int, _Told] = {}
+        self._reported: dict[int, _Reported] = {}
         # A model of thousands of variables is hashed once for each report of it, and then known by identity.
         self._known: dict[Model, Model] = {}
         self._merged: Merged | None = None
@@ -54,19 +54,19 @@ class FrameworkIndex:
         """Replaces what is known of a process; a section that is None stays as it was."""
         if distributions is None and models is None:
             return
-        told = self._told.setdefault(process_id, _Told())
-        if distributions is not None and told.distributions != distributions:
-            told.distributions = distributions
+        reported = self._reported.setdefault(process_id, _Reported())
+        if distributions is not None and reported.distributions != distributions:
+            reported.distributions = distributions
             self._merged = None
-        if models is not None and told.models != models:
-            told.models = models
+        if models is not None and reported.models != models:
+            reported.models = models
             bare = (replace(model, totals=()) for model in models)
-            told.described = tuple(self._known.setdefault(one, one) for one in bare)
+            reported.described = tuple(self._known.setdefault(one, one) for one in bare)
             self._merged = None
 
     def forget(self, process_id: int) -> None:
         """Drops what is known of a process."""
-        if self._told.pop(process_id, None) is not None:
+        if self._reported.pop(process_id, None) is not None:
             self._merged = None
 
     def merged(self) -> Merged:
@@ -76,17 +76,17 @@ class FrameworkIndex:
         return self._merged
 
     def _merge(self) -> Merged:
-        told = sorted(self._told.items())
+        reported = sorted(self._reported.items())
         of = {
             process_id: one.distributions[0] if one.distributions else None
-            for process_id, one in told
+            for process_id, one in reported
             if one.distributions is not None
         }
         set_by: dict[Distribution, list[int]] = {}
         for process_id, one in of.items():
             if one is not None:
                 set_by.setdefault(one, []).append(process_id)
-        heard = sum(one.models is not None for _, one in told)
+        reporting = sum(one.models is not None for _, one in reported)
         versions_of = self._versions()
         return Merged(
             distributions=tuple(
@@ -95,7 +95,9 @@ class FrameworkIndex:
             ),
             models=tuple(
                 replace(
-                    model, processes=_unless_all(ids, heard), totals=self._totals(model.path, ids)
+                    model,
+                    processes=_unless_all(ids, reporting),
+                    totals=self._totals(model.path, ids),
                 )
                 for versions in versions_of.values()
                 for model, ids in versions
@@ -106,8 +108,8 @@ class FrameworkIndex:
 
     def _versions(self) -> dict[str, By[Model]]:
         held: dict[int, tuple[Model, list[int]]] = {}
-        for process_id, told in sorted(self._told.items()):
-            for model in told.described:
+        for process_id, reported in sorted(self._reported.items()):
+            for model in reported.described:
                 held.setdefault(id(model), (model, []))[1].append(process_id)
         self._known = {model: self._known[model] for model, _ in held.values()}
         found: dict[str, list[tuple[Model, tuple[int, ...]]]] = {}
@@ -119,7 +121,7 @@ class FrameworkIndex:
         """Each process sees its own devices; together they see all."""
         nbytes: dict[DeviceKey, int] = {}
         for process_id in process_ids:
-            for model in self._told[process_id].models or ():
+            for model in self._reported[process_id].models or ():
                 if model.path == path:
                     for total in model.totals:
                         for key in total.devices:
@@ -133,8 +135,8 @@ class FrameworkIndex:
         )
 
 
-def _unless_all(ids: tuple[int, ...], heard: int) -> tuple[int, ...]:
-    return () if len(ids) == heard else ids
+def _unless_all(ids: tuple[int, ...], reporting: int) -> tuple[int, ...]:
+    return () if len(ids) == reporting else ids
 
 
 def _place(key: DeviceKey) -> tuple[int, int]:

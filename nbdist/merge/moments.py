@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping
 
 from nbdist.contract.snapshot import Activity, Process
 from nbdist.merge.facts import Known
-from nbdist.merge.states import Heard
+from nbdist.merge.states import Latest
 
 OLD_SECONDS = 3.0
 """A report older than this is of another moment; each process reports at least every second."""
@@ -20,7 +20,7 @@ IDLE = "idle"
 
 def moments(
     processes: Iterable[Process],
-    heard: Mapping[int, Heard],
+    latest: Mapping[int, Latest],
     sent: Mapping[int, int],
     known: Known,
     *,
@@ -33,7 +33,7 @@ def moments(
 
     Args:
       processes: As the session knows them now.
-      heard: What each has said.
+      latest: What each has reported last.
       sent: The number of the newest cell that was sent to each process; none where this kernel has sent none.
       known: The kernel's own facts.
       content: Whether arrays, models and the like are to be compared, which are looked at less often than where
@@ -41,10 +41,10 @@ def moments(
     """
     found: dict[int, Hashable] = {}
     for process in processes:
-        said = heard.get(process.process_id)
+        said = latest.get(process.process_id)
         if said is None or said.reported is None or process.host in known.silent:
             continue
-        if (process.heard_seconds or 0.0) > OLD_SECONDS:
+        if (process.silent_seconds or 0.0) > OLD_SECONDS:
             continue
         place = _place(said.reported)
         if (place == IDLE) != (process.state == "idle"):

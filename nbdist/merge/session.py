@@ -21,7 +21,7 @@ from nbdist.merge.arrays import ArrayIndex, Version, is_placed
 from nbdist.merge.facts import Known, Planned
 from nbdist.merge.frameworks import FrameworkIndex, Merged
 from nbdist.merge.moments import moments
-from nbdist.merge.states import Heard, at_rest, process, session_state
+from nbdist.merge.states import Latest, at_rest, process, session_state
 
 SHOWN_DISAGREEMENTS = 20
 """More than these are counted in a notice: a process that missed a cell lacks all its arrays."""
@@ -59,7 +59,7 @@ class Merger:
     def __init__(
         self, session: str, planned: Iterable[Planned], *, settle_seconds: float = 2.0
     ) -> None:
-        """Starts with nothing heard.
+        """Starts with nothing reported.
 
         Args:
           session: The session's id, passed on in each snapshot.
@@ -70,7 +70,7 @@ class Merger:
         self._session = session
         self._planned = {process.process_id: process for process in planned}
         self._settling = disagreements.Settling(settle_seconds)
-        self._heard: dict[int, Heard] = {}
+        self._latest: dict[int, Latest] = {}
         self._sent: dict[int, int] = {}
         self._index = ArrayIndex()
         self._frameworks = FrameworkIndex()
@@ -97,20 +97,20 @@ class Merger:
             )
         if report.process_id not in self._planned:
             return
-        heard = self._heard.get(report.process_id)
-        if heard is None or heard.pid != report.pid:
+        latest = self._latest.get(report.process_id)
+        if latest is None or latest.pid != report.pid:
             # Another pid: the process was started again, nothing of the old one holds.
             self.forget(report.process_id)
-            heard = self._heard[report.process_id] = Heard(
+            latest = self._latest[report.process_id] = Latest(
                 host=report.host, pid=report.pid, sequence=-1, time_s=time_s
             )
-        if report.sequence <= heard.sequence:
+        if report.sequence <= latest.sequence:
             return
-        heard.sequence, heard.time_s, heard.host = report.sequence, time_s, report.host
-        heard.activity = report.activity or heard.activity
-        heard.reported = report.activity or heard.reported
-        heard.content_run = report.content_run
-        self._take_sections(heard, report)
+        latest.sequence, latest.time_s, latest.host = report.sequence, time_s, report.host
+        latest.activity = report.activity or latest.activity
+        latest.reported = report.activity or latest.reported
+        latest.content_run = report.content_run
+        self._take_sections(latest, report)
 
     def sent(self, process_ids: Iterable[int], run: int) -> None:
         """A cell was sent to processes: what they have reported before is of before it."""
@@ -119,18 +119,18 @@ class Merger:
     def rest(self, process_ids: Iterable[int], cell: int) -> None:
         """Takes processes to be idle that have replied to a cell; their own reports come a little later."""
         for process_id in process_ids:
-            heard = self._heard.get(process_id)
-            if heard is not None and heard.activity is not None and heard.activity.cell == cell:
-                heard.activity = at_rest(heard.activity)
+            latest = self._latest.get(process_id)
+            if latest is not None and latest.activity is not None and latest.activity.cell == cell:
+                latest.activity = at_rest(latest.activity)
 
     def sequence(self, process_id: int) -> int:
         """The number of the newest report of a process; -1 before the first."""
-        heard = self._heard.get(process_id)
-        return -1 if heard is None else heard.sequence
+        latest = self._latest.get(process_id)
+        return -1 if latest is None else latest.sequence
 
     def forget(self, process_id: int) -> None:
         """Drops all that a process has said, as before it is started again."""
-        if self._heard.pop(process_id, None) is not None:
+        if self._latest.pop(process_id, None) is not None:
             self._sent.pop(process_id, None)
             self._index.forget(process_id)
             self._frameworks.forget(process_id)
@@ -145,7 +145,7 @@ class Merger:
         """
         self._drop_lost(known)
         processes = tuple(
-            process(self._planned[process_id], self._heard.get(process_id), known, time_s=time_s)
+            process(self._planned[process_id], self._latest.get(process_id), known, time_s=time_s)
             for process_id in sorted(self._planned)
         )
         computed = self._compute()
@@ -159,13 +159,13 @@ class Merger:
             processes=processes,
             devices=tuple(
                 device
-                for process_id in sorted(self._heard)
-                for device in self._heard[process_id].devices
+                for process_id in sorted(self._latest)
+                for device in self._latest[process_id].devices
             ),
             meshes=tuple(computed.meshes.values()),
             arrays=computed.arrays,
             arrays_omitted=computed.hidden
-            + max((heard.arrays_omitted for heard in self._heard.values()), default=0),
+            + max((latest.arrays_omitted for latest in self._latest.values()), default=0),
             distributions=computed.merged.distributions,
             models=computed.merged.models,
             disagreements=differing[:SHOWN_DISAGREEMENTS],
@@ -177,23 +177,23 @@ class Merger:
             ),
         )
 
-    def _take_sections(self, heard: Heard, report: Report) -> None:
+    def _take_sections(self, latest: Latest, report: Report) -> None:
         if report.devices is not None:
-            heard.devices = report.devices
-        if report.meshes is not None and report.meshes != heard.meshes:
-            heard.meshes = report.meshes
+            latest.devices = report.devices
+        if report.meshes is not None and report.meshes != latest.meshes:
+            latest.meshes = report.meshes
             self._meshes = None
         if report.arrays is not None:
-            heard.arrays_omitted = report.arrays_omitted or 0
+            latest.arrays_omitted = report.arrays_omitted or 0
             self._index.update(report.process_id, report.arrays)
         if report.progress is not None:
-            heard.progress = report.progress[-1] if report.progress else None
+            latest.progress = report.progress[-1] if report.progress else None
         self._frameworks.update(report.process_id, report.distributions, report.models)
 
     def _drop_lost(self, known: Known) -> None:
         """A lost process holds no arrays; its devices and meshes stay in the picture."""
         # When all are lost the last picture stays.
-        if self._heard.keys() - known.lost.keys():
+        if self._latest.keys() - known.lost.keys():
             for process_id in known.lost:
                 self._index.forget(process_id)
                 self._frameworks.forget(process_id)
@@ -206,9 +206,9 @@ class Merger:
         if kept is None or not (
             kept.source is versions and kept.meshes is meshes and kept.merged is merged
         ):
-            heard = len(self._index.processes)
+            latest = len(self._index.processes)
             arrays = tuple(
-                version.as_array(heard) for known in versions.values() for version in known
+                version.as_array(latest) for known in versions.values() for version in known
             )
             # Its mesh comes with another section, which may still be on its way.
             shown = tuple(array for array in arrays if is_placed(array, meshes))
@@ -218,7 +218,7 @@ class Merger:
                 meshes=meshes,
                 arrays=shown,
                 hidden=len(arrays) - len(shown),
-                suspects=disagreements.suspects(versions, heard, meshes),
+                suspects=disagreements.suspects(versions, latest, meshes),
                 notices=(
                     *framework_notices.of(merged),
                     *notices.whole_array(framework_notices.beside_models(shown, merged), meshes),
@@ -229,22 +229,22 @@ class Merger:
     def _known_meshes(self) -> dict[str, Mesh]:
         if self._meshes is None:
             self._meshes = {}
-            for process_id in sorted(self._heard):
-                for mesh in self._heard[process_id].meshes:
+            for process_id in sorted(self._latest):
+                for mesh in self._latest[process_id].meshes:
                     self._meshes.setdefault(mesh.id, mesh)
         return self._meshes
 
     def _disagreements(
         self, processes: tuple[Process, ...], computed: _Arrays, known: Known, time_s: float
     ) -> tuple[Disagreement, ...]:
-        standing, content = (
+        at, content = (
             disagreements.comparable(
-                processes, moments(processes, self._heard, self._sent, known, content=content)
+                processes, moments(processes, self._latest, self._sent, known, content=content)
             )
             for content in (False, True)
         )
         found = (
-            *disagreements.context_meshes(processes, standing, computed.meshes),
+            *disagreements.context_meshes(processes, at, computed.meshes),
             *self._content_differences(computed, content),
         )
         return self._settling.settled(found, time_s=time_s)
@@ -267,8 +267,8 @@ class Merger:
     def _array_differences(
         self, computed: _Arrays, groups: tuple[frozenset[int], ...]
     ) -> Iterable[Disagreement]:
-        heard = self._index.processes
-        with_arrays = tuple(group & heard for group in groups if len(group & heard) > 1)
+        latest = self._index.processes
+        with_arrays = tuple(group & latest for group in groups if len(group & latest) > 1)
         for path in computed.suspects:
             known = computed.source[path]
             one = disagreements.array_difference(known, with_arrays, computed.meshes)

@@ -1,4 +1,4 @@
-"""The state of each process and of the session, from what was heard and what the kernel knows."""
+"""The state of each process and of the session, from what was reported and what the kernel knows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from nbdist.merge.facts import Failure, Known, Planned
 
 
 @dataclass(slots=True)
-class Heard:
+class Latest:
     """The newest of everything one process has said.
 
     Its arrays are in the `ArrayIndex`, its distribution and models in the `FrameworkIndex`. `activity` may be
@@ -37,16 +37,16 @@ class Heard:
     progress: Progress | None = None
 
 
-def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: float) -> Process:
+def process(planned: Planned, latest: Latest | None, known: Known, *, time_s: float) -> Process:
     """One process of the plan as the session knows it at Unix time `time_s`."""
-    activity = heard.activity if heard else None
+    activity = latest.activity if latest else None
     state = _state(planned.process_id, activity, known)
     place = _place(activity, known.failed.get(planned.process_id) if state == "failed" else None)
     error = known.lost.get(planned.process_id) if state == "lost" else place.error
     return Process(
         process_id=planned.process_id,
         host=planned.host,
-        pid=heard.pid if heard else None,
+        pid=latest.pid if latest else None,
         role=planned.role,
         state=state,
         cell=place.cell,
@@ -58,9 +58,9 @@ def process(planned: Planned, heard: Heard | None, known: Known, *, time_s: floa
         rss_bytes=activity.rss_bytes if activity and state != "lost" else None,
         context_mesh=activity.context_mesh if activity else None,
         error=error,
-        heard_seconds=max(time_s - heard.time_s, 0.0) if heard else None,
+        silent_seconds=max(time_s - latest.time_s, 0.0) if latest else None,
         task=planned.task,
-        progress=heard.progress if heard else None,
+        progress=latest.progress if latest else None,
     )
 
 

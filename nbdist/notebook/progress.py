@@ -34,7 +34,7 @@ class Progress:
         """Shows a stage: a key of `STAGES`, or words of somebody else, such as the state of a queue."""
         passed = seconds_text(time.monotonic() - self._started)
         if stage not in STAGES:
-            self._tell(stage, passed, 0.0, worth_a_line=True)
+            self._say(stage, passed, 0.0, worth_a_line=True)
             return
         what = "host" if stage == "reached" else "process"
         words = f"{done} of {count_text(total, what)} {STAGES.get(stage, stage)}"
@@ -42,9 +42,9 @@ class Progress:
             words = f"starting {count_text(total, 'process')}"
         order = list(STAGES)
         part = (order.index(stage) + (done / total if stage != "starting" else 0)) / len(order)
-        self._tell(words, passed, part, worth_a_line=done == total or stage == "starting")
+        self._say(words, passed, part, worth_a_line=done == total or stage == "starting")
 
-    def _tell(self, words: str, passed: str, part: float, *, worth_a_line: bool) -> None:
+    def _say(self, words: str, passed: str, part: float, *, worth_a_line: bool) -> None:
         if self._in_notebook:
             self._show(words, passed, part)
         elif words != self._last and worth_a_line:
@@ -54,7 +54,7 @@ class Progress:
     def part(self, words: str, part: float) -> None:
         """Shows how much of something is done, from 0 to 1; only in a notebook."""
         passed = seconds_text(time.monotonic() - self._started)
-        self._tell(words, passed, part, worth_a_line=False)
+        self._say(words, passed, part, worth_a_line=False)
 
     def close(self, line: str) -> None:
         """Replaces the bar by one closing line."""

@@ -51,7 +51,7 @@ class Health:
         self._door = door()
         self._hosts = plan.hosts
         self._monitor = monitor
-        self._standings: Mapping[int, ProcessOutcome] = {}
+        self._outcomes: Mapping[int, ProcessOutcome] = {}
         self._lock = threading.Lock()
 
     def regain(self, *, since: int | None, stuck: frozenset[int]) -> None:
@@ -98,7 +98,7 @@ class Health:
 
     def stuck(self, process_ids: Iterable[int]) -> None:
         """These did not come back from an interrupt."""
-        stuck = {p: self._standing(p, "stuck", "did not come back") for p in process_ids}
+        stuck = {p: self._process_outcome(p, "stuck", "did not come back") for p in process_ids}
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
@@ -115,39 +115,39 @@ class Health:
     def silent(self, since: Mapping[str, float]) -> None:
         """These hosts do not answer, and since when (Unix seconds)."""
         with self._lock:
-            self.facts = self.facts.unheard(since)
+            self.facts = self.facts.silent_since(since)
             self._show()
 
     def lost(self, exits: Mapping[int, ProcessExit]) -> None:
         """These have ended; those that were known to have are nothing new."""
         new = {p: end for p, end in exits.items() if p not in self.facts.lost}
         if new:
-            gone = {p: self._standing(p, "gone", str(end)) for p, end in new.items()}
+            gone = {p: self._process_outcome(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)
 
-    def take_outcomes(self, standings: Mapping[int, ProcessOutcome]) -> None:
+    def take_outcomes(self, outcomes: Mapping[int, ProcessOutcome]) -> None:
         """Takes where the processes are in a cell that runs."""
         with self._lock:
-            self._standings = standings
+            self._outcomes = outcomes
             self._show()
 
     def learn(
-        self, standings: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
+        self, outcomes: Mapping[int, ProcessOutcome], cell: int, *, run: int | None = None
     ) -> Facts:
         """Learns from a cell that has ended, or from an end between cells.
 
         Args:
-          standings: Where its processes have ended.
+          outcomes: Where its processes have ended.
           cell: Its number.
           run: That of its sending; None for an end between cells.
         """
-        left = [p for p, s in standings.items() if s.outcome in LEFT]
+        left = [p for p, s in outcomes.items() if s.outcome in LEFT]
         with self._lock:
             self.last_cell = cell
             if run is not None:
                 self._left.update(dict.fromkeys(left, run))
-            self._standings = {}
-            self.facts = self.facts.after(standings, cell)
+            self._outcomes = {}
+            self.facts = self.facts.after(outcomes, cell)
             self._monitor.rest(left, cell)
             self._show()
             return self.facts
@@ -174,9 +174,9 @@ class Health:
             return
         repairing = self.state is EngineState.REPAIRING
         with through(self._door):
-            self._monitor.know(self.facts.known(self._standings, repairing=repairing))
+            self._monitor.know(self.facts.known(self._outcomes, repairing=repairing))
 
-    def _standing(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
+    def _process_outcome(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(
             process_id=process_id,
             host=self._hosts[process_id],

@@ -65,7 +65,7 @@ def take_up(
       cells: As they were noted when they were sent.
       besides: Numbers of other kernels that live; they see to their own cells.
       rules: Of the session.
-      ended: Hears their ends.
+      ended: Called with their ends.
 
     Yields:
       Each as soon as it is followed.
@@ -96,8 +96,8 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
     """A sentence for each cell that runs on."""
     said = []
     for run in runs:
-        standings = CellHandle(run).standings
-        still = [p for p, s in standings.items() if s.outcome == "running"]
+        outcomes = CellHandle(run).outcomes
+        still = [p for p, s in outcomes.items() if s.outcome == "running"]
         if still:
             verb = "runs" if len(still) == 1 else "run"
             said.append(

@@ -191,24 +191,24 @@ class Cells:
     def ended(self, end: Ended) -> Facts:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""
         engines = self._engines.living()
-        ran = any(s.outcome != "not run" for s in end.standings.values())
+        ran = any(s.outcome != "not run" for s in end.outcomes.values())
         facts = (
-            engines.health.learn(end.standings, end.cell.number, run=end.number)
+            engines.health.learn(end.outcomes, end.cell.number, run=end.number)
             if ran
             else engines.facts
         )
-        if ran and engines.proves and not facts.workers.isdisjoint(end.standings):
+        if ran and engines.proves and not facts.workers.isdisjoint(end.outcomes):
             if end.clean and have_sent_the_same(end.steps, facts.workers):
                 engines.in_step_at = place_of(end.steps) or engines.in_step_at
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
-        failed = [s for s in end.standings.values() if s.outcome != "finished"]
-        cause = first_cause(end.standings.values()) or next(iter(failed), None)
+        failed = [s for s in end.outcomes.values() if s.outcome != "finished"]
+        cause = first_cause(end.outcomes.values()) or next(iter(failed), None)
         self.history.ended(
             PastCell(
                 number=end.cell.number,
                 code=end.cell.code,
-                targets=tuple(end.standings),
+                targets=tuple(end.outcomes),
                 started=end.started,
                 seconds=time.time() - end.started,
                 outcome=cause.outcome if cause is not None else "finished",

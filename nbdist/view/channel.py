@@ -54,10 +54,10 @@ class Channel:
 
     def _opened(self, comm: Any, message: dict[str, Any]) -> None:
         forget_reply_shell(comm)
-        comm.on_msg(self._heard)
-        self._heard(message)
+        comm.on_msg(self._received)
+        self._received(message)
 
-    def _heard(self, message: dict[str, Any]) -> None:
+    def _received(self, message: dict[str, Any]) -> None:
         match read_request(message["content"]["data"]):
             case Hello():
                 self.feed.refresh(self)

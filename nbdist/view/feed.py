@@ -52,7 +52,7 @@ class Sink(Protocol):
 
 @dataclass(slots=True)
 class _Reader:
-    """What one sink has been told."""
+    """What has been sent to one sink."""
 
     repeat_seconds: float | None
     full_due: bool = True
@@ -92,7 +92,7 @@ class Feed:
         self._pushed: Snapshot | None = None
         self._pushed_at = 0.0
         # What the last frame said; touched by the thread only.
-        self._told: Snapshot | None = None
+        self._sent: Snapshot | None = None
         self._sections: dict[str, Any] = {}
         self._number = 0
         self.on_fault: Callable[[str], None] | None = None
@@ -183,20 +183,20 @@ class Feed:
         if self._pushed is None or not self._readers:
             return False
         due = any(reader.is_due(now) for reader in self._readers.values())
-        return due or self._pushed is not self._told
+        return due or self._pushed is not self._sent
 
     def _update(self, snapshot: Snapshot) -> dict[str, Any]:
-        """Encodes the sections that differ from what was told last; answers those."""
+        """Encodes the sections that differ from what was sent last; answers those."""
         changed: dict[str, Any] = {}
-        told = self._told
-        if snapshot is told:
+        sent = self._sent
+        if snapshot is sent:
             return changed
         for field in fields(Snapshot):
             value = getattr(snapshot, field.name)
-            if told is None or value != getattr(told, field.name):
+            if sent is None or value != getattr(sent, field.name):
                 changed[field.name] = encode(value)
         # Only now: of a snapshot that cannot be encoded nothing is taken to have been sent.
-        self._told = snapshot
+        self._sent = snapshot
         self._sections |= changed
         if changed.keys() <= _PASSING:
             return {}
@@ -211,7 +211,7 @@ class Feed:
         pushed_at: float,
         beat: bool,
     ) -> bool:
-        """Sends each sink what it needs; answers whether every sink has heard something."""
+        """Sends each sink what it needs; answers whether something went to every sink."""
         now = time.monotonic()
         age = round(now - pushed_at, 3)
         for sink, reader in readers.items():

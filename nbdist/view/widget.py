@@ -52,7 +52,7 @@ class View(anywidget.AnyWidget):
         self._feed = feed
         self._kernel = running_kernel()
         Channel(feed).open()
-        self.on_msg(self._heard)
+        self.on_msg(self._received)
 
     def open(self) -> None:
         """Opens the comm to the browser; called by ipywidgets."""
@@ -67,7 +67,7 @@ class View(anywidget.AnyWidget):
             return
         broadcast(self._kernel, comm.comm_id, {"method": "custom", "content": frame})
 
-    def _heard(self, _: View, content: object, buffers: object) -> None:
+    def _received(self, _: View, content: object, buffers: object) -> None:
         match read_request(content):
             case Hello():
                 self._feed.attach(self)

@@ -65,8 +65,8 @@ def session(bed: TestBed) -> tuple[float, float]:
         capture_output=True,
         text=True,
     )
-    told = json.loads(done.stdout.split("\n")[-2])
-    return told["done"] - started, told["stop"]
+    reported = json.loads(done.stdout.split("\n")[-2])
+    return reported["done"] - started, reported["stop"]
 
 
 def vanished(bed: TestBed) -> float:

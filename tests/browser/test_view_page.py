@@ -325,7 +325,7 @@ def test_a_missed_frame_is_asked_for_and_changes_nothing(open_view: OpenView) ->
     assert page.evaluate("page.sent") == [{"type": "hello"}]
     time.sleep(1.1)
     frame = {"type": "frame", "stream": "page", "sequence": 9, "base": 8, "age": 0}
-    page.evaluate("frame => page.hear(frame)", {**frame, "snapshot": {"state": "stuck"}})
+    page.evaluate("frame => page.receive(frame)", {**frame, "snapshot": {"state": "stuck"}})
     assert page.evaluate("page.sent.length") == 2
     expect(page.locator(".nbdist-state")).to_have_text("running")
 
@@ -340,7 +340,7 @@ def test_another_version_is_said_and_not_drawn(open_view: OpenView) -> None:
 def test_old_data_is_called_old(open_view: OpenView) -> None:
     page = open_view(None)
     frame = {"type": "frame", "stream": "page", "sequence": 1, "base": None, "age": 3000}
-    page.evaluate("frame => page.hear(frame)", {**frame, "snapshot": read("tour")["snapshot"]})
+    page.evaluate("frame => page.receive(frame)", {**frame, "snapshot": read("tour")["snapshot"]})
     # It grows meanwhile, on a busy machine by more than a second.
     expect(page.locator(".nbdist-age")).to_have_text(re.compile(r"^no news for 5\d min"))
 
@@ -640,7 +640,7 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
     sent = page.evaluate("page.sent")
     assert sent[-1] == {"type": "values", "path": path}
     expect(page.locator(".nbdist-values")).to_contain_text("shown once no cell runs")
-    page.evaluate("page.hear({type: 'values', path: 'another', text: 'of another view'})")
+    page.evaluate("page.receive({type: 'values', path: 'another', text: 'of another view'})")
     expect(page.locator(".nbdist-value-text")).to_be_hidden()
     side = 48
     values: list[Any] = [((n % side) * (n // side)) / (side - 1) ** 2 for n in range(side * side)]
@@ -652,7 +652,7 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
         "text": "f32[512, 256]  P('data', 'model') on mesh data=4 × model=2\n[[ 0.1257 -0.1321]]",
         "picture": {"rows": side, "columns": side, "low": -4.5, "high": 4.7, "values": values},
     }
-    page.evaluate("answer => page.hear(answer)", answer)
+    page.evaluate("answer => page.receive(answer)", answer)
     expect(page.locator(".nbdist-value-text")).to_contain_text("f32[512, 256]")
     expect(page.get_by_role("img", name="from -4.5 to 4.7")).to_be_visible()
     theme = "dark" if dark else "light"
@@ -662,6 +662,6 @@ def test_the_values_of_the_picked_array_come_when_they_are_asked_for(
     page.evaluate("page.change({state: 'idle'})")
     expect(page.locator(".nbdist-values")).to_contain_text("from before the last cell")
     page.get_by_role("button", name="Show values again").click()
-    page.evaluate("path => page.hear({type: 'values', path, error: 'process 0 is busy'})", path)
+    page.evaluate("path => page.receive({type: 'values', path, error: 'process 0 is busy'})", path)
     expect(page.locator(".nbdist-values")).to_contain_text("process 0 is busy")
     expect(page.locator(".nbdist-value-text")).to_be_hidden()

@@ -27,6 +27,6 @@ IDLE = Described(
 )
 
 
-def told(host: str = "h1", **facts: Any) -> Described:
+def reported(host: str = "h1", **facts: Any) -> Described:
     """One on this host on which nothing has been started yet, but for these facts."""
     return replace(IDLE, host=host, **facts)

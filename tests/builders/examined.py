@@ -49,9 +49,11 @@ def kernel(**changed: Any) -> dict[str, Any]:
     return {**facts("head", address="10.0.0.1", **changed), "seen_as": None}
 
 
-def examined(host: str = "h1", *, told: dict[str, Any] | None = None, **changed: Any) -> Examined:
+def examined(
+    host: str = "h1", *, reported: dict[str, Any] | None = None, **changed: Any
+) -> Examined:
     """A host that is not this machine."""
-    given = {"shell": f"ssh {host} ", "facts": told or facts(host), **changed}
+    given = {"shell": f"ssh {host} ", "facts": reported or facts(host), **changed}
     return Examined(host=host, **given)
 
 

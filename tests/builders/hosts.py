@@ -195,15 +195,15 @@ class FakeHosts:
 
     def start(self, plan: Plan) -> Any:
         """A start as far as its engines are connected."""
-        return sequence.start(self.spawn(plan), progress=self.hear)
+        return sequence.start(self.spawn(plan), progress=self.receive)
 
     def join(self, plan: Plan) -> tuple[Any, dict[int, dict[str, Any]]]:
         """A start to its end; the engines, and what they answered."""
         running = self.start(plan)
         self.started.append(running)
-        return running, initialize.join(running, progress=self.hear)
+        return running, initialize.join(running, progress=self.receive)
 
-    def hear(self, stage: str, done: int, total: int) -> None:
+    def receive(self, stage: str, done: int, total: int) -> None:
         """A `StartProgress`."""
         self.progress.append((stage, done, total))
 
@@ -216,7 +216,7 @@ class FakeHosts:
         agents = [name for name, agent in self.agents.items() if agent.running]
         threads = set(threading.enumerate()) - self._threads
         if not agents:
-            for thread in threads:  # those that have been told to end may need a moment
+            for thread in threads:  # those that have been asked to end may need a moment
                 thread.join(ENDS_SECONDS)
         return [
             *(f"agent of {name}" for name in agents),
@@ -272,7 +272,7 @@ class FakeHosts:
     def introduce(self, agent: FakeChannel, order: Order, **changes: Any) -> None:
         """The agent says who it is; the one of this machine has started the controller."""
         number = [*self.agents].index(agent.name)
-        told = {
+        reported = {
             "host": THIS_MACHINE if agent.name == "home" else agent.name,
             "pid": agent.pid,
             "nbdist": __version__,
@@ -283,7 +283,7 @@ class FakeHosts:
             "ports": list(range(6000, 6000 + order["ports"])),
             "checks": None,
         }
-        agent.say("host", **{**told, **changes})
+        agent.say("host", **{**reported, **changes})
         if order["controller_arguments"] is not None:
             agent.say("started", process_id=CONTROLLER, pid=99)
             self.open_controller(order["folder"])

@@ -209,7 +209,7 @@ class LiveHosts(FakeHosts):
     def begin(self, *names: str, **options: Any) -> EngineGroup:
         spawned = self.spawn(plan_of(*names, **options))
         group = EngineGroup.begin(
-            spawned, session="s", progress=self.hear, publish=self.published.append
+            spawned, session="s", progress=self.receive, publish=self.published.append
         )
         self.started.append(group)
         return group
@@ -217,7 +217,7 @@ class LiveHosts(FakeHosts):
     def session(self, *names: str, rules: Rules | None = None, **options: Any) -> Session:
         """A session of such a start; `keep` as an option has it outlive its kernel."""
         spawned = self.spawn(plan_of(*names, **options))
-        session = Session(spawned, rules=rules or Rules(grace_s=0.0), progress=self.hear)
+        session = Session(spawned, rules=rules or Rules(grace_s=0.0), progress=self.receive)
         self.started.append(SimpleNamespace(stop=session.shutdown))
         return session
 
@@ -233,7 +233,7 @@ class LiveHosts(FakeHosts):
             answers=session._life.engines.answers,
             **{"ours": True, "began": time.monotonic(), "rules": Rules(grace_s=0.0), **changes},
         )
-        made = Session(attached, rules=attached.rules, progress=self.hear)
+        made = Session(attached, rules=attached.rules, progress=self.receive)
         self.started.append(SimpleNamespace(stop=made.shutdown))
         return made
 

@@ -87,7 +87,7 @@ class Titles:
         self._thread.join()
 
 
-def test_a_host_that_takes_ssh_and_nothing_else_is_told_which_way_is_barred(
+def test_a_host_that_takes_ssh_and_nothing_else_is_reported_with_the_way_that_is_barred(
     hosts: TestBed, left: Left
 ) -> None:
     hosts.only_ssh(2)
@@ -119,7 +119,7 @@ def test_hosts_that_do_not_reach_each_other_are_both_named(hosts: TestBed, left:
     left.nothing()
 
 
-def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_told(
+def test_a_cable_that_is_out_for_a_moment_costs_nothing_and_is_reported(
     hosts: TestBed, left: Left, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with start(hosts) as session:
@@ -211,7 +211,7 @@ def test_far_away_hosts_start_and_compute(hosts: TestBed, left: Left, ms: int) -
 
 @pytest.mark.parametrize("least", [None, 1], ids=["all", "min-hosts"])
 @pytest.mark.parametrize("turn", range(max(1, ROUNDS // 8)))
-def test_a_host_that_dies_during_a_start_is_told_or_left_out(
+def test_a_host_that_dies_during_a_start_is_reported_or_left_out(
     hosts: TestBed, left: Left, turn: int, least: int | None
 ) -> None:
     random.seed(SEED + turn)
@@ -224,12 +224,12 @@ def test_a_host_that_dies_during_a_start_is_told_or_left_out(
                 with pytest.raises(HostError, match="Host h2") as caught:
                     session = start(hosts)
                     # It was faster; then the cell tells.
-                    raise HostError(f"Host h2: {told_by_a_cell(session)}", host="h2")
+                    raise HostError(f"Host h2: {shown_by_a_cell(session)}", host="h2")
                 assert caught.value.host == "h2"
             else:
                 session = start(hosts, min_hosts=1)
                 if len(session.hosts) == 4:
-                    assert "host h2" in told_by_a_cell(session)
+                    assert "host h2" in shown_by_a_cell(session)
                 else:
                     assert session.hosts == {0: "h1", 1: "h1"}
                     assert session.remarks[0].startswith("Left out: Host h2")
@@ -242,13 +242,13 @@ def test_a_host_that_dies_during_a_start_is_told_or_left_out(
     left.nothing()
 
 
-def told_by_a_cell(session: Session) -> str:
+def shown_by_a_cell(session: Session) -> str:
     with pytest.raises(ProcessError) as caught:
         session.run(f"{COLLECTIVE}\n{LOOP}")
     return str(caught.value)
 
 
-def test_a_full_disk_is_told_with_host_and_folder(temporary: Path) -> None:
+def test_a_full_disk_is_reported_with_host_and_folder(temporary: Path) -> None:
     need(why_no_hosts())
     with TestBed(2, options={2: HostOptions(tmp_bytes=1 << 14)}) as bed:
         left = Left(bed, temporary)
@@ -281,7 +281,7 @@ def network(bed: TestBed, i: int) -> Path:
     return Path(bed.exec(i, "readlink", "/proc/self/ns/net").stdout.strip())
 
 
-def test_a_host_that_stands_still_for_a_moment_is_told_and_goes_on(
+def test_a_host_that_stands_still_for_a_moment_is_reported_and_goes_on(
     hosts: TestBed, left: Left
 ) -> None:
     with start(hosts) as session:
@@ -318,7 +318,7 @@ def test_a_host_that_stands_still_during_a_start_is_waited_for(hosts: TestBed, l
 
 
 @pytest.mark.parametrize("what", ["ssh", "parent"])
-def test_a_connection_that_ends_is_told_and_what_ran_there_ends(
+def test_a_connection_that_ends_is_reported_and_what_ran_there_ends(
     hosts: TestBed, left: Left, temporary: Path, what: str
 ) -> None:
     """By the end of ssh on this machine, or of the process at its other end."""

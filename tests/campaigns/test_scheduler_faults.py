@@ -28,7 +28,7 @@ END_SECONDS = 30.0
 SHOWN_SECONDS = 20.0
 
 
-def told(session: Session) -> str:
+def reported(session: Session) -> str:
     return " ".join(f"{n.title} {n.text}" for n in session.snapshot().notices)
 
 
@@ -77,9 +77,9 @@ def test_a_node_that_dies_takes_its_processes_and_no_others(
         hosts.cut(i)
         try:
             wait_for(
-                lambda: f"Host {host} does not answer" in told(session), within_s=SHOWN_SECONDS
+                lambda: f"Host {host} does not answer" in reported(session), within_s=SHOWN_SECONDS
             )
-            wait_for(lambda: "Process 2 is lost" in told(session), within_s=LOST_SECONDS)
+            wait_for(lambda: "Process 2 is lost" in reported(session), within_s=LOST_SECONDS)
             assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [42, 42]
         finally:
             hosts.heal(i)
@@ -90,16 +90,18 @@ def test_a_cut_that_is_healed_costs_nothing(hosts: TestBed, cluster: Slurm) -> N
         session.run(COLLECTIVE)
         host = session.hosts[1]
         hosts.cut(int(host.removeprefix("h")))
-        wait_for(lambda: f"Host {host} does not answer" in told(session), within_s=SHOWN_SECONDS)
+        wait_for(
+            lambda: f"Host {host} does not answer" in reported(session), within_s=SHOWN_SECONDS
+        )
         hosts.heal(int(host.removeprefix("h")))
-        wait_for(lambda: "does not answer" not in told(session), within_s=END_SECONDS)
+        wait_for(lambda: "does not answer" not in reported(session), within_s=END_SECONDS)
         session.run("assert float(total(x)) == 24")
 
 
-def test_the_end_of_the_allocation_is_told(cluster: Slurm) -> None:
+def test_the_end_of_the_allocation_is_reported(cluster: Slurm) -> None:
     with nbdist.start(2, slurm=True, time="0:05") as session:  # rounded up to a minute by Slurm
-        wait_for(lambda: "are lost" in told(session), within_s=150)
-        assert "DUE TO TIME LIMIT" in told(session)
+        wait_for(lambda: "are lost" in reported(session), within_s=150)
+        assert "DUE TO TIME LIMIT" in reported(session)
 
 
 KERNEL = """
@@ -164,12 +166,12 @@ def test_an_interrupt_at_any_stage_leaves_nothing(
         )
 
 
-def test_a_killed_rank_is_told_and_the_others_live(mpi_hosts: TestBed) -> None:
+def test_a_killed_rank_is_reported_and_the_others_live(mpi_hosts: TestBed) -> None:
     way = {"mpi": True, "hosts": "h1,h2", "ssh_config": str(mpi_hosts.ssh_config)}
     with nbdist.start(**way) as session:
         session.run("import os\nrank, kept = os.getppid(), 42")
         mpi_hosts.exec(2, "kill", "-9", str(session.pull("rank", on="1")))
-        wait_for(lambda: "Process 1 is lost" in told(session), within_s=LOST_SECONDS)
+        wait_for(lambda: "Process 1 is lost" in reported(session), within_s=LOST_SECONDS)
         assert session.pull("kept", on="0") == 42
 
 

@@ -319,8 +319,8 @@ class Day:
         here = self.good("%%dist --here\nprint('both')").text
         assert "processes 0–3   both" in here
         assert "notebook" in here
-        told = self.bad("%%dist\njax.config.update('jax_num_cpu_devices', 8)").traceback
-        assert "--devices-per-process" in told
+        lines_said = self.bad("%%dist\njax.config.update('jax_num_cpu_devices', 8)").traceback
+        assert "--devices-per-process" in lines_said
 
     def get_it_wrong(self) -> None:
         failed = self.bad(

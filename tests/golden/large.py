@@ -96,7 +96,7 @@ def _process(host: int, mesh: str) -> Process:
         rss_bytes=12 * GB + host * 4096,
         context_mesh=mesh,
         error=None,
-        heard_seconds=host % 10 / 100,
+        silent_seconds=host % 10 / 100,
     )
 
 

@@ -20,7 +20,7 @@ RUNNING = {
 def empty() -> dict:
     """Nothing heard yet: the processes come from the launch plan alone."""
     world = World(processes=4, devices_per_process=2)
-    unknown = {"pid": None, "state": "starting", "rss_bytes": None, "heard_seconds": None}
+    unknown = {"pid": None, "state": "starting", "rss_bytes": None, "silent_seconds": None}
     processes = tuple(world.process(process, **unknown) for process in range(4))
     snapshot = Snapshot(
         session="golden", sequence=1, time=TIME, state="starting", processes=processes
@@ -72,7 +72,7 @@ def failed() -> dict:
         "source": "x = next(batches)",
         "error": "ValueError: empty batch",
     }
-    lost = {"state": "lost", "error": "ended by signal 9 (SIGKILL)", "heard_seconds": 6.0}
+    lost = {"state": "lost", "error": "ended by signal 9 (SIGKILL)", "silent_seconds": 6.0}
     return world.case(
         [grid],
         _model(world, grid),

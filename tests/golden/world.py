@@ -252,7 +252,7 @@ class World:
             rss_bytes=(400 + process) * MB,
             context_mesh=None,
             error=None,
-            heard_seconds=0.1,
+            silent_seconds=0.1,
         )
         return replace(idle, **changes)
 

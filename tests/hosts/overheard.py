@@ -17,7 +17,7 @@ POLL_SECONDS = 0.2
 PIECE = 16
 
 
-class Overheard:
+class ForeignOutput:
     """Keeps each packet that passes this machine, which is at one end of each host's cable, until leaving."""
 
     def __init__(self) -> None:
@@ -25,7 +25,7 @@ class Overheard:
         self._stopped = threading.Event()
         self._thread = threading.Thread(target=self._listen)
 
-    def __enter__(self) -> Overheard:
+    def __enter__(self) -> ForeignOutput:
         self._socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(EVERYTHING))
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, BUFFER_BYTES)
         self._socket.settimeout(POLL_SECONDS)

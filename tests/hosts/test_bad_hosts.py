@@ -67,7 +67,7 @@ def test_a_host_that_ssh_does_not_reach_is_named_in_sshs_own_words_with_what_to_
     ],
     ids=["no python", "no nbdist", "no working python"],
 )
-def test_a_host_without_the_python_or_the_package_is_told_what_to_install_or_name(
+def test_a_host_without_the_python_or_the_package_is_reported_with_what_to_install_or_name(
     hosts: TestBed, left: Left, python: str, said: str, typed: str
 ) -> None:
     error = refused(hosts, left, "h2:1", remote_python=python)
@@ -86,7 +86,7 @@ def test_one_bad_host_of_three_is_the_end_of_all_where_all_are_wanted(
     )
 
 
-def test_with_min_hosts_the_others_go_on_with_dense_ids_and_the_bad_one_is_told(
+def test_with_min_hosts_the_others_go_on_with_dense_ids_and_the_bad_one_is_reported(
     hosts: TestBed, left: Left
 ) -> None:
     with nbdist.start(

@@ -50,7 +50,7 @@ def nothing_left(hosts: TestBed, left: Left) -> Iterator[None]:
     left.nothing()
 
 
-class Told:
+class Reported:
     """What the doctor says of hosts, as a script reads it."""
 
     def __init__(self, text: str, code: int) -> None:
@@ -73,10 +73,10 @@ class Doctor:
         self.bed = bed
         self.capsys = capsys
 
-    def __call__(self, hosts: str, *words: str) -> Told:
+    def __call__(self, hosts: str, *words: str) -> Reported:
         given = ["--hosts", hosts, "--ssh-config", str(self.bed.ssh_config), "--json", *words]
         code = cli.main(["doctor", *given])
-        return Told(self.capsys.readouterr().out, code)
+        return Reported(self.capsys.readouterr().out, code)
 
 
 @pytest.fixture
@@ -91,34 +91,34 @@ def typed(command: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(plain, shell=True, capture_output=True, text=True, timeout=60, check=True)
 
 
-def test_a_host_that_is_well_is_told_so_and_reaches_this_machine(doctor: Doctor) -> None:
-    told = doctor("h1")
-    assert (told.code, told.of("h1")) == (0, [])
-    facts = told.all["hosts"]["h1"]
+def test_a_host_that_is_well_is_reported_so_and_reaches_this_machine(doctor: Doctor) -> None:
+    reported = doctor("h1")
+    assert (reported.code, reported.of("h1")) == (0, [])
+    facts = reported.all["hosts"]["h1"]
     assert facts["host"] == "h1"
     assert facts["executable"] == sys.executable
     assert facts["seen_as"]["client"] == doctor.bed.head_address
 
 
-def test_a_name_that_leads_to_loopback_or_nowhere_is_told_with_what_puts_it_right(
+def test_a_name_that_leads_to_loopback_or_nowhere_is_reported_with_what_puts_it_right(
     doctor: Doctor,
 ) -> None:
-    told = doctor("h1,h2,h3")
-    trap = told.one("h2", "its own name 'h2' leads to 127.0.1.1")
+    reported = doctor("h1,h2,h3")
+    trap = reported.one("h2", "its own name 'h2' leads to 127.0.1.1")
     assert trap["severity"] == "warning"
     # The file is mounted here, so it cannot be replaced by another, as sed would.
     changed = typed(trap["do"].replace("sed -i.bak", "sed")).stdout
     assert f"{doctor.bed.address(2)} h2" in changed.splitlines()
-    typed(told.one("h3", "its own name 'h3' cannot be resolved")["do"])
+    typed(reported.one("h3", "its own name 'h3' cannot be resolved")["do"])
     assert doctor("h3").all["hosts"]["h3"]["name"]["own"] == [doctor.bed.address(3)]
 
 
-def test_every_way_ssh_can_fail_is_told_in_its_own_words_beside_hosts_that_work(
+def test_every_way_ssh_can_fail_is_reported_in_its_own_words_beside_hosts_that_work(
     doctor: Doctor, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told = doctor("h1,wrongkey,unknownkey,nosuchhost,dead")
-    assert told.code == 1
-    assert told.of("h1") == []
+    reported = doctor("h1,wrongkey,unknownkey,nosuchhost,dead")
+    assert reported.code == 1
+    assert reported.of("h1") == []
     said = {
         "wrongkey": "it does not take this user's keys: ",
         "unknownkey": "its key is not known here: ",
@@ -126,13 +126,13 @@ def test_every_way_ssh_can_fail_is_told_in_its_own_words_beside_hosts_that_work(
         "dead": "nothing answers there: the host is down, or a firewall drops what is sent to it: ssh: ",
     }
     for host, meaning in said.items():
-        finding = told.one(host, f"ssh does not work, {meaning}")
+        finding = reported.one(host, f"ssh does not work, {meaning}")
         assert finding["severity"] == "error"
         assert finding["where"] == f"ssh from this machine to {host}"
-        assert told.all["hosts"][host] is None
+        assert reported.all["hosts"][host] is None
 
 
-def test_a_python_that_is_not_there_or_has_no_nbdist_is_told_with_what_to_type(
+def test_a_python_that_is_not_there_or_has_no_nbdist_is_reported_with_what_to_type(
     doctor: Doctor, folder: Path
 ) -> None:
     finding = doctor("h1", "--remote-python", "/opt/none/python").one("h1", "there is no Python at")
@@ -150,8 +150,8 @@ def test_a_host_that_takes_the_login_and_says_nothing_is_given_up(
     doctor: Doctor, folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(visit, "ANSWER_SECONDS", 1.0)
-    told = doctor("h1", "--remote-python", silent(folder))
-    assert told.one("h1", "the host did not answer in time")["severity"] == "error"
+    reported = doctor("h1", "--remote-python", silent(folder))
+    assert reported.one("h1", "the host did not answer in time")["severity"] == "error"
 
 
 def silent(folder: Path) -> str:
@@ -169,14 +169,14 @@ def test_variables_of_other_clusters_are_named_and_secrets_are_not_shown(
     before = hosts.exec(1, "cat", "/root/.bashrc").stdout
     write(hosts, 1, "/root/.bashrc", STRAYS + before)
     try:
-        told = doctor("h1")
+        reported = doctor("h1")
     finally:
         write(hosts, 1, "/root/.bashrc", before)
-    assert told.one("h1", "SLURM_JOB_ID=12")["severity"] == "warning"
-    assert told.one("h1", "TF_CONFIG is set")["severity"] == "warning"
-    assert told.one("h1", "https_proxy set")["do"] == "%dist_init --env https_proxy="
-    assert told.all["hosts"]["h1"]["variables"]["https_proxy"] == "http://p:1"
-    assert "word" not in json.dumps(told.all)
+    assert reported.one("h1", "SLURM_JOB_ID=12")["severity"] == "warning"
+    assert reported.one("h1", "TF_CONFIG is set")["severity"] == "warning"
+    assert reported.one("h1", "https_proxy set")["do"] == "%dist_init --env https_proxy="
+    assert reported.all["hosts"]["h1"]["variables"]["https_proxy"] == "http://p:1"
+    assert "word" not in json.dumps(reported.all)
 
 
 def write(bed: TestBed, i: int, path: str, text: str) -> None:
@@ -184,19 +184,19 @@ def write(bed: TestBed, i: int, path: str, text: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_way_that_is_barred_is_told_for_both_its_ends(doctor: Doctor, hosts: TestBed) -> None:
+def test_a_way_that_is_barred_is_reported_for_both_its_ends(doctor: Doctor, hosts: TestBed) -> None:
     # What h2 says to h1 is dropped, answers included.
     assert hosts.exec(2, "ip", "route", "add", "blackhole", hosts.address(1)).returncode == 0
-    told = doctor("h1,h2")
-    finding = told.one("h1", "cannot connect to h2: no answer within 1.5 s")
+    reported = doctor("h1,h2")
+    finding = reported.one("h1", "cannot connect to h2: no answer within 1.5 s")
     assert (finding["severity"], finding["where"]) == ("error", "h1 → h2, any TCP port")
     assert hosts.address(1) in finding["do"]
-    told.one("h2", "cannot connect to h1: ")
+    reported.one("h2", "cannot connect to h1: ")
     assert hosts.exec(2, "ip", "route", "del", "blackhole", hosts.address(1)).returncode == 0
     assert doctor("h1,h2").of("h1") == []
 
 
-def test_a_host_that_is_let_in_only_to_sshd_is_told_with_the_direction(
+def test_a_host_that_is_let_in_only_to_sshd_is_reported_with_the_direction(
     doctor: Doctor, hosts: TestBed
 ) -> None:
     rules = (
@@ -207,14 +207,16 @@ def test_a_host_that_is_let_in_only_to_sshd_is_told_with_the_direction(
         done = hosts.exec(1, "ip", "rule", "add", *rule)
         assert done.returncode == 0, done.stderr
     try:
-        told = doctor("h1")
+        reported = doctor("h1")
     finally:
         for rule in rules:
             hosts.exec(1, "ip", "rule", "del", *rule)
-    finding = told.one("h1", f"cannot connect to the notebook's machine at {hosts.head_address}: ")
+    finding = reported.one(
+        "h1", f"cannot connect to the notebook's machine at {hosts.head_address}: "
+    )
     assert finding["severity"] == "error"
     # Neither do its answers come back.
-    back = told.one("h1", "this machine cannot connect to it: no answer within 1.5 s")
+    back = reported.one("h1", "this machine cannot connect to it: no answer within 1.5 s")
     assert (back["severity"], back["where"]) == ("warning", "this machine → h1, any TCP port")
 
 
@@ -224,9 +226,9 @@ def test_a_host_that_ssh_reaches_through_another_is_asked_to_call_this_machine_i
     config = folder / "through"
     jump = f"Host far\n  HostName {hosts.address(2)}\n  ProxyJump h1\n"
     config.write_text(jump + hosts.ssh_config.read_text())
-    told = doctor("far", "--ssh-config", str(config))
-    assert told.all["hosts"]["far"]["seen_as"]["client"] == hosts.address(1)
-    assert not any("cannot connect" in finding["what"] for finding in told.of("far"))
+    reported = doctor("far", "--ssh-config", str(config))
+    assert reported.all["hosts"]["far"]["seen_as"]["client"] == hosts.address(1)
+    assert not any("cannot connect" in finding["what"] for finding in reported.of("far"))
 
 
 def test_what_an_earlier_session_left_is_named_and_ends_with_what_is_to_be_typed(
@@ -235,24 +237,24 @@ def test_what_an_earlier_session_left_is_named_and_ends_with_what_is_to_be_typed
     code = "import time; time.sleep(600)"
     words = shlex.join([sys.executable, "-c", code, "nbdist.agent.pretended"])
     hosts.exec(1, "sh", "-c", f"{words} < /dev/null > /dev/null 2>&1 & touch /tmp/libtpu_lockfile")
-    told = doctor("h1")
-    lock = told.one("h1", "a lock file of libtpu is left, owned by root")
+    reported = doctor("h1")
+    lock = reported.one("h1", "a lock file of libtpu is left, owned by root")
     assert (lock["severity"], lock["where"]) == ("warning", "/tmp/libtpu_lockfile")
-    left = told.one("h1", "is left over from an earlier session")
+    left = reported.one("h1", "is left over from an earlier session")
     assert "nbdist.agent.pretended" in left["what"]
     for finding in (lock, left):
         typed(finding["do"])
     wait_for(lambda: doctor("h1").of("h1") == [])
 
 
-def test_a_full_disk_is_told_of_that_host_alone(doctor: Doctor, hosts: TestBed) -> None:
+def test_a_full_disk_is_reported_of_that_host_alone(doctor: Doctor, hosts: TestBed) -> None:
     assert "MB free in /tmp" in doctor("h3").one("h3", "free in /tmp")["what"]
     hosts.exec(3, "sh", "-c", "head -c 2000000 /dev/zero > /tmp/full")
-    told = doctor("h1,h3")
+    reported = doctor("h1,h3")
     hosts.exec(3, "rm", "/tmp/full")
-    finding = told.one("h3", "no file can be written in /tmp: No space left on device")
+    finding = reported.one("h3", "no file can be written in /tmp: No space left on device")
     assert finding["what"].endswith("; its files would go to /root instead")
-    assert told.of("h1") == []
+    assert reported.of("h1") == []
 
 
 def test_an_interrupt_ends_the_examination_and_what_it_has_started(

@@ -15,7 +15,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import HostError, ProcessError
 from tests.hosts.left import Left
-from tests.hosts.overheard import Overheard, key_of_engines
+from tests.hosts.overheard import ForeignOutput, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.waiting import wait_for
@@ -82,14 +82,16 @@ def test_when_the_session_has_ended_there_is_no_process_and_no_file(
     left.nothing()
 
 
-def test_a_host_that_mpirun_cannot_reach_is_told_in_sshs_words(
+def test_a_host_that_mpirun_cannot_reach_is_reported_in_sshs_words(
     mpi_hosts: TestBed, gone: None
 ) -> None:
     with pytest.raises(HostError, match=r"ssh: Could not resolve hostname nosuchhost\.invalid"):
         nbdist.start(mpi=True, hosts="h1,nosuchhost", ssh_config=str(mpi_hosts.ssh_config))
 
 
-def test_hosts_without_that_python_or_that_folder_are_told(mpi_hosts: TestBed, gone: None) -> None:
+def test_hosts_without_that_python_or_that_folder_are_reported(
+    mpi_hosts: TestBed, gone: None
+) -> None:
     way = {"mpi": True, "hosts": "h1,h2", "ssh_config": str(mpi_hosts.ssh_config)}
     with pytest.raises(HostError, match=r"no Python at /nowhere/python.*remote_python"):
         nbdist.start(**way, remote_python="/nowhere/python")
@@ -128,10 +130,10 @@ def test_the_sessions_key_does_not_go_through_what_mpirun_leaves_unencrypted(
     mpi_hosts: TestBed, gone: None
 ) -> None:
     with (
-        Overheard() as heard,
+        ForeignOutput() as received,
         nbdist.start(mpi=True, hosts="h1,h2", ssh_config=str(mpi_hosts.ssh_config)) as session,
     ):
         session.run("x = 1")
         key = key_of_engines(mpi_hosts, 1)
-    assert heard.has('"server_key":'), "the orders are readable"
-    assert not heard.has(key)
+    assert received.has('"server_key":'), "the orders are readable"
+    assert not received.has(key)

@@ -14,7 +14,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import HostError, OptionError, ProcessError
 from tests.hosts.left import Left
-from tests.hosts.overheard import Overheard, key_of_engines
+from tests.hosts.overheard import ForeignOutput, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
 from tests.testbed.slurm import Slurm
@@ -87,17 +87,17 @@ def test_a_killed_process_ends_neither_the_job_nor_the_others(
     assert len(slurm.jobs()) == 1
 
 
-def test_a_task_that_is_killed_is_told(hosts: TestBed, session: Session) -> None:
+def test_a_task_that_is_killed_is_reported(hosts: TestBed, session: Session) -> None:
     hosts.exec(2, "kill", "-9", str(session.pull("parent", on="2")))
-    told = "Process 2 on h2: out of reach: Killed (host h2)"
-    wait_for(lambda: told in str(session.snapshot().notices))
+    reported = "Process 2 on h2: out of reach: Killed (host h2)"
+    wait_for(lambda: reported in str(session.snapshot().notices))
 
 
 def test_a_session_whose_job_is_cancelled_says_so(slurm: Slurm, session: Session) -> None:
     (job,) = slurm.jobs()
     slurm.run("scancel", job.split()[0])
-    told = f"Process 0 on h1: out of reach: Slurm's job {job.split()[0]} (CANCELLED)"
-    wait_for(lambda: told in str(session.snapshot().notices))
+    reported = f"Process 0 on h1: out of reach: Slurm's job {job.split()[0]} (CANCELLED)"
+    wait_for(lambda: reported in str(session.snapshot().notices))
 
 
 def test_when_the_session_has_ended_there_is_no_job_no_process_and_no_file(
@@ -125,7 +125,7 @@ def test_a_job_that_waits_is_shown_with_its_reason_and_an_interrupt_cancels_it(
     assert stages[-1].startswith("job ") and stages[-1].endswith(" PENDING (PartitionDown)")
 
 
-def test_a_job_that_is_cancelled_while_it_waits_is_told_with_its_state(
+def test_a_job_that_is_cancelled_while_it_waits_is_reported_with_its_state(
     slurm: Slurm, gone: None
 ) -> None:
     def progress(stage: str, done: int, total: int) -> None:
@@ -136,7 +136,7 @@ def test_a_job_that_is_cancelled_while_it_waits_is_told_with_its_state(
         nbdist.start(2, slurm=True, partition="closed", progress=progress)
 
 
-def test_what_slurm_refuses_is_told_in_its_words(gone: None) -> None:
+def test_what_slurm_refuses_is_reported_in_its_words(gone: None) -> None:
     with pytest.raises(HostError, match=r"srun: error: .*Invalid partition name specified"):
         nbdist.start(2, slurm=True, partition="fastest")
     with pytest.raises(HostError, match=r"Slurm's job \d+ \(FAILED, BadConstraints\) ended"):
@@ -148,14 +148,14 @@ def test_more_nodes_than_there_are_are_not_waited_for(gone: None) -> None:
         nbdist.start(slurm=True, nodes=9)
 
 
-def test_hosts_without_that_python_or_that_folder_are_told(gone: None) -> None:
+def test_hosts_without_that_python_or_that_folder_are_reported(gone: None) -> None:
     with pytest.raises(HostError, match=r"no Python at /nowhere/python.*remote_python"):
         nbdist.start(2, slurm=True, remote_python="/nowhere/python")
     with pytest.raises(HostError, match="Host h1 cannot use the working folder /nowhere"):
         nbdist.start(2, slurm=True, cwd="/nowhere")
 
 
-def test_a_stale_allocation_is_told(monkeypatch: pytest.MonkeyPatch, gone: None) -> None:
+def test_a_stale_allocation_is_reported(monkeypatch: pytest.MonkeyPatch, gone: None) -> None:
     for name, value in (("ID", "999999"), ("NUM_NODES", "1"), ("NODELIST", "h1")):
         monkeypatch.setenv(f"SLURM_JOB_{name}", value)
     with pytest.raises(HostError, match="of an allocation that has ended"):
@@ -223,8 +223,8 @@ def test_the_sessions_key_does_not_go_through_what_slurm_leaves_unencrypted(
     hosts: TestBed, gone: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir("/")
-    with Overheard() as heard, nbdist.start(slurm=True, nodes=2) as session:
+    with ForeignOutput() as received, nbdist.start(slurm=True, nodes=2) as session:
         session.run("x = 1")
         key = key_of_engines(hosts, 1)
-    assert heard.has('"server_key":'), "the orders are readable"
-    assert not heard.has(key)
+    assert received.has('"server_key":'), "the orders are readable"
+    assert not received.has(key)

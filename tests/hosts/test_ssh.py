@@ -96,16 +96,16 @@ def test_everything_listens_on_one_address_and_never_on_all(
     hosts: TestBed, session: Session
 ) -> None:
     for i in (1, 2):
-        heard = {own.rpartition(":")[0] for own, _ in sockets(hosts, i, LISTENING)}
+        received = {own.rpartition(":")[0] for own, _ in sockets(hosts, i, LISTENING)}
         # Kernels of engines on loopback; the coordinator and gloo where the other host reaches them.
-        assert heard == {"127.0.0.1", hosts.address(i)}
+        assert received == {"127.0.0.1", hosts.address(i)}
     text = Path("/proc/net/tcp").read_text() + Path("/proc/net/tcp6").read_text()
     mine = inodes([psutil.Process(), *here(hosts)])
-    heard = {
+    received = {
         own.rpartition(":")[0] for own, _, inode in read_sockets(text, LISTENING) if inode in mine
     }
-    assert hosts.head_address in heard
-    assert heard <= {hosts.head_address, "127.0.0.1"}
+    assert hosts.head_address in received
+    assert received <= {hosts.head_address, "127.0.0.1"}
 
 
 def here(bed: TestBed) -> list[psutil.Process]:
@@ -168,7 +168,7 @@ def test_an_interrupt_reaches_the_processes_of_all_hosts(session: Session) -> No
     session.run(COLLECTIVE)
 
 
-def test_a_process_that_is_killed_on_another_host_is_told_with_its_last_words(
+def test_a_process_that_is_killed_on_another_host_is_reported_with_its_last_words(
     session: Session,
 ) -> None:
     with pytest.raises(ProcessError, match=r"process 3 \(host h1\)") as caught:
@@ -180,7 +180,9 @@ def test_a_process_that_is_killed_on_another_host_is_told_with_its_last_words(
     assert any("Process 3 is lost" in notice.title for notice in session.snapshot().notices)
 
 
-def test_between_cells_a_killed_process_is_told_at_once(hosts: TestBed, session: Session) -> None:
+def test_between_cells_a_killed_process_is_reported_at_once(
+    hosts: TestBed, session: Session
+) -> None:
     session.restart()
     session.run("import os\npid = os.getpid()")
     hosts.exec(1, "kill", "-9", str(session.pull("pid", on="2")))

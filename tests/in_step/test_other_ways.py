@@ -101,7 +101,7 @@ def ended(handle: CellHandle) -> dict[int, str]:
     # What failed in the background is settled before this is answered.
     with pytest.raises(ProcessError):
         handle.wait(LIMIT_SECONDS)
-    return {p: standing.outcome for p, standing in handle.standings.items()}
+    return {p: process.outcome for p, process in handle.outcomes.items()}
 
 
 def test_a_background_cell_is_interrupted_in_the_middle_of_its_collectives(two: World) -> None:

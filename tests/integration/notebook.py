@@ -116,9 +116,9 @@ class Notebook:
                 message = self.client.get_stdin_msg(timeout=0.05)
             except Empty:
                 while self.client.iopub_channel.msg_ready():
-                    heard = self.client.get_iopub_msg(timeout=1.0)
-                    of = heard["parent_header"].get("msg_id")
-                    ended = of in self._outputs and self._take(heard, self._outputs[of])
+                    reports = self.client.get_iopub_msg(timeout=1.0)
+                    of = reports["parent_header"].get("msg_id")
+                    ended = of in self._outputs and self._take(reports, self._outputs[of])
                     assert not (ended and of == request), (
                         f"asked nothing:\n{output.text}\n{output.error}"
                     )

@@ -215,7 +215,7 @@ def test_variables_mesh_and_history_are_back(second: Notebook) -> None:
     assert second.good("print(s.history[0].code.splitlines()[0])").text.startswith("import jax")
 
 
-def test_two_kernels_at_once_are_told_and_a_kernel_that_ends_leaves_the_session(
+def test_two_kernels_at_once_are_reported_and_a_kernel_that_ends_leaves_the_session(
     kernels: Kernels, second: Notebook, kept: dict[str, Any], tmp_path: Path
 ) -> None:
     pids = second.good("print(*[p.pid for p in s.snapshot().processes])").text.split()

@@ -212,9 +212,9 @@ def test_compiling_is_not_called_stuck(notebook: Notebook) -> None:
     assert "finished the cell" not in output.text
 
 
-def busy_until(told: Path) -> str:
+def busy_until(reported: Path) -> str:
     """A cell that sleeps again and again until the test makes the file."""
-    return f"%%dist --no-wait\nimport os\nwhile not os.path.exists({str(told)!r}):\n    time.sleep(0.1)"
+    return f"%%dist --no-wait\nimport os\nwhile not os.path.exists({str(reported)!r}):\n    time.sleep(0.1)"
 
 
 def test_the_status_of_a_busy_process_says_line_and_cell(

@@ -24,7 +24,7 @@ for i in range(100_000):
 def outcomes(handle: CellHandle) -> set[str]:
     with contextlib.suppress(ProcessError):
         handle.wait(200)  # a busy machine takes several times as long
-    return {standing.outcome for standing in handle.standings.values()}
+    return {process.outcome for process in handle.outcomes.values()}
 
 
 HAIL = """

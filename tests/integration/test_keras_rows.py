@@ -45,8 +45,10 @@ def test_k1_initialize_is_broadcast_with_each_process_s_own_id(
 def test_k1_a_list_of_all_jobs_is_taken_and_its_first_is_the_coordinator(renewed: Notebook) -> None:
     renewed.good(START.format(n=2, k=1) + " --job-addresses 127.0.0.1,127.0.0.1:9")
     renewed.good(JOINED)
-    told = renewed.good("%%dist\nimport os\nprint(os.environ['KERAS_DISTRIBUTION_JOB_ADDRESSES'])")
-    assert ",127.0.0.1:9" in told.text
+    reported = renewed.good(
+        "%%dist\nimport os\nprint(os.environ['KERAS_DISTRIBUTION_JOB_ADDRESSES'])"
+    )
+    assert ",127.0.0.1:9" in reported.text
 
 
 def test_k1_a_second_call_says_that_it_is_already_done(two: Notebook) -> None:

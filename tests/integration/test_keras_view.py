@@ -53,7 +53,7 @@ def keras_session(folder: str) -> Iterator[Session]:
 
 
 @pytest.fixture
-def tell(folder: str) -> Callable[[str], None]:
+def say(folder: str) -> Callable[[str], None]:
     """Lets the cell that waits `until` a name go on."""
     return lambda name: Path(folder, name).touch()
 
@@ -73,7 +73,7 @@ def kinds(snapshot: Snapshot) -> list[tuple[str, tuple[int, ...]]]:
 
 
 def test_k4_the_view_shows_the_distribution_that_is_set_now_in_the_middle_of_a_cell(
-    keras_session: Session, tell: Callable[[str], None]
+    keras_session: Session, say: Callable[[str], None]
 ) -> None:
     cell = keras_session.run(
         "with keras.distribution.DataParallel(auto_shard_dataset=True).scope():\n    until('scope')\n"
@@ -88,21 +88,21 @@ def test_k4_the_view_shows_the_distribution_that_is_set_now_in_the_middle_of_a_c
     assert (one.batch_axis, one.auto_shard) == ("batch", True)
     assert mesh.devices == ("0:0", "0:1", "1:2048", "1:2049")
     whole = [("ModelParallel", ())]
-    told: tuple[tuple[str, list[tuple[str, tuple[int, ...]]]], ...] = (
+    said: tuple[tuple[str, list[tuple[str, tuple[int, ...]]]], ...] = (
         ("scope", whole),
         ("left", []),
         ("none", whole),
         ("again", []),
         ("cleared", whole),
     )
-    for name, expected in told:
-        tell(name)
+    for name, expected in said:
+        say(name)
         wait(keras_session, lambda now, expected=expected: kinds(now) == expected)
     cell.wait()
 
 
 def test_k4_processes_that_disagree_are_flagged(
-    keras_session: Session, tell: Callable[[str], None]
+    keras_session: Session, say: Callable[[str], None]
 ) -> None:
     cell = keras_session.run(
         "if jax.process_index() == 1: keras.distribution.set_distribution(None)\nuntil('differ')\n"
@@ -112,7 +112,7 @@ def test_k4_processes_that_disagree_are_flagged(
     snapshot = wait(keras_session, lambda now: bool(now.disagreements))
     # Also what is asked for in the middle of a cell is what was reported.
     assert "as last reported, while process 0 is in cell" in keras_session.layout("model").text()
-    tell("differ")
+    say("differ")
     cell.wait()
     (found,) = [one for one in snapshot.disagreements if one.about == "distribution"]
     assert [version.processes for version in found.versions] == [(0,), (1,)]
@@ -158,7 +158,7 @@ def test_k5_each_variable_s_rule_layout_and_bytes_are_in_the_view_and_in_dist_la
 
 
 def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(
-    keras_session: Session, tell: Callable[[str], None]
+    keras_session: Session, say: Callable[[str], None]
 ) -> None:
     cell = keras_session.run(
         "class Hold(keras.callbacks.Callback):\n    def on_epoch_begin(self, epoch, logs=None):\n"
@@ -171,7 +171,7 @@ def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(
     # In the middle of an epoch Keras has taken the values out of the variables.
     snapshot = wait(keras_session, lambda now: now.processes[0].line == 6)
     assert [len(one.variables) for one in snapshot.models] == [4 + 2 + 8]
-    tell("batch")
+    say("batch")
     snapshot = wait(
         keras_session,
         lambda now: all(
@@ -179,7 +179,7 @@ def test_what_fit_and_evaluate_told_last_is_shown_while_they_run(
         ),
     )
     assert [metric.name for metric in snapshot.processes[0].progress.metrics] == ["loss"]  # type: ignore[union-attr]
-    tell("epoch")
+    say("epoch")
     cell.wait()
     losses = keras_session.pull("history")["loss"]
     done = wait(

@@ -206,9 +206,9 @@ def test_spawned_engines_work_like_forked_ones_and_find_the_modules_that_are_nam
         session.run("import jax, beside_the_notebook\nn = jax.device_count()")
         assert session.pull("n") == 2
         module.write_text("width = 2\n")
-        told = session.sync_files()
-        assert told.old == {"beside_the_notebook": (0, 1)}
-        assert told.text().startswith("this machine   1 file, read where they are")
+        reported = session.sync_files()
+        assert reported.old == {"beside_the_notebook": (0, 1)}
+        assert reported.text().startswith("this machine   1 file, read where they are")
 
 
 def test_processes_draw_different_random_numbers(session: nbdist.Session) -> None:

@@ -181,10 +181,10 @@ def blocked_and_back(*, talk: Any, index: int, again: list[str], graph: bool) ->
         total = tf.function(total) if graph else total
         talk.say("blocked")
         talk.say(raised(total, interrupts.translated))
-        talk.hear()
+        talk.receive()
         interrupts.begin()
         talk.say(raised(total, interrupts.translated))
-    talk.hear()
+    talk.receive()
     train_anew(talk, again, index, kept["rows"])
 
 
@@ -206,7 +206,7 @@ def train_anew(talk: Any, addresses: list[str], index: int, rows: int = 64) -> N
     model = make_model(make_strategy())
     talk.say(model.fit(x, y, batch_size=16, epochs=2, verbose=0).history["loss"])
     # Worker 0 has the coordination service in it, which the others may still need.
-    talk.hear()
+    talk.receive()
 
 
 def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
@@ -227,11 +227,11 @@ def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
         # From inside of what is watched: the signal may come at once.
         talk.say(raised(lambda: (talk.say("python"), all(True for _ in itertools.repeat(1)))))
         talk.say(raised(lambda: (talk.say("operation"), for_long(square, 60))))
-    talk.hear()
+    talk.receive()
     interrupts.begin()
     x, y = data(64)
     talk.say(model.fit(x, y, batch_size=16, verbose=0).history["loss"])
-    talk.hear()
+    talk.receive()
 
 
 @tf.function(reduce_retracing=True)
@@ -253,11 +253,11 @@ def killed_in_fit(*, talk: Any, index: int, again: list[str]) -> None:
     adaptation.adapt()
     x, y = data(64)
     model = make_model(make_strategy())
-    tell = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: talk.say(os.getpid()))
+    say = keras.callbacks.LambdaCallback(on_epoch_end=lambda epoch, logs: talk.say(os.getpid()))
     talk.say(
-        raised(lambda: model.fit(x, y, batch_size=16, epochs=10**6, verbose=0, callbacks=[tell]))
+        raised(lambda: model.fit(x, y, batch_size=16, epochs=10**6, verbose=0, callbacks=[say]))
     )
-    talk.hear()
+    talk.receive()
     train_anew(talk, again, index)
 
 

@@ -17,14 +17,14 @@ def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(g
     with Workers("blocked_and_back", 2, again=free_addresses(2), graph=graph) as workers:
         first, second = workers.all()
         assert first == pytest.approx(second)
-        assert workers.hear(0) == "blocked"
+        assert workers.receive(0) == "blocked"
         wait_until_blocked(workers.processes[0].pid)
         os.kill(workers.processes[0].pid, signal.SIGINT)
-        assert workers.hear(0, timeout_s=30).startswith("KeyboardInterrupt")
+        assert workers.receive(0, timeout_s=30).startswith("KeyboardInterrupt")
         # What an interrupted collective leaves behind is aborted a moment later.
         time.sleep(2)
-        workers.tell(0, "collect again")
-        later = workers.hear(0)
+        workers.say(0, "collect again")
+        later = workers.receive(0)
         assert later.startswith("UnavailableError")
         assert "interrupted by nbdist; run %dist_recover or session.recover() before" in later
         train_in_the_new_cluster(workers)
@@ -33,13 +33,13 @@ def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(g
 def test_an_interrupt_outside_collectives_leaves_them_working() -> None:
     with Workers("interrupted_elsewhere", 2) as workers:
         for place in ("python", "operation"):
-            assert workers.hear(0) == place
+            assert workers.receive(0) == place
             # Longer than the first look comes after a signal, shorter than the operation takes.
             time.sleep(0.3)
             os.kill(workers.processes[0].pid, signal.SIGINT)
-            assert workers.hear(0).startswith("KeyboardInterrupt")
+            assert workers.receive(0).startswith("KeyboardInterrupt")
         for index in range(2):
-            workers.tell(index, "go on")
+            workers.say(index, "go on")
         first, second = workers.all()
         assert first == pytest.approx(second)
 
@@ -51,10 +51,10 @@ def test_training_goes_on_with_a_new_process_in_place_of_a_killed_worker(lost: i
         assert workers.all() == [process.pid for process in workers.processes]
         workers.processes[lost].kill()
         survivor = 1 - lost
-        heard = workers.hear(survivor)
-        while isinstance(heard, int):
-            heard = workers.hear(survivor)
-        assert "Error" in heard
+        received = workers.receive(survivor)
+        while isinstance(received, int):
+            received = workers.receive(survivor)
+        assert "Error" in received
         workers.task = "replacement"
         workers.talks[lost], workers.processes[lost] = workers.start(lost, None)
         train_in_the_new_cluster(workers, waiting=[survivor])
@@ -62,7 +62,7 @@ def test_training_goes_on_with_a_new_process_in_place_of_a_killed_worker(lost: i
 
 def train_in_the_new_cluster(workers: Workers, waiting: Any = (0, 1)) -> None:
     for index in waiting:
-        workers.tell(index, "go on")
+        workers.say(index, "go on")
     first, second = workers.all()
     assert first == pytest.approx(second)
     assert first[1] < first[0]

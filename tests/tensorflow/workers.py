@@ -49,7 +49,7 @@ class Workers:
         theirs.close()
         return ours, process
 
-    def hear(self, index: int, *, timeout_s: float = 90.0) -> Any:
+    def receive(self, index: int, *, timeout_s: float = 90.0) -> Any:
         """The next thing one process says; its exception fails the test."""
         assert self.talks[index].poll(timeout_s), f"worker {index} is silent"
         kind, said = self.talks[index].recv()
@@ -58,9 +58,9 @@ class Workers:
 
     def all(self, *, timeout_s: float = 90.0) -> list[Any]:
         """The next thing each says."""
-        return [self.hear(index, timeout_s=timeout_s) for index in range(len(self.talks))]
+        return [self.receive(index, timeout_s=timeout_s) for index in range(len(self.talks))]
 
-    def tell(self, index: int, what: Any) -> None:
+    def say(self, index: int, what: Any) -> None:
         """Sends a process something."""
         self.talks[index].send(what)
 
@@ -133,5 +133,5 @@ class Talk:
     def say(self, what: Any) -> None:
         self._connection.send(("said", what))
 
-    def hear(self) -> Any:
+    def receive(self) -> Any:
         return self._connection.recv()

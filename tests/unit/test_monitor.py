@@ -50,9 +50,9 @@ class Engines:
         )
         self.monitor.start()
         self.number = 0
-        wait_for(self.is_heard)
+        wait_for(self.is_received)
 
-    def is_heard(self) -> bool:
+    def is_received(self) -> bool:
         """Whether a good report arrives; a subscription takes a moment."""
         self.number += 1
         self.send(encode(replace(report(0), sequence=self.number)))
@@ -97,11 +97,11 @@ def test_a_report_of_a_wrong_shape_is_named_and_the_next_is_read(
     engines: Engines, content: Any
 ) -> None:
     engines.send(content)
-    wait_for(engines.is_heard)
+    wait_for(engines.is_received)
     (fault,) = engines.faults
     assert fault.text.startswith("A report of a process could not be handled")
     engines.send(content)
-    wait_for(engines.is_heard)
+    wait_for(engines.is_received)
     assert engines.faults == [fault]
 
 
@@ -119,7 +119,7 @@ def test_frames_that_nobody_has_signed_are_left_out_in_silence(
     engines: Engines, frames: list[bytes]
 ) -> None:
     engines.socket.send_multipart(frames)
-    wait_for(engines.is_heard)
+    wait_for(engines.is_received)
     assert engines.faults == []
 
 
@@ -136,7 +136,7 @@ def test_whoever_takes_snapshots_may_fail_and_the_thread_goes_on(engines: Engine
     engines.publish = engines.published.append
     engines.published.clear()
     wait_for(lambda: engines.published)
-    wait_for(engines.is_heard)
+    wait_for(engines.is_received)
     assert "RuntimeError: a view that cannot be drawn" in engines.faults[0].text
 
 
@@ -149,9 +149,9 @@ def test_a_merge_that_fails_leaves_the_thread_and_what_was_known(
         raise ZeroDivisionError
 
     monkeypatch.setattr(engines.monitor._merger, "update", failing)
-    assert not engines.is_heard()
+    assert not engines.is_received()
     monkeypatch.setattr(engines.monitor._merger, "update", update)
-    wait_for(engines.is_heard)
+    wait_for(engines.is_received)
 
 
 def test_faults_are_shown_beside_other_notices_once_and_a_few_at_most(engines: Engines) -> None:
@@ -164,7 +164,7 @@ def test_faults_are_shown_beside_other_notices_once_and_a_few_at_most(engines: E
     assert len(engines.faults) == len({one.text for one in engines.faults}) == MOST_FAULTS
 
 
-class Heard:
+class LatestActivity:
     """A monitor whose socket and clock are of a test."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -190,72 +190,74 @@ class Heard:
     def message(self, content: Any, kind: str = "nbdist_report") -> list[bytes]:
         return [b"nbdist.0", *self.wire.serialize(self.wire.msg(kind, content))]
 
-    def hear(self, process_id: int, sequence: int, **changes: Any) -> None:
+    def receive(self, process_id: int, sequence: int, **changes: Any) -> None:
         """A report comes and is taken."""
         self.socket.put(self.message(encode(report(process_id, sequence=sequence, **changes))))
         wait_for(lambda: self.monitor.wait_for({process_id: sequence}, timeout_s=1.0))
 
 
 @pytest.fixture
-def heard(monkeypatch: pytest.MonkeyPatch) -> Iterator[Heard]:
-    made = Heard(monkeypatch)
+def latest(monkeypatch: pytest.MonkeyPatch) -> Iterator[LatestActivity]:
+    made = LatestActivity(monkeypatch)
     made.monitor.start()
     yield made
     made.monitor.stop()
     assert made.socket.closed
 
 
-def still(heard: Heard) -> Heard:
+def still(latest: LatestActivity) -> LatestActivity:
     """From now on no time passes while nothing comes."""
-    heard.pass_by = lambda milliseconds: time.sleep(0.0002)  # type: ignore[method-assign]
-    heard.socket._wait = heard.pass_by
-    return heard
+    latest.pass_by = lambda milliseconds: time.sleep(0.0002)  # type: ignore[method-assign]
+    latest.socket._wait = latest.pass_by
+    return latest
 
 
-def test_of_a_process_that_has_said_nothing_nothing_is_known(heard: Heard) -> None:
-    assert heard.monitor.activity(1) is None
-    assert heard.monitor.silence(1) == 0.0
-    assert not heard.monitor.wait_for({1: 1}, timeout_s=0.0)
+def test_of_a_process_that_has_said_nothing_nothing_is_known(latest: LatestActivity) -> None:
+    assert latest.monitor.activity(1) is None
+    assert latest.monitor.silence(1) == 0.0
+    assert not latest.monitor.wait_for({1: 1}, timeout_s=0.0)
 
 
 def test_what_a_running_process_said_grows_older_and_what_an_idle_one_said_does_not(
-    heard: Heard,
+    latest: LatestActivity,
 ) -> None:
-    still(heard).hear(0, 1, activity=RUNNING)
+    still(latest).receive(0, 1, activity=RUNNING)
     idle = replace(IDLE, cell_seconds=2.0, line_seconds=1.0)
-    heard.hear(1, 1, activity=idle)
-    heard.clock.now += 5
-    running = heard.monitor.activity(0)
+    latest.receive(1, 1, activity=idle)
+    latest.clock.now += 5
+    running = latest.monitor.activity(0)
     assert running is not None
-    silence_s = heard.monitor.silence(0)
+    silence_s = latest.monitor.silence(0)
     assert 5 <= silence_s < 6
     assert running.cell_seconds == pytest.approx(3.2 + silence_s)
     assert running.line_seconds == pytest.approx(3.0 + silence_s)
-    assert heard.monitor.activity(1) == idle
+    assert latest.monitor.activity(1) == idle
 
 
-def test_a_process_that_has_replied_to_its_cell_is_idle_before_it_says_so(heard: Heard) -> None:
-    still(heard).hear(0, 1, activity=RUNNING)
-    heard.monitor.rest([0, 1], RUNNING.cell + 1)
-    states = [heard.monitor.activity(0)]
-    heard.monitor.rest([0, 1], RUNNING.cell)
-    states.append(heard.monitor.activity(0))
+def test_a_process_that_has_replied_to_its_cell_is_idle_before_it_says_so(
+    latest: LatestActivity,
+) -> None:
+    still(latest).receive(0, 1, activity=RUNNING)
+    latest.monitor.rest([0, 1], RUNNING.cell + 1)
+    states = [latest.monitor.activity(0)]
+    latest.monitor.rest([0, 1], RUNNING.cell)
+    states.append(latest.monitor.activity(0))
     assert [one and one.state for one in states] == ["running", "idle"]
 
 
-def test_all_have_told_their_devices_when_the_last_has(heard: Heard) -> None:
-    heard.hear(0, 1)
-    assert not heard.monitor.wait_for_all(timeout_s=0.1)
-    heard.hear(1, 1)
-    assert heard.monitor.wait_for_all(timeout_s=5.0)
+def test_all_have_told_their_devices_when_the_last_has(latest: LatestActivity) -> None:
+    latest.receive(0, 1)
+    assert not latest.monitor.wait_for_all(timeout_s=0.1)
+    latest.receive(1, 1)
+    assert latest.monitor.wait_for_all(timeout_s=5.0)
 
 
-def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(heard: Heard) -> None:
+def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(latest: LatestActivity) -> None:
     answers: list[Any] = []
-    heard.monitor.on_answer = answers.append
+    latest.monitor.on_answer = answers.append
     answer = AsideAnswer(process_id=0, number=3, answer=StepsBegun(steps=2))
-    heard.socket.put(heard.message(encode(answer), "nbdist_answer"))
-    heard.hear(0, 1)
+    latest.socket.put(latest.message(encode(answer), "nbdist_answer"))
+    latest.receive(0, 1)
     assert answers == [answer]
 
 
@@ -270,66 +272,70 @@ def test_an_answer_is_no_report_and_goes_to_whoever_has_asked(heard: Heard) -> N
     ],
 )
 def test_a_message_of_a_wrong_shape_is_one_notice_that_names_the_process_and_the_next_is_read(
-    heard: Heard, content: Any, kind: str, text: str
+    latest: LatestActivity, content: Any, kind: str, text: str
 ) -> None:
     answers: list[Any] = []
-    heard.monitor.on_answer = answers.append
-    heard.socket.put(heard.message(content, kind))
-    heard.hear(0, 1)
-    (fault,) = heard.monitor.snapshot().notices
+    latest.monitor.on_answer = answers.append
+    latest.socket.put(latest.message(content, kind))
+    latest.receive(0, 1)
+    (fault,) = latest.monitor.snapshot().notices
     assert "WireError: Process 0 has published what is no report: " in fault.text
     assert text in fault.text
     assert answers == []
 
 
-def test_whoever_takes_answers_may_fail_and_the_next_message_is_read(heard: Heard) -> None:
+def test_whoever_takes_answers_may_fail_and_the_next_message_is_read(
+    latest: LatestActivity,
+) -> None:
     def fails(answer: Any) -> None:
         raise LookupError("nobody has asked")
 
-    heard.monitor.on_answer = fails
+    latest.monitor.on_answer = fails
     answer = AsideAnswer(process_id=0, number=3, answer=StepsBegun(steps=2))
-    heard.socket.put(heard.message(encode(answer), "nbdist_answer"))
-    heard.hear(0, 1)
-    (fault,) = heard.monitor.snapshot().notices
+    latest.socket.put(latest.message(encode(answer), "nbdist_answer"))
+    latest.receive(0, 1)
+    (fault,) = latest.monitor.snapshot().notices
     assert "LookupError: nobody has asked" in fault.text
 
 
 def test_a_socket_that_cannot_be_read_for_a_moment_is_read_again(
-    heard: Heard, monkeypatch: pytest.MonkeyPatch
+    latest: LatestActivity, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "AFTER_FAILURE_SECONDS", 0.0)
-    heard.socket.put(zmq.ZMQError(zmq.ETERM), zmq.ZMQError(zmq.EAGAIN))
-    heard.hear(0, 1)
-    assert heard.socket.taken == 3
+    latest.socket.put(zmq.ZMQError(zmq.ETERM), zmq.ZMQError(zmq.EAGAIN))
+    latest.receive(0, 1)
+    assert latest.socket.taken == 3
 
 
-def test_snapshots_are_rare_while_nothing_is_new_and_ten_a_second_at_most(heard: Heard) -> None:
-    wait_for(lambda: len(heard.published) > 4)
-    rests = [after - before for before, after in pairwise(heard.published)]
+def test_snapshots_are_rare_while_nothing_is_new_and_ten_a_second_at_most(
+    latest: LatestActivity,
+) -> None:
+    wait_for(lambda: len(latest.published) > 4)
+    rests = [after - before for before, after in pairwise(latest.published)]
     assert min(rests[1:4]) >= IDLE_PERIOD_SECONDS
-    still(heard)
-    heard.published.clear()
-    began = heard.clock.now
+    still(latest)
+    latest.published.clear()
+    began = latest.clock.now
     for sequence in range(1, 101):
-        heard.clock.now += PERIOD_SECONDS / 10
-        heard.hear(0, sequence)
-    assert 0 < len(heard.published) <= (heard.clock.now - began) / PERIOD_SECONDS + 2
+        latest.clock.now += PERIOD_SECONDS / 10
+        latest.receive(0, sequence)
+    assert 0 < len(latest.published) <= (latest.clock.now - began) / PERIOD_SECONDS + 2
 
 
-def test_what_the_kernel_knows_is_shown_without_a_report(heard: Heard) -> None:
-    still(heard)
-    wait_for(lambda: heard.published)
-    heard.published.clear()
-    heard.clock.now += IDLE_PERIOD_SECONDS / 2
-    heard.monitor.know(Known(notices=(Notice(level="warn", title="told", text=""),)))
-    wait_for(lambda: heard.published)
-    assert [notice.title for notice in heard.monitor.snapshot().notices] == ["told"]
+def test_what_the_kernel_knows_is_shown_without_a_report(latest: LatestActivity) -> None:
+    still(latest)
+    wait_for(lambda: latest.published)
+    latest.published.clear()
+    latest.clock.now += IDLE_PERIOD_SECONDS / 2
+    latest.monitor.know(Known(notices=(Notice(level="warn", title="told", text=""),)))
+    wait_for(lambda: latest.published)
+    assert [notice.title for notice in latest.monitor.snapshot().notices] == ["told"]
 
 
-def test_the_end_publishes_once_more(heard: Heard) -> None:
-    still(heard)
-    wait_for(lambda: heard.socket.read)
-    heard.monitor.stop()
-    before = len(heard.published)
-    heard.monitor.stop()
-    assert len(heard.published) == before + 1
+def test_the_end_publishes_once_more(latest: LatestActivity) -> None:
+    still(latest)
+    wait_for(lambda: latest.socket.read)
+    latest.monitor.stop()
+    before = len(latest.published)
+    latest.monitor.stop()
+    assert len(latest.published) == before + 1

@@ -93,7 +93,7 @@ class Page {
 class LiveView {
   private state: State;
   private known: Known | null = null;
-  private heardAt = 0;
+  private receivedAt = 0;
   private askedAt = -Infinity;
   private look: Look | null = null;
   private readonly page: Page;
@@ -101,7 +101,7 @@ class LiveView {
   private readonly painter: Painter;
   private readonly resize: ResizeObserver;
   private readonly undo: (() => void)[] = [];
-  private readonly hear = (message: unknown): void => {
+  private readonly receive = (message: unknown): void => {
     this.take(message);
   };
 
@@ -147,10 +147,10 @@ class LiveView {
       this.look = null;
       this.painter.request();
     });
-    this.model.on('msg:custom', this.hear);
+    this.model.on('msg:custom', this.receive);
     this.undo.push(theme, () => {
       clearInterval(age);
-      this.model.off('msg:custom', this.hear);
+      this.model.off('msg:custom', this.receive);
     });
     this.painter.request();
     this.askAgain();
@@ -163,7 +163,7 @@ class LiveView {
     if (result === 'missed') this.askAgain();
     if (result === 'unreadable') this.refuse();
     if (result !== 'new' && result !== 'same') return;
-    this.heardAt = performance.now() - 1000 * message.age;
+    this.receivedAt = performance.now() - 1000 * message.age;
     if (!known || result === 'same') return;
     if (!this.known) this.reveal();
     this.known = known;
@@ -182,7 +182,7 @@ class LiveView {
     const { session } = frame.snapshot;
     if (wanted && session !== undefined && session !== wanted) return false;
     if (!known) return true;
-    const silent = performance.now() - this.heardAt > SILENT_MS;
+    const silent = performance.now() - this.receivedAt > SILENT_MS;
     return frame.base === null && (silent || known.snapshot.state === 'stopped');
   }
 
@@ -226,7 +226,7 @@ class LiveView {
   private writeAge(): void {
     // A session that has stopped says nothing more, and that is no sign of trouble.
     if (!this.known || !this.painter.seen || this.known.snapshot.state === 'stopped') return;
-    this.page.header.tick((performance.now() - this.heardAt) / 1000);
+    this.page.header.tick((performance.now() - this.receivedAt) / 1000);
   }
 
   private press(event: KeyboardEvent): void {

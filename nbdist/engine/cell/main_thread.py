@@ -206,7 +206,7 @@ def _system_call_file(ident: int) -> Path | None:
 
 
 def rss_bytes() -> int:
-    """Resident memory of this process, in bytes; its peak where the system tells no more."""
+    """Resident memory of this process, in bytes; its peak where the system gives no more."""
     with contextlib.suppress(OSError):
         pages = Path("/proc/self/statm").read_bytes().split()[1]
         return int(pages) * os.sysconf("SC_PAGE_SIZE")

@@ -24,7 +24,7 @@ class NotebookCells:
 
     Args:
       shell: The engine's IPython shell.
-      cell: Told when a cell starts and ends.
+      cell: Called when a cell starts and ends.
       before: Called on the main thread when a cell of the notebook starts, with the request and its label.
       after: Called on the main thread when a cell's code has ended, before its reply.
       admit: Called before a cell that may use a device runs; raises where it must not.

@@ -63,7 +63,7 @@ def line_of_cell(stack: Iterable[Line]) -> tuple[str, int] | None:
     """File name and line of the cell that runs.
 
     The outermost entry that was compiled from a cell is the cell that runs; functions of earlier cells,
-    called from it, have files of their own. Of its entries the innermost tells the line.
+    called from it, have files of their own. Of its entries the innermost gives the line.
     """
     innermost: dict[str, int] = {}
     outermost = None

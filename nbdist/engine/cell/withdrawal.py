@@ -34,7 +34,7 @@ class Withdrawal:
             self._taken.append(message["header"]["msg_id"])
             return should_handle(stream, message, idents)
 
-        def abort_and_tell(stream: Any, ident: Any, parent: dict[str, Any]) -> Any:
+        def abort_and_report(stream: Any, ident: Any, parent: dict[str, Any]) -> Any:
             wanted = parent["content"].get("msg_ids")
             if not isinstance(wanted, list) or not wanted:
                 return abort(stream, ident, parent)
@@ -45,4 +45,4 @@ class Withdrawal:
             return None
 
         kernel.should_handle = note_and_handle
-        kernel.control_handlers[ABORT] = abort_and_tell
+        kernel.control_handlers[ABORT] = abort_and_report

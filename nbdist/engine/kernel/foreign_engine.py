@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
 
 NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RANK")
-"""Variables in which a launcher tells a process its number, in the order in which they are believed."""
+"""Variables in which a launcher gives a process its number, in the order in which they count."""
 
 
 def describe(resident: Resident, framework: Framework, controller: str, ports: int) -> Described:

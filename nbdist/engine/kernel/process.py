@@ -65,7 +65,7 @@ def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
 class ForkedNanny:
     """ipyparallel's nanny in a process forked before any socket or thread exists.
 
-    The nanny relays signals and tells the hub at once when its engine ends. ipyparallel starts an
+    The nanny relays signals and reports to the hub at once when its engine ends. ipyparallel starts an
     interpreter for each (about 0.5 s of processor time); this waits on a pipe until it is needed.
     """
 

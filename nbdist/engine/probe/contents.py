@@ -63,7 +63,7 @@ Kind = Leaf | Container
 
 @dataclass(frozen=True, slots=True)
 class Known:
-    """What tells what is what, of the frameworks that have been imported.
+    """What recognises what is what, of the frameworks that have been imported.
 
     `packages` are theirs: their classes are arrays and meshes, where a user's class derived from one may run
     anything; and other objects of theirs hold no named arrays.

@@ -52,7 +52,7 @@ class Probe:
       process_id: Of this process, from the launch plan.
       host: This machine's name.
       main_thread: `threading.Thread.ident` of the thread that runs cells.
-      cell: Where that thread notes the cell it runs; the probe is told of starts and ends through it.
+      cell: Where that thread notes the cell it runs; the probe learns of starts and ends through it.
       frameworks: All there are, those that others build on first.
       owners: Whose code what is.
       bounds: How far the walk over the namespace goes.

@@ -83,7 +83,7 @@ class AgentHandle:
         self.services: dict[int, events.Coordinating] = {}
         self.reached: dict[int | None, tuple[float, Sequence[Mapping[str, Any]]]] = {}
         self.asked_s = time.time()
-        self.heard_at = time.monotonic()
+        self.received_at = time.monotonic()
         self._pauses = Pauses()
         self._guard = MessageGuard(f"A message of host {reach.name}", logger, self._fault)
         self.ended_at: float | None = None
@@ -175,16 +175,16 @@ class AgentHandle:
 
     @property
     def silence_s(self) -> float:
-        """Seconds that this kernel has run since anything was heard of it."""
-        return self._pauses.ran_since(self.heard_at)
+        """Seconds that this kernel has run since anything came from it."""
+        return self._pauses.ran_since(self.received_at)
 
-    def hosts_heard_at(self) -> dict[str, float]:
-        """When each host this agent stands for was last heard (monotonic)."""
-        return {self.reach.name: self.heard_at}
+    def hosts_received_at(self) -> dict[str, float]:
+        """When each host this agent stands for last sent something (monotonic)."""
+        return {self.reach.name: self.received_at}
 
     def silences(self) -> dict[str, float]:
-        """Seconds that this kernel has run since each host this agent stands for was last heard."""
-        return {host: self._pauses.ran_since(at) for host, at in self.hosts_heard_at().items()}
+        """Seconds that this kernel has run since each host this agent stands for last sent something."""
+        return {host: self._pauses.ran_since(at) for host, at in self.hosts_received_at().items()}
 
     def look_after_tasks(self, silence_s: float) -> None:
         """Notes tasks that have ended, or been silent for so long, while others go on; an agent has none."""
@@ -204,7 +204,7 @@ class AgentHandle:
         """Stops everything this agent started, and the agent; returns when all are gone or out of reach."""
         self.begin_to_stop()
         if not self._channel.wait(0.1):
-            if self._must_be_told():
+            if self._needs_a_signal():
                 self._channel.terminate()
             self._wait_or_kill()
         self._reader.join(1.0)
@@ -215,7 +215,7 @@ class AgentHandle:
         self.given_up = True
         self._channel.kill()
 
-    def _must_be_told(self) -> bool:
+    def _needs_a_signal(self) -> bool:
         """Whether it may not see that its orders have ended: in the middle of a long import it does not read.
 
         One elsewhere looks up by itself.
@@ -230,7 +230,7 @@ class AgentHandle:
                 return False
             if self._is_out_of_reach():
                 break  # nobody there will answer; what runs there ends by itself
-        self._channel.kill()  # its children are told by the operating system
+        self._channel.kill()  # its children are signalled by the operating system
         self._channel.wait(STOP_SECONDS)
         return True
 
@@ -285,7 +285,7 @@ class AgentHandle:
     def beat(self) -> None:
         """Says that the kernel is there; never waits.
 
-        A host that is being sent an order hears that anyway, and one that takes no more must not keep the others
+        A host that is being sent an order sees that anyway, and one that takes no more must not keep the others
         from hearing.
         """
         if not self._lock.acquire(blocking=False):
@@ -311,7 +311,7 @@ class AgentHandle:
         """Reads to the end of what it says; answers whether that has come, and not a failure."""
         with self._guard:
             for line in self._channel.lines():
-                self.heard_at = time.monotonic()
+                self.received_at = time.monotonic()
                 with self._guard:
                     received = self._lines.take(line)
                     if received is not None:
@@ -337,7 +337,7 @@ class AgentHandle:
                     ports=list(host.ports),
                     checks=None if host.checks is None else dict(host.checks),
                     asked_s=self.asked_s,
-                    heard_s=time.time(),
+                    received_s=time.time(),
                 )
             case events.Started(process_id=process_id, pid=pid):
                 self.pids[process_id] = pid

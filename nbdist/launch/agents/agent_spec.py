@@ -19,7 +19,7 @@ class AgentSpec:
 
     `name` is the host's, as shown; `environment` is that of `command`, None: this kernel's own. `remote` says
     that its folder and its processes are on another machine, `host` and `options` which one it is and how ssh
-    leads there, None for a job of a scheduler; `watch` tells what that says of the job.
+    leads there, None for a job of a scheduler; `watch` gives what that says of the job.
     """
 
     name: str

@@ -112,17 +112,17 @@ class _Files:
 
     def lines(self) -> Iterator[bytes]:
         """See `Channel`."""
-        heard = time.monotonic()
+        received_at = time.monotonic()
         while not self.left:
             running = self.running  # asked first: what it has said before its end is then all there
             line = self._line()
             if line is not None:
-                heard = time.monotonic()
+                received_at = time.monotonic()
                 yield line
             elif not running:
                 return
             else:
-                busy = time.monotonic() - heard < BUSY_SECONDS
+                busy = time.monotonic() - received_at < BUSY_SECONDS
                 time.sleep(SOON_SECONDS if busy else LATER_SECONDS)
 
     def _line(self) -> bytes | None:

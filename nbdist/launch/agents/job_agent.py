@@ -37,7 +37,7 @@ class JobAgent(AgentHandle):
         on_event: Callable[[Happening], None],
     ) -> None:
         super().__init__(reach, channel, log=log, on_event=on_event)
-        self._heard_of: dict[int, float] = {}
+        self._received_at: dict[int, float] = {}
         self._terminated: set[int] = set()
         self._lost_one = False
         self.public_keys: set[str] = set()
@@ -58,12 +58,12 @@ class JobAgent(AgentHandle):
         """What the job's command wrote to its standard error."""
         return tail(self.log, lines=JOB_LINES)
 
-    def hosts_heard_at(self) -> dict[str, float]:
-        """When each host of the job was last heard (monotonic)."""
+    def hosts_received_at(self) -> dict[str, float]:
+        """When each host of the job last sent something (monotonic)."""
         found: dict[str, float] = {}
-        for task, heard_at in list(self._heard_of.items()):
+        for task, received_at in list(self._received_at.items()):
             host = self.facts[task].host
-            found[host] = max(found.get(host, heard_at), heard_at)
+            found[host] = max(found.get(host, received_at), received_at)
         return found
 
     def look_after_tasks(self, silence_s: float) -> None:
@@ -72,14 +72,14 @@ class JobAgent(AgentHandle):
             return
         gone = {
             task: f"host {self.facts[task].host} does not answer"
-            for task, heard_at in list(self._heard_of.items())
-            if self._pauses.ran_since(heard_at) > silence_s
+            for task, received_at in list(self._received_at.items())
+            if self._pauses.ran_since(received_at) > silence_s
         }
         self._lost_one |= bool(gone)
         gone |= self.watch.ended_tasks(self.job_words())
         for task, because in gone.items():
             if task in self.facts and task not in self.exits:
-                self._heard_of.pop(task, None)
+                self._received_at.pop(task, None)
                 self.exits[task] = self._end(because, None)
                 self._on_event(ProcessLost(process_id=task))
 
@@ -95,7 +95,7 @@ class JobAgent(AgentHandle):
             self._cancelled = True
             self.watch.cancel()
 
-    def _must_be_told(self) -> bool:
+    def _needs_a_signal(self) -> bool:
         """A job that waits in a queue reads nothing."""
         return self.waiting is not None
 
@@ -126,4 +126,4 @@ class JobAgent(AgentHandle):
         elif not isinstance(received.event, Exited) or task not in self._terminated:
             super()._take(received)
         if task is not None and task in self.facts:
-            self._heard_of[task] = self.heard_at
+            self._received_at[task] = self.received_at

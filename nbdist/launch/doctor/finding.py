@@ -45,7 +45,7 @@ class Examined:
       host: Its name, as it was asked for.
       shell: What a person types before a command that is to run there, such as `"ssh h1 "`; empty for this
         machine.
-      facts: What it told of itself; None where `trouble` says why not.
+      facts: What it has reported; None where `trouble` says why not.
       clock: None where it was not compared.
       reached: How it could connect to others, by their name: what `checkup.connect` answers.
       reachable: How this machine could connect to it; None where that was not tried.

@@ -42,7 +42,7 @@ def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[
     for one in everyone:
         if one.trouble is not None:
             found.append(one.trouble)
-        # A parent that was asked for no facts has told none.
+        # A parent that was asked for no facts has reported none.
         if one.facts:
             case = Case(
                 examined=one, facts=one.facts, kernel=kernel, everyone=everyone, needs=needs
@@ -54,5 +54,5 @@ def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[
 
 
 def _answered(case: Case, check: Callable[[Case], Iterator[Finding]]) -> bool:
-    """A Python that is too old tells its version and nothing else."""
+    """A Python that is too old reports its version and nothing else."""
     return check is python or "packages" in case.facts

@@ -10,13 +10,13 @@ from nbdist.quantities import seconds_text
 from nbdist.spelling import option, start_with
 
 CLOCK_SECONDS = 1.0
-"""Clocks further apart make times of different hosts tell nothing about what came first."""
+"""Clocks further apart make times of different hosts say nothing about what came first."""
 
 
 def names(case: Case) -> Iterator[Finding]:
     """A host's own name leads to an address of that host at which others reach it.
 
-    nbdist tells gloo, which carries the collectives of CPUs, the address; plain JAX listens where the
+    nbdist gives gloo, which carries the collectives of CPUs, the address; plain JAX listens where the
     host's own name leads.
     """
     if not case.spread or not case.facts.get("name"):
@@ -73,7 +73,7 @@ def reach(case: Case) -> Iterator[Finding]:
         if "error" not in answer:
             continue
         if other == THIS_MACHINE:
-            yield _unheard(case, answer)
+            yield _silent(case, answer)
         else:
             yield case.error(
                 f"cannot connect to {other}: {answer['error']}",
@@ -91,7 +91,7 @@ def reach(case: Case) -> Iterator[Finding]:
         )
 
 
-def _unheard(case: Case, answer: Facts) -> Finding:
+def _silent(case: Case, answer: Facts) -> Finding:
     """A host that cannot call the notebook."""
     address, seen = answer.get("address"), _seen(case.facts, "client")
     what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer['error']}"

@@ -36,7 +36,7 @@ BY_IMPORTS = ("TPU_SKIP_MDS_QUERY", "TPU_ML_PLATFORM", "TPU_ML_PLATFORM_VERSION"
 `tensorflow.python.tpu`, TensorFlow 2.21)."""
 
 OWN = ("JAX_PLATFORMS", "JAX_ENABLE_RECOVERABILITY", "JAX_COORDINATOR", TAKEN_UNASKED)
-"""nbdist sets these, or they are told of elsewhere."""
+"""nbdist sets these, or they are reported elsewhere."""
 
 PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 

@@ -21,7 +21,7 @@ from nbdist.launch.model.ssh import SshOptions, ssh_command
 from nbdist.machine import checkup
 
 ANSWER_SECONDS = 15.0
-"""After it has connected, a host may take so long to tell of itself."""
+"""After it has connected, a host may take so long to report its facts."""
 
 # One line, which even a shell for which a new line ends a quotation passes on, and which Python 2 can read.
 BOOT = (
@@ -78,11 +78,11 @@ class Visit:
         with self._limit(ANSWER_SECONDS):
             sent = time.time()
             self._write(json.dumps({"connect": targets}).encode() + b"\n")
-            told = self._read()
+            reading = self._read()
             received = time.time()
             answer = self._read()
-        if told is not None:
-            self.clock = clock(told["time"], sent, received)
+        if reading is not None:
+            self.clock = clock(reading["time"], sent, received)
         return list(answer["connected"]) if answer is not None else []
 
     def end(self) -> None:
@@ -153,9 +153,9 @@ def _scratch() -> BinaryIO:
     return tempfile.TemporaryFile()
 
 
-def clock(told: float, sent: float, received: float) -> Clock:
-    """How far a clock is ahead that read `told` at some moment between two readings of one's own.
+def clock(reading: float, sent: float, received: float) -> Clock:
+    """How far a clock is ahead that read `reading` at some moment between two readings of one's own.
 
     All in seconds.
     """
-    return Clock(ahead_s=told - (sent + received) / 2, within_s=(received - sent) / 2)
+    return Clock(ahead_s=reading - (sent + received) / 2, within_s=(received - sent) / 2)

@@ -39,8 +39,8 @@ def try_ways(pool: Executor, visits: Sequence[Visit]) -> Ways:
         answers = pool.map(lambda v: v.connect(list(targets[v.host.name].values())), visits)
         reached: dict[str, dict[str, Facts]] = {
             visit.host.name: {
-                name: {**told, "address": target[0]}
-                for (name, target), told in zip(
+                name: {**given, "address": target[0]}
+                for (name, target), given in zip(
                     targets[visit.host.name].items(), answer, strict=False
                 )
             }

@@ -128,7 +128,7 @@ class Sending:
         numbers: Collection[int] = range(len(self._listed))
         if self._ask:
             self._order(AskForFiles(id=self._name))
-            # The tasks of a job all hear the same, and each takes what it lacks or has already.
+            # The tasks of a job all receive the same, and each takes what it lacks or has already.
             numbers = {n for event in self._wait(FilesNeeded) for n in event.needs}
         for number in sorted(numbers):
             file, _ = self._listed[number]

@@ -184,7 +184,7 @@ class Files:
                 time.sleep(POLL_SECONDS)
         except BaseException:
             self.stop()
-            self._known = before  # what has changed is still to be told
+            self._known = before  # what has changed is still to be sent
             raise
         needed = {name for sending in self._sendings for name in sending.needed}
         other = {name for name, digest in before.items() if self._known.get(name, digest) != digest}

@@ -14,7 +14,7 @@ class HostInfo:
     """What an agent has said of its host.
 
     `ports` are free there and are used up one by one; at `listening` it can be reached until it
-    is told that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `heard_s` are
+    learns that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `received_s` are
     this kernel's clock (Unix seconds) when it was asked and when it answered.
     """
 
@@ -28,4 +28,4 @@ class HostInfo:
     ports: list[int] = field(default_factory=list)
     checks: dict[str, Any] | None = None
     asked_s: float = 0.0
-    heard_s: float = 0.0
+    received_s: float = 0.0

@@ -1,4 +1,4 @@
-"""How far a start is, told to whoever shows it."""
+"""How far a start is, for whoever shows it."""
 
 from __future__ import annotations
 

@@ -262,7 +262,7 @@ _LOOKS: dict[str, Callable[[Mapping[str, str], Path], Detected | None]] = {
 
 
 def _on_tpu_machine(environment: Mapping[str, str], root: Path) -> bool:
-    """What JAX calls running in a Cloud TPU VM: libtpu and a chip, or told so."""
+    """What JAX calls running in a Cloud TPU VM: libtpu and a chip, or a variable that says so."""
     if "JAX_FORCE_TPU_INIT" in environment:
         return True
     named = environment.get("TPU_LIBRARY_PATH")

@@ -69,7 +69,7 @@ def _is_deserted(kernel: str | None, marker: str) -> bool:
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
-    """Ends a command whose tasks have been told to end."""
+    """Ends a command whose tasks have been asked to end."""
     for seconds, then in ((END_SECONDS, child.terminate), (TERMINATE_SECONDS, child.kill)):
         deadline = time.monotonic() + seconds
         while child.poll() is None and time.monotonic() < deadline:

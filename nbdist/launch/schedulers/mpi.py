@@ -64,7 +64,7 @@ def mpi_job(
     options = extra_options(extra)
     words = [mpirun or "mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
     words += ["--stdin", "all", "--tag-output", "--wdir", "/"]
-    # Unbound, as processes are that nobody has told where to compute; ranks follow the order of the hosts.
+    # Unbound, as processes are that nobody has assigned to processors; ranks follow the order of the hosts.
     words += ["--bind-to", "none", "--map-by", "slot"]
     # One rank that ends must not take the variables of the others along.
     words += ["--mca", "orte_abort_on_non_zero_status", "0"]
@@ -90,7 +90,7 @@ def _agent(ssh: SshOptions) -> str:
 
 
 def check_hosts(hosts: Sequence[AskedHost]) -> None:
-    """Refuses hosts to which mpirun brings no orders, and what it cannot be told of one.
+    """Refuses hosts to which mpirun brings no orders, and what cannot be passed to it of one.
 
     Open MPI 4.1 hands on its input to ranks on other hosts only (`--stdin all`); those beside mpirun itself meet
     the end of input at once.
@@ -189,7 +189,7 @@ class MpiWatch:
         return (*outside[-LOG_LINES:], *first[:NOTICE_LINES])
 
     def ended_tasks(self, lines: Sequence[str]) -> dict[int, str]:
-        """None that it tells before its own end."""
+        """None that it reports before its own end."""
         return {}
 
     def cancel(self) -> None:

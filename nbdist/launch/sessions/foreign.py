@@ -46,7 +46,7 @@ def take_part(
 
     Args:
       cluster: How it is reached.
-      progress: Hears how many have joined.
+      progress: Called with how many have joined.
       platform: What they are to compute on; default: as they find it themselves.
       devices_per_process: Virtual CPU devices of each; default: as they are set up.
       **options: Of `nbdist.launch.planning.choose.make_plan`: the framework, and how it is initialized.
@@ -60,9 +60,9 @@ def take_part(
     client = client_of(cluster)
     folder = folders.make()
     try:
-        told = who(cluster, client, options.get("framework", "jax"))
-        ids, how = number(told)
-        by_id = {process_id: told[engine] for engine, process_id in ids.items()}
+        info = who(cluster, client, options.get("framework", "jax"))
+        ids, how = number(info)
+        by_id = {process_id: info[engine] for engine, process_id in ids.items()}
         plan = _plan(by_id, platform, devices_per_process, options)
         _refuse(plan, by_id)
         rendezvous = _meet(plan, by_id)

@@ -35,7 +35,7 @@ class ForeignEngines:
     """Stands where a session of our own has its agents; see `nbdist.launch.start.agents.Agents`.
 
     Args:
-      client: ipyparallel's, which hears from the hub when an engine ends, and has its nanny pass signals on.
+      client: ipyparallel's, which learns from the hub when an engine ends, and has its nanny pass signals on.
       engines: ipyparallel's engine ids by process id.
       folder: Removed when this kernel leaves; None: nothing is.
       home: The agent of the controller, with which all end; None: not known.
@@ -120,7 +120,7 @@ class ForeignEngines:
 
     @property
     def controller_end(self) -> ProcessExit | None:
-        """Told as the end of every engine."""
+        """Reported as the end of every engine."""
         return None
 
     @property

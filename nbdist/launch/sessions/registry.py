@@ -105,7 +105,7 @@ def folder() -> Path:
 
 
 def this_machine() -> str:
-    """What tells this machine, and this container of it, from others with the same name."""
+    """What identifies this machine, and this container of it, among others with the same name."""
     parts = [socket.gethostname()]
     with contextlib.suppress(OSError):
         parts.append(Path("/proc/sys/kernel/random/boot_id").read_text().strip())
@@ -236,7 +236,7 @@ def one_line(record: Record) -> str:
 def stop(record: Record) -> bool:
     """Stops all processes of a session, by handle; answers whether they were running.
 
-    A kept one is told through its orders; the parents of another get SIGTERM, on which they stop what they have
+    A kept one is asked through its orders; the parents of another get SIGTERM, on which they stop what they have
     started. That of this machine goes last: it has the controller, and engines that are left alone wait for it.
 
     Raises:
@@ -265,7 +265,7 @@ def _stop_all(marks: Iterable[ParentMark]) -> None:
     for mark in marks:
         process = ProcessHandle(mark.pid, mark.began)
         if not process.wait(max(0.0, deadline - time.monotonic())):
-            process.signal(9)  # what it has started is told by the operating system
+            process.signal(9)  # what it has started is signalled by the operating system
             process.wait(1.0)
 
 

@@ -40,7 +40,7 @@ NOT_FORWARDED = (
     "JAX_SLICE_INDEX",
     "TPU_VISIBLE_",
 )
-"""These say who a process is, and a host has its own, or is told its own."""
+"""These say who a process is, and a host has its own, or is given its own."""
 
 SECRET = re.compile(r"(^|_)(TOKEN|SECRET|PASSWORD|PASSWD|CREDENTIALS?|API_?KEY|ACCESS_KEY)(_|$)")
 """No secret goes anywhere unasked; JAX's own names hold `KEY`, of random numbers and caches."""
@@ -63,7 +63,7 @@ OF_ANOTHER_TASK = (
     "OMPI_MCA_ess",
     "PMI",
 )
-"""What a task is told of itself by Slurm or Open MPI. Others of their variables are a person's settings."""
+"""What a task is given about itself by Slurm or Open MPI. Others of their variables are a person's settings."""
 
 HOLD = (sys.executable, "-m", "nbdist.launch.schedulers.job_guard")
 
@@ -105,7 +105,7 @@ def job_reach(
 def job_environment(environment: Mapping[str, str], folder: str | None = None) -> dict[str, str]:
     """The variables the command of a job gets, and its tasks from it, without those that mislead one of them.
 
-    This kernel may be a task itself, and `srun` would take what that was told for what it is to do. `folder` is
+    This kernel may be a task itself, and `srun` would take what that was given for what it is to do. `folder` is
     where mpirun keeps its own files, which it leaves when it is interrupted twice.
     """
     own = {} if folder is None else {"OMPI_MCA_orte_local_tmpdir_base": folder}

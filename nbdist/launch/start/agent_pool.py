@@ -99,10 +99,10 @@ class AgentPool:
         """Says which agent each process belongs to."""
         self._of = dict(of)
 
-    def heard_since(self, host: str, moment: float) -> bool:
+    def received_since(self, host: str, moment: float) -> bool:
         """Whether a host on another machine has said something after a moment (monotonic)."""
-        heard = [agent.hosts_heard_at() for agent in self.others.values()]
-        return any(host in each and each[host] > moment for each in heard)
+        received = [agent.hosts_received_at() for agent in self.others.values()]
+        return any(host in each and each[host] > moment for each in received)
 
     def start(self, processes: Sequence[NewProcess]) -> None:
         """Asks for engines, each of its agent."""

@@ -30,7 +30,7 @@ class Cluster:
 
     `engines` maps process ids to ipyparallel's engine ids, which follow the order of registration and mean
     nothing else; `idents` to the names their messages are routed by. `connected` is how many of those started
-    last have registered; `told` what other hosts have said of themselves, by name; `warnings` what was found
+    last have registered; `info` what other hosts have reported, by name; `warnings` what was found
     before the start. `client_file` holds ipyparallel's connection info for clients.
     """
 
@@ -44,7 +44,7 @@ class Cluster:
     idents: dict[int, bytes] = field(default_factory=dict)
     pids: dict[int, int] = field(default_factory=dict)
     connected: int = 0
-    told: Mapping[str, HostInfo] = field(default_factory=dict)
+    info: Mapping[str, HostInfo] = field(default_factory=dict)
     warnings: Sequence[Finding] = ()
     client_file: str = ""
 

@@ -41,7 +41,7 @@ def connect(
       process_ids: Those that have just been started.
       known: ipyparallel's ids of engines that were there before, dead ones included: the hub may list those
         for a while.
-      progress: Hears how many have come.
+      progress: Called with how many have come.
 
     Raises:
       LaunchError: One ended, could not import its framework, or did not come up in time.
@@ -112,9 +112,9 @@ def _check_ways(running: Cluster, name: str, agent: AgentHandle) -> None:
     """Hosts that cannot reach each other would wait in the first collective."""
     for task, (moment, answers) in agent.reached.items():
         host = name if task is None else running.plan.hosts[task]
-        found = unreached(running.told, host, answers)
-        # One that has just died is not reached, either; then its own silence is what is told.
-        if found is not None and running.own_agents.heard_since(found[0], moment):
+        found = unreached(running.info, host, answers)
+        # One that has just died is not reached, either; then its own silence is what is reported.
+        if found is not None and running.own_agents.received_since(found[0], moment):
             raise LaunchError(found[1])
 
 

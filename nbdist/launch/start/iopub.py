@@ -1,4 +1,4 @@
-"""A socket of our own on which the engines' messages are heard, whoever asked for them."""
+"""A socket of our own on which the engines' messages arrive, whoever asked for them."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ def wire(connection: Mapping[str, Any]) -> Wire:
 def subscriber(
     context: zmq.Context[zmq.Socket[bytes]], connection: Mapping[str, Any], topics: Iterable[bytes]
 ) -> zmq.Socket[bytes]:
-    """A socket that hears these topics; a subscription takes a moment to arrive.
+    """A socket that receives these topics; a subscription takes a moment to arrive.
 
     Args:
       context: Of the thread that will use the socket.
       connection: ipyparallel's client connection info.
-      topics: The beginnings of what is to be heard.
+      topics: The beginnings of what is to be received.
     """
     socket = context.socket(zmq.SUB)
     socket.RCVHWM = 0

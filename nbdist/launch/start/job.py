@@ -16,7 +16,7 @@ from nbdist.quantities import count_text
 from nbdist.spelling import option
 
 POLL_SECONDS = 0.03
-TELL_SECONDS = 1.0
+SHOW_SECONDS = 1.0
 """A job may wait for hours, and whoever waits with it wants to see that something is alive."""
 
 
@@ -28,7 +28,7 @@ def wait_for_tasks(
     Args:
       spawned: A start whose plan is for a job.
       check: Raises when the agent can no longer take part.
-      progress: Hears where the job stands, and how many tasks have come.
+      progress: Called with where the job stands, and how many tasks have come.
 
     Raises:
       HostError: The job has ended, or not all tasks began in time after it had.
@@ -36,15 +36,15 @@ def wait_for_tasks(
     ((name, agent),) = spawned.agents.others.items()
     assert isinstance(agent, JobAgent)
     total, limit_s = len(spawned.plan.processes), spawned.plan.start_timeout_s
-    begun, told_at, launched = time.monotonic(), float("-inf"), -1
+    begun, shown_at, launched = time.monotonic(), float("-inf"), -1
     while True:
         check(name, agent)
         waiting = agent.waiting
         if waiting is not None:
             begun = time.monotonic()
-            if begun - told_at >= TELL_SECONDS:
+            if begun - shown_at >= SHOW_SECONDS:
                 progress(waiting, 0, total)
-                told_at = begun
+                shown_at = begun
         elif len(agent.facts) != launched:
             launched = len(agent.facts)
             progress("launched", launched, total)

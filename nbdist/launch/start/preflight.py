@@ -55,11 +55,11 @@ class Preflight:
             return {}
         return {"connect": [list(self._listener.getsockname()[:2])]}
 
-    def judge(self, told: Mapping[str, HostInfo]) -> list[Finding]:
-        """Judges what the hosts have told, and what this machine is like; closes what was opened.
+    def judge(self, info: Mapping[str, HostInfo]) -> list[Finding]:
+        """Judges what the hosts have reported, and what this machine is like; closes what was opened.
 
         Args:
-          told: The facts of other machines, by the name the plan has for them.
+          info: The facts of other machines, by the name the plan has for them.
 
         Returns:
           Warnings.
@@ -71,7 +71,7 @@ class Preflight:
         self.close()
         kernel = self._kernel.result()
         plan = self._plan
-        everyone = [self._examined(name, facts, kernel) for name, facts in told.items()]
+        everyone = [self._examined(name, facts, kernel) for name, facts in info.items()]
         here = plan.on(socket.gethostname()) if plan.placement.job is None else ()
         if here:
             name = socket.gethostname()
@@ -86,7 +86,7 @@ class Preflight:
         errors = [finding for finding in findings if finding.severity == "error"]
         if errors:
             text, host = findings_text(errors).rstrip(), errors[0].host
-            if host in told:
+            if host in info:
                 raise HostError(f"Host {host} cannot take part.\n{text}", host=host)
             raise LaunchError(f"The processes were not started.\n{text}")
         return [finding for finding in findings if finding.severity == "warning"]
@@ -108,30 +108,30 @@ class Preflight:
             host=name,
             shell=typed,
             facts=checks,
-            clock=clock(checks["time"], facts.asked_s, facts.heard_s) if checks else None,
+            clock=clock(checks["time"], facts.asked_s, facts.received_s) if checks else None,
             reached={THIS_MACHINE: {**connected[0], "address": self._address}} if connected else {},
             processes=len(self._plan.on(name)) or 1,
         )
 
 
-def targets(told: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
+def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
     """Address and port of the first hosts, which every host is to reach."""
     listening = [
         (facts.address, facts.listening)
-        for facts in told.values()
+        for facts in info.values()
         if facts.listening and facts.address is not None
     ]
     return tuple(listening[:MOST_TARGETS])
 
 
 def unreached(
-    told: Mapping[str, HostInfo], host: str, answers: Sequence[Mapping[str, Any]]
+    info: Mapping[str, HostInfo], host: str, answers: Sequence[Mapping[str, Any]]
 ) -> tuple[str, str] | None:
     """The first host that another one did not reach, and what is to be said then; None when it reached all."""
-    names = [name for name, facts in told.items() if facts.listening]
+    names = [name for name, facts in info.items() if facts.listening]
     for name, answer in zip(names, answers, strict=False):
         if "error" in answer and name != host:
-            address = told[name].address
+            address = info[name].address
             return name, (
                 f"Host {host} cannot connect to host {name} at {address}: {answer['error']}. The processes talk "
                 "to each other there, on ports that are free at the time. Open TCP between the hosts; "

@@ -62,7 +62,7 @@ def rebuild_strategy(
       running: Engines of which none is in a cell.
       replaced: Processes that have just been started.
       workers: Whether the workers take part; an evaluator alone can be replaced beside them.
-      progress: Hears how many have joined.
+      progress: Called with how many have joined.
 
     Returns:
       What each process answered, by process id.

@@ -19,7 +19,7 @@ from nbdist.launch.start.connect import check, connect
 from nbdist.launch.start.handover import Handover
 from nbdist.launch.start.launchers import Controller, Engines
 from nbdist.launch.start.spawn import CLUSTER_ID, Spawned
-from nbdist.launch.start.wait_for_hosts import gather, told_by_host
+from nbdist.launch.start.wait_for_hosts import gather, info_by_host
 from nbdist.machine.folder import engine_connection, read_whole
 from nbdist.spelling import option
 
@@ -32,7 +32,7 @@ def start(spawned: Spawned, *, progress: StartProgress) -> Cluster:
 
     Args:
       spawned: The agents, which may still be importing.
-      progress: Hears how far the start is.
+      progress: Called with how far the start is.
 
     Raises:
       LaunchError: An engine ended, could not import its framework, or did not come up in time; all
@@ -75,7 +75,7 @@ def _engines(spawned: Spawned) -> Cluster:
         agents=agents,
         cluster=cluster,
         rendezvous=spawned.rendezvous,
-        told=told_by_host(spawned),
+        info=info_by_host(spawned),
         warnings=spawned.warnings,
     )
     cluster.start_controller_sync(agents=agents)

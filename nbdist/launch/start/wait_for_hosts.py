@@ -45,17 +45,17 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
     if not others:
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
-        _send_files(spawned)  # to nobody; but what changes from now on can be told
+        _send_files(spawned)  # to nobody; but what changes from now on can be seen
         return
     if spawned.plan.placement.job is not None:
         wait_for_tasks(spawned, check_host, progress=progress)
     else:
         _wait_for_hosts(spawned, progress)
     _place(spawned)
-    told = told_by_host(spawned)
-    spawned.warnings = spawned.preflight.judge(told)
+    info = info_by_host(spawned)
+    spawned.warnings = spawned.preflight.judge(info)
     for agent in others.values():
-        agent.order(Reach(targets=targets(told)))
+        agent.order(Reach(targets=targets(info)))
     _send_files(spawned)
 
 
@@ -84,8 +84,8 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
         time.sleep(POLL_SECONDS)
 
 
-def told_by_host(spawned: Spawned) -> dict[str, HostInfo]:
-    """What the agents on other machines have told, by the name the plan has for their host."""
+def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
+    """What the agents on other machines have reported, by the name the plan has for their host."""
     agents, found = spawned.agents, {}
     for process in spawned.plan.processes:
         agent = agents.of(process.process_id)

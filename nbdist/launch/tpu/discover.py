@@ -59,7 +59,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     """This machine as a worker: as the metadata server says, else as Kubernetes does, which is JAX's order.
 
     Raises:
-      LaunchError: What it is told cannot be used.
+      LaunchError: What it is given cannot be used.
     """
     compute_engine = metadata.read_worker(environment)
     if isinstance(compute_engine, Worker):

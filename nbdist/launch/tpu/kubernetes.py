@@ -1,4 +1,4 @@
-"""A worker of a pod on Kubernetes (GKE), told by variables that GKE puts into each container.
+"""A worker of a pod on Kubernetes (GKE), described by variables that GKE puts into each container.
 
 Source: https://cloud.google.com/kubernetes-engine/docs/how-to/tpus and jax/_src/clusters/cloud_tpu_cluster.py.
 """

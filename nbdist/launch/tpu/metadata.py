@@ -72,14 +72,14 @@ def tpu_environment(text: str) -> dict[str, str]:
     return {name.strip(): value.strip().strip("'") for name, value in pairs}
 
 
-def megascale(environment: Mapping[str, str], told: Mapping[str, str]) -> dict[str, str]:
+def megascale(environment: Mapping[str, str], given: Mapping[str, str]) -> dict[str, str]:
     """The variables of several slices: the environment's where set, else those of `tpu-env`, as JAX does."""
-    both = {**told, **environment}
+    both = {**given, **environment}
     return {name: both[name] for name in MEGASCALE if name in both}
 
 
 def endpoints(text: str) -> tuple[tuple[str, str], ...]:
-    """Host name (empty where it is not told) and address of each worker of the slice, in their order.
+    """Host name (empty where it is not given) and address of each worker of the slice, in their order.
 
     Args:
       text: The attribute `worker-network-endpoints`: `NAME:ID:IP,…` or `ADDRESS,…`.
@@ -115,8 +115,8 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
                 reason="the metadata server has no agent-worker-number for this machine"
             )
         listed = attribute("worker-network-endpoints", environment)
-        told = tpu_environment(attribute("tpu-env", environment) or "")
-        kind = attribute("accelerator-type", environment) or told.get("ACCELERATOR_TYPE")
+        given = tpu_environment(attribute("tpu-env", environment) or "")
+        kind = attribute("accelerator-type", environment) or given.get("ACCELERATOR_TYPE")
     except Silent as error:
         return NoWorker(reason=str(error))
     if not listed:
@@ -130,7 +130,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
     check_index(
         index, addresses, index_name="agent-worker-number", list_name="worker-network-endpoints"
     )
-    of_slices = slices(megascale(environment, told))
+    of_slices = slices(megascale(environment, given))
     return Worker(
         form="gcetpu",
         index=index,
@@ -139,7 +139,7 @@ def read_worker(environment: Mapping[str, str]) -> Worker | NoWorker:
         slices=of_slices.count,
         slice_index=of_slices.index,
         megascale_coordinator=of_slices.coordinator,
-        name=told.get("NODE_ID"),
-        zone=told.get("ZONE"),
+        name=given.get("NODE_ID"),
+        zone=given.get("ZONE"),
         accelerator_type=kind,
     )

@@ -33,7 +33,7 @@ class PodWorker:
 class Pod:
     """The workers of one slice or of several, slice by slice; a worker's place is its process id.
 
-    `accelerator_type` is Google's name for it, such as `"v4-16"`, None where nobody said. `source` says who told.
+    `accelerator_type` is Google's name for it, such as `"v4-16"`, None where nobody says. `source` names who does.
     `notes` are sentences a person should read before the start; `ssh_advice` is what to type when ssh is refused.
     """
 

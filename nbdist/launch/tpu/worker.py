@@ -1,4 +1,4 @@
-"""What a worker of a pod is told of itself and of its slice, in the form JAX reads it."""
+"""What a worker of a pod is given about itself and of its slice, in the form JAX reads it."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ COORDINATOR_PORT = 8482
 class Worker:
     """This machine as a worker: what it knows of its own slice, and how many slices there are.
 
-    `form` is JAX's name for who told. `addresses` and `hosts` are those of the workers of its slice, in
-    their order; a worker is not told those of other slices. `megascale_coordinator` is worker 0 of slice 0
+    `form` is JAX's name for the source. `addresses` and `hosts` are those of the workers of its slice, in
+    their order; a worker is not given those of other slices. `megascale_coordinator` is worker 0 of slice 0
     where there are several slices. `variables` are those of its environment that libtpu reads and that all
     workers of the slice have alike.
     """
@@ -66,24 +66,24 @@ class Slices:
     coordinator: str | None
 
 
-def slices(told: Mapping[str, str]) -> Slices:
+def slices(given: Mapping[str, str]) -> Slices:
     """Reads the `MEGASCALE_*` variables; one slice where they are missing or empty.
 
     Raises:
       LaunchError: One of them is no number, or the index is none of the slices.
     """
-    count = _number(told, "MEGASCALE_NUM_SLICES", 1)
-    index = _number(told, "MEGASCALE_SLICE_ID", 0)
+    count = _number(given, "MEGASCALE_NUM_SLICES", 1)
+    index = _number(given, "MEGASCALE_SLICE_ID", 0)
     if not 0 <= index < count:
         raise LaunchError(
             f"MEGASCALE_SLICE_ID is {index}, but MEGASCALE_NUM_SLICES is {count}: this pod's own numbering "
             "cannot be used. Both come from the pod's set-up, or from the environment of this kernel."
         )
-    return Slices(count=count, index=index, coordinator=told.get("MEGASCALE_COORDINATOR_ADDRESS"))
+    return Slices(count=count, index=index, coordinator=given.get("MEGASCALE_COORDINATOR_ADDRESS"))
 
 
-def _number(told: Mapping[str, str], name: str, default: int) -> int:
-    return whole_number(told[name], name) if told.get(name) else default
+def _number(given: Mapping[str, str], name: str, default: int) -> int:
+    return whole_number(given[name], name) if given.get(name) else default
 
 
 def whole_number(text: str, name: str) -> int:

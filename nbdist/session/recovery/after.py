@@ -100,14 +100,14 @@ def join_proof(engines: EngineGroup, execution: Execution) -> bool:
       Whether the wait can end by itself: all have sent equally many programs, or a proof has passed on one.
       Whether these were the same is compared afterwards, where it is a proof.
     """
-    standings = execution.standings()
-    waiting = {p for p, s in standings.items() if s.outcome == "running"}
+    outcomes = execution.outcomes()
+    waiting = {p for p, s in outcomes.items() if s.outcome == "running"}
     others = sorted(engines.facts.workers - waiting)
     compared = all(execution.steps[p].compared for p in waiting)
     if not others and not compared:
-        return True  # the proof itself tells; where it does not come back, its wait is ended
+        return True  # the proof itself shows it; where it does not come back, its wait is ended
     if engines.facts.workers.intersection(engines.facts.lost) or any(
-        s.outcome == "gone" for s in standings.values()
+        s.outcome == "gone" for s in outcomes.values()
     ):
         return False
     states = {p: execution.steps[p].sent for p in waiting}

@@ -33,7 +33,7 @@ def cell_context(
     return CellContext(
         link=engines.link,
         hosts=engines.plan.hosts,
-        heard=engines.monitor,
+        reports=engines.monitor,
         facts=engines.facts,
         interrupt=engines.interrupt,
         remedies=remedies_for(engines),

@@ -74,7 +74,7 @@ def stage(read):
         ("<string>", False),
     ],
 )
-def test_cells_are_told_by_the_names_ipython_gives_them(name, expected):
+def test_cells_are_reported_by_the_names_ipython_gives_them(name, expected):
     assert is_cell_file(name) is expected
 
 
@@ -83,18 +83,18 @@ def test_the_line_is_the_one_at_the_top_level(stage):
     assert (found.line, found.source, found.compiling) == (6, "look()  # here", False)
 
 
-def test_a_function_of_this_cell_is_told_by_its_own_line(stage):
+def test_a_function_of_this_cell_is_reported_by_its_own_line(stage):
     (found,) = stage.run("def step():\n    look()\nfor i in range(1):\n    step()\n")
     assert (found.line, found.source) == (2, "look()")
 
 
-def test_a_function_of_an_earlier_cell_is_told_by_the_line_that_calls_it(stage):
+def test_a_function_of_an_earlier_cell_is_reported_by_the_line_that_calls_it(stage):
     stage.define("def step():\n\n\n    look()\n")
     (found,) = stage.run("x = 0\nstep()\n")
     assert (found.line, found.source) == (2, "step()")
 
 
-def test_a_function_of_this_cell_called_through_an_earlier_one_is_told_by_its_own_line(stage):
+def test_a_function_of_this_cell_called_through_an_earlier_one_is_reported_by_its_own_line(stage):
     stage.define("def apply(f):\n    f()\n")
     (found,) = stage.run("def inner():\n    look()\napply(inner)\n")
     assert found.line == 2

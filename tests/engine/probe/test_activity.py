@@ -136,7 +136,7 @@ def test_a_thread_that_has_run_is_not_blocked_also_where_it_is_in_the_same_call_
     assert found is False
 
 
-def test_the_processor_time_of_one_thread_is_told_from_that_of_others():
+def test_the_processor_time_of_one_thread_is_reported_from_that_of_others():
     here = MainThread(threading.get_ident())
     here.busy_share()
     other = threading.Thread(target=lambda: sum(range(10_000_000)))
@@ -147,7 +147,7 @@ def test_the_processor_time_of_one_thread_is_told_from_that_of_others():
     assert here.busy_share() > 0.2
 
 
-def test_waiting_for_a_thread_is_told_from_sleeping():
+def test_waiting_for_a_thread_is_reported_from_sleeping():
     release, awake = threading.Event(), []
 
     def work():
@@ -207,7 +207,7 @@ def test_resident_memory_is_known_also_without_proc(monkeypatch):
     assert rss_bytes() > 10 << 20
 
 
-def test_the_edges_of_a_cell_are_told_on_the_main_thread():
+def test_the_edges_of_a_cell_are_reported_on_the_main_thread():
     cell, seen = CurrentCell(), []
     cell.at_edges(lambda: seen.append((threading.get_ident(), cell.running is not None)))
     cell.started(1, "x")

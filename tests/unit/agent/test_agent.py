@@ -46,7 +46,7 @@ class Parent(Agent):
         b'{"keep": 1}',
     ],
 )
-def test_an_order_of_a_wrong_shape_is_told_and_the_next_is_obeyed(order: bytes) -> None:
+def test_an_order_of_a_wrong_shape_is_reported_and_the_next_is_obeyed(order: bytes) -> None:
     parent = Parent()
     parent.orders.assigned = True
     parent.orders.take(order + b"\n" + to_line(Keep()))

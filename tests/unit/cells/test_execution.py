@@ -25,7 +25,7 @@ def execution(tmp_path: Path) -> Execution:
         link=SimpleNamespace(exits={}),  # type: ignore[arg-type]
         hosts={0: "h1", 1: "h2"},
         output=CellOutput(processes=range(2), folder=tmp_path),
-        heard=SimpleNamespace(activity=lambda p: None, silence=lambda p: 0.0),  # type: ignore[arg-type]
+        reports=SimpleNamespace(activity=lambda p: None, silence=lambda p: 0.0),  # type: ignore[arg-type]
     )
     for process_id in (0, 1):
         made.adopt(process_id, SimpleNamespace(replied=False), "r")  # type: ignore[arg-type]
@@ -37,11 +37,11 @@ def asks(execution: Execution, process_id: int, number: int | None) -> None:
     if number is not None:
         what = "at a breakpoint"
         prompt = Prompt(number=number, text="ipdb> ", what=what, line=1, source="x")
-    hear(execution, process_id, *content_of(Prompting(prompt=prompt)))
+    receive(execution, process_id, *content_of(Prompting(prompt=prompt)))
 
 
-def hear(execution: Execution, process_id: int, kind: str, content: Any) -> None:
-    execution.hear(process_id, {"msg_type": kind, "content": content})
+def receive(execution: Execution, process_id: int, kind: str, content: Any) -> None:
+    execution.receive(process_id, {"msg_type": kind, "content": content})
 
 
 def test_a_question_is_there_until_the_process_goes_on(execution: Execution) -> None:
@@ -108,8 +108,8 @@ def test_a_message_of_a_wrong_shape_is_one_line_and_the_next_is_taken(
 ) -> None:
     said: list[str] = []
     execution._guard._report = said.append
-    hear(execution, 1, kind, content)
-    hear(execution, 1, *content_of(step()))
+    receive(execution, 1, kind, content)
+    receive(execution, 1, *content_of(step()))
     (line,) = said
     assert "WireError: process 1 (host h2) has published what cannot be read: " in line
     assert text[:20] in line
@@ -124,7 +124,7 @@ def step() -> CellStep:
 
 def test_what_a_process_has_saved_is_said(execution: Execution) -> None:
     saved = Rescued(path="/tmp/x.npz", arrays=2, nbytes=8, left_out=("w",))
-    hear(execution, 1, *content_of(saved))
+    receive(execution, 1, *content_of(saved))
     assert "2 pieces of arrays, 8 B, not w, in /tmp/x.npz" in str(execution.output.__dict__)
 
 
@@ -136,16 +136,16 @@ def test_an_interrupt_while_a_process_is_asked_to_stop_stays_one(
         execution.mark([0], "interrupted")
         stop.update({0} if said else ())
     fails(execution, 0, "KeyboardInterrupt")
-    assert execution.standings()[0].outcome == "interrupted"
+    assert execution.outcomes()[0].outcome == "interrupted"
 
 
 def test_one_that_raises_while_it_is_asked_to_stop_has_raised(execution: Execution) -> None:
     with execution.stopping() as stop:
         fails(execution, 0, "ValueError")
-        assert execution.standings()[0].outcome == "raised"
+        assert execution.outcomes()[0].outcome == "raised"
         stop.add(1)
     fails(execution, 1, "KeyboardInterrupt")
-    assert {p: s.outcome for p, s in execution.standings().items()} == {
+    assert {p: s.outcome for p, s in execution.outcomes().items()} == {
         0: "raised",
         1: "interrupted",
     }

@@ -49,7 +49,7 @@ class Shown:
             link=None,  # type: ignore[arg-type]
             hosts={},
             output=self.output,
-            heard=None,  # type: ignore[arg-type]
+            reports=None,  # type: ignore[arg-type]
         )
         self.late = LateOutput(
             7,
@@ -86,9 +86,9 @@ def shown(request: pytest.FixtureRequest, tmp_path: Path) -> Shown:
 
 
 def test_a_line_that_comes_later_is_marked_with_cell_and_process(shown: Shown) -> None:
-    shown.execution.hear(2, stream("in the cell\n"))
+    shown.execution.receive(2, stream("in the cell\n"))
     shown.end()
-    shown.execution.hear(2, stream("saved\n"))
+    shown.execution.receive(2, stream("saved\n"))
     end = "\n" if not shown.displays else ""
     shown.wait(f"process 2   in the cell\ncell 7, process 2 (later)   saved{end}")
 
@@ -99,16 +99,16 @@ def test_what_all_print_later_is_shown_once_and_lines_without_an_end_as_well(
     shown = Shown(tmp_path, notebook=True)
     shown.end()
     for process_id in range(3):
-        shown.execution.hear(process_id, stream("saved"))
+        shown.execution.receive(process_id, stream("saved"))
     shown.wait("cell 7, processes 0–2 (later)   saved")
 
 
 def test_in_a_terminal_each_output_says_again_what_it_is_of(tmp_path: Path) -> None:
     shown = Shown(tmp_path)
     shown.end()
-    shown.execution.hear(1, stream("a\nb\n"))
+    shown.execution.receive(1, stream("a\nb\n"))
     shown.wait("cell 7, process 1 (later)\na\nb\n")
-    shown.execution.hear(1, stream("c\nd\n"))
+    shown.execution.receive(1, stream("c\nd\n"))
     shown.wait("cell 7, process 1 (later)\na\nb\ncell 7, process 1 (later)\nc\nd\n")
 
 
@@ -117,7 +117,7 @@ def test_nothing_is_drawn_before_the_cells_own_output_is_and_nothing_is_lost(
 ) -> None:
     shown = Shown(tmp_path)
     shown.output.close()
-    shown.execution.hear(0, stream("early\n"))
+    shown.execution.receive(0, stream("early\n"))
     time.sleep(3 * late.LOOK_SECONDS)
     assert shown.text == ""
     shown.late.open()
@@ -126,9 +126,9 @@ def test_nothing_is_drawn_before_the_cells_own_output_is_and_nothing_is_lost(
 
 def test_a_display_of_the_cell_is_changed_in_its_place(tmp_path: Path) -> None:
     shown = Shown(tmp_path, notebook=True)
-    shown.execution.hear(0, display("half"))
+    shown.execution.receive(0, display("half"))
     shown.end()
-    shown.execution.hear(0, display("whole", update=True))
+    shown.execution.receive(0, display("whole", update=True))
     shown.wait("process 0\nwhole")
 
 
@@ -139,7 +139,7 @@ def test_the_thread_ends_when_it_is_quiet_and_comes_back(
     shown.end()
     assert shown.late._thread is None
     for text in ("one", "two"):
-        shown.execution.hear(0, stream(f"{text}\n"))
+        shown.execution.receive(0, stream(f"{text}\n"))
         thread = shown.late._thread
         assert thread is not None
         thread.join(WAIT_SECONDS)
@@ -149,13 +149,13 @@ def test_the_thread_ends_when_it_is_quiet_and_comes_back(
 
 def test_messages_of_a_wrong_shape_are_named_and_the_next_is_shown(tmp_path: Path) -> None:
     shown = Shown(tmp_path)
-    shown.execution.hear(0, {"msg_type": "stream", "content": {"name": "stdout"}})
-    shown.execution.hear(0, {"content": {}})
-    shown.execution.hear(0, stream("in the cell\n"))
+    shown.execution.receive(0, {"msg_type": "stream", "content": {"name": "stdout"}})
+    shown.execution.receive(0, {"content": {}})
+    shown.execution.receive(0, stream("in the cell\n"))
     shown.end()
     assert shown.text.count("A message of a process's output could not be handled") == 2
     assert shown.text.endswith("process 0   in the cell\n")
-    shown.execution.hear(0, {"msg_type": "stream", "content": None})
-    shown.execution.hear(0, stream("saved\n"))
+    shown.execution.receive(0, {"msg_type": "stream", "content": None})
+    shown.execution.receive(0, stream("saved\n"))
     wait_for(lambda: "saved" in shown.text)
     assert shown.text.endswith("cell 7, process 0 (later)   saved\n")

@@ -18,10 +18,10 @@ BEGUN = replace(SENT, begun=True)
 FINISHED = ProcessOutcome(process_id=0, host="h1", outcome="finished")
 
 
-def run(number: int, *standings: ProcessOutcome) -> Any:
-    by_id = {p: replace(one, process_id=p) for p, one in enumerate(standings)}
+def run(number: int, *outcomes: ProcessOutcome) -> Any:
+    by_id = {p: replace(one, process_id=p) for p, one in enumerate(outcomes)}
     execution = SimpleNamespace(
-        standings=lambda: by_id,
+        outcomes=lambda: by_id,
         targets=tuple(by_id),
         still_in=lambda: tuple(p for p, one in by_id.items() if one.outcome == "running"),
     )
@@ -30,7 +30,7 @@ def run(number: int, *standings: ProcessOutcome) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("standings", "state"),
+    ("outcomes", "state"),
     [
         ((SENT, SENT), "starting"),
         ((SENT, BEGUN), "running"),
@@ -38,8 +38,8 @@ def run(number: int, *standings: ProcessOutcome) -> Any:
         ((FINISHED, FINISHED), "ending"),
     ],
 )
-def test_a_cell_is_listed_as_far_as_it_is(standings: Any, state: str) -> None:
-    (cell,) = listed(Background([run(7, *standings)]), [], now=9.0)
+def test_a_cell_is_listed_as_far_as_it_is(outcomes: Any, state: str) -> None:
+    (cell,) = listed(Background([run(7, *outcomes)]), [], now=9.0)
     assert (cell.state, cell.seconds) == (state, 2.0)
 
 

@@ -27,58 +27,58 @@ def activity(**changes: Any) -> Activity:
     return running(**{**given, **changes})
 
 
-def standing(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
+def process(process_id: int, outcome: Any = "running", **facts: Any) -> ProcessOutcome:
     if outcome == "running":
         facts.setdefault("activity", activity())
     return ProcessOutcome(process_id=process_id, host="h1", outcome=outcome, **facts)
 
 
-def by_id(*standings: ProcessOutcome) -> dict[int, ProcessOutcome]:
-    return {s.process_id: s for s in standings}
+def by_id(*outcomes: ProcessOutcome) -> dict[int, ProcessOutcome]:
+    return {s.process_id: s for s in outcomes}
 
 
 def test_a_finished_process_is_named_beside_those_that_wait() -> None:
-    text = divergence(by_id(standing(0), standing(1, "finished"), standing(2)))
+    text = divergence(by_id(process(0), process(1, "finished"), process(2)))
     assert text is not None
     assert "processes 0, 2   for 11.0 s in line 4, y = step(params, x)" in text
     assert "process 1   finished the cell" in text
 
 
 def test_processes_at_two_lines_are_named_with_both() -> None:
-    elsewhere = standing(1, activity=activity(line=7, source="save()", line_seconds=0.2))
-    text = divergence(by_id(standing(0), elsewhere))
+    elsewhere = process(1, activity=activity(line=7, source="save()", line_seconds=0.2))
+    text = divergence(by_id(process(0), elsewhere))
     assert text is not None
     assert "line 4" in text
     assert "process 1   in line 7, save()" in text
 
 
 def test_one_that_has_reported_nothing_yet_is_named_so() -> None:
-    text = divergence(by_id(standing(0), standing(1, activity=None)))
+    text = divergence(by_id(process(0), process(1, activity=None)))
     assert text is not None
     assert "process 0   for 11.0 s in line 4" in text
     assert "process 1   nothing reported yet" in text
 
 
 def test_all_in_one_line_is_no_divergence() -> None:
-    assert divergence(by_id(standing(0), standing(1))) is None
+    assert divergence(by_id(process(0), process(1))) is None
 
 
 def test_waiting_less_than_ten_seconds_is_no_divergence() -> None:
-    early = standing(0, activity=activity(line_seconds=9.0))
-    assert divergence(by_id(early, standing(1, "finished"))) is None
+    early = process(0, activity=activity(line_seconds=9.0))
+    assert divergence(by_id(early, process(1, "finished"))) is None
 
 
 def test_a_process_that_compiles_is_not_called_stuck() -> None:
-    compiling = standing(0, activity=activity(state="compiling", waiting=False))
-    assert divergence(by_id(compiling, standing(1, "finished"))) is None
+    compiling = process(0, activity=activity(state="compiling", waiting=False))
+    assert divergence(by_id(compiling, process(1, "finished"))) is None
 
 
 def test_the_first_failure_is_the_cause_and_interrupts_never_are() -> None:
     found = first_cause(
         [
-            standing(0, "interrupted", time=1.0),
-            standing(1, "raised", error="B", time=3.0),
-            standing(2, "raised", error="A", time=2.0),
+            process(0, "interrupted", time=1.0),
+            process(1, "raised", error="B", time=3.0),
+            process(2, "raised", error="A", time=2.0),
         ]
     )
     assert found is not None
@@ -86,23 +86,23 @@ def test_the_first_failure_is_the_cause_and_interrupts_never_are() -> None:
 
 
 def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:
-    alone = by_id(standing(0), standing(1, "finished"))
+    alone = by_id(process(0), process(1, "finished"))
     assert nobody_can_join(alone, longer_than_s=3) == [0]
-    busy = standing(1, activity=activity(waiting=False))
-    assert nobody_can_join(by_id(standing(0), busy), longer_than_s=3) == []
+    busy = process(1, activity=activity(waiting=False))
+    assert nobody_can_join(by_id(process(0), busy), longer_than_s=3) == []
     assert nobody_can_join(alone, longer_than_s=30) == []
 
 
 def test_a_cell_that_went_well_raises_nothing() -> None:
-    assert failure(by_id(standing(0, "finished")), {}, {}, way_on=None) is None
+    assert failure(by_id(process(0, "finished")), {}, {}, way_on=None) is None
 
 
 def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
     error = failure(
         by_id(
-            standing(0, "interrupted"),
-            standing(1, "raised", error="ValueError: empty batch", line=2, time=1.0),
-            standing(2, "interrupted"),
+            process(0, "interrupted"),
+            process(1, "raised", error="ValueError: empty batch", line=2, time=1.0),
+            process(2, "interrupted"),
         ),
         {1: "Traceback of 1"},
         {},
@@ -117,9 +117,9 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
 
 
 def test_failure_of_a_lost_process_shows_its_last_words() -> None:
-    gone = standing(1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0)
+    gone = process(1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0)
     error = failure(
-        by_id(standing(0, "finished"), gone),
+        by_id(process(0, "finished"), gone),
         {},
         {1: ("last word",)},
         way_on="%dist_init --restart starts afresh on the same plan.",
@@ -134,7 +134,7 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
 )
 def test_where_all_raise_alike_it_is_said_why_they_were_repaired(ends, said) -> None:
     error = failure(
-        by_id(*(standing(i, end, error="ValueError: no", time=1.0) for i, end in enumerate(ends))),
+        by_id(*(process(i, end, error="ValueError: no", time=1.0) for i, end in enumerate(ends))),
         {},
         {},
         way_on=None,
@@ -158,8 +158,8 @@ def test_blank_lines_above_the_code_are_counted_and_left_out() -> None:
 
 
 def test_a_host_is_named_only_where_the_session_has_several() -> None:
-    several = standing(1, "raised", error="ValueError: no")
-    alone = standing(1, "raised", error="ValueError: no", one_host=True)
+    several = process(1, "raised", error="ValueError: no")
+    alone = process(1, "raised", error="ValueError: no", one_host=True)
     for one, named in ((several, "process 1 (host h1)"), (alone, "process 1")):
         assert say_failure(one)[0] == f"{named}   ValueError: no"
         shown = failure(by_id(one), {1: "the traceback"}, {}, way_on=None)
@@ -171,7 +171,7 @@ def test_a_host_is_named_only_where_the_session_has_several() -> None:
 
 
 def test_a_process_that_is_gone_stands_with_its_host_only_beside_others() -> None:
-    gone = standing(0, "gone", error="killed by signal 9", one_host=True)
+    gone = process(0, "gone", error="killed by signal 9", one_host=True)
     assert outcome_text(by_id(gone)) == "process 0 killed by signal 9"
     assert outcome_text(by_id(replace(gone, one_host=False))) == (
         "process 0 (host h1) killed by signal 9"

@@ -39,7 +39,7 @@ class FakeExecution:
     def pending(self) -> list[Any]:
         return []
 
-    def standings(self) -> dict[int, ProcessOutcome]:
+    def outcomes(self) -> dict[int, ProcessOutcome]:
         for moment in sorted(self.script):
             if self.clock.now - self.started >= moment:
                 change = self.script.pop(moment)
@@ -48,8 +48,8 @@ class FakeExecution:
                 self.change(change)
         return dict(self.now)
 
-    def change(self, standings: dict[int, ProcessOutcome]) -> None:
-        self.now.update(standings)
+    def change(self, outcomes: dict[int, ProcessOutcome]) -> None:
+        self.now.update(outcomes)
 
     def mark(self, ids: Sequence[int], outcome: Any) -> None:
         self.marks.append((list(ids), outcome))
@@ -287,11 +287,11 @@ def test_a_death_shortens_the_wait(clock: Clock) -> None:
 
 def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
     scene = Scene(clock, {7.0: both("interrupted")}, timeout_s=5.0)
-    standings = scene.supervisor.until_end()
+    outcomes = scene.supervisor.until_end()
     assert scene.supervisor.timed_out
     assert scene.asked[0][0] == "interrupt"
     assert 5.0 <= scene.asked[0][2] < 5.2
-    error = timeout_error(standings, 5.0, Facts(workers=frozenset({0, 1}), way_on=""))
+    error = timeout_error(outcomes, 5.0, Facts(workers=frozenset({0, 1}), way_on=""))
     assert isinstance(error, CellTimeout)
     assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
 
@@ -357,7 +357,7 @@ def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> 
 
 
 @pytest.mark.parametrize(
-    "standings",
+    "outcomes",
     [
         {**proving(0), **waiting(1, seconds=1.0)},
         {**proving(0), 1: stands(1)},
@@ -366,10 +366,10 @@ def test_one_that_may_still_get_it_is_asked_about_now_and_then(clock: Clock) -> 
     ids=["not for long", "it computes", "another computes"],
 )
 def test_who_waits_is_not_asked_about_while_it_may_get_what_it_waits_for(
-    clock: Clock, standings: dict[int, ProcessOutcome]
+    clock: Clock, outcomes: dict[int, ProcessOutcome]
 ) -> None:
     scene = Scene(
-        clock, {0.5: standings, 4.0: both("finished")}, remedies={"in_vain": lambda *_: "never"}
+        clock, {0.5: outcomes, 4.0: both("finished")}, remedies={"in_vain": lambda *_: "never"}
     )
     assert scene.ends() == {0: "finished", 1: "finished"}
 

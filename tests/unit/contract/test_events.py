@@ -22,11 +22,11 @@ def said(task: int | None, event: Event) -> list[bytes]:
     return [line.encode() + b"\n" for line in stream.getvalue().splitlines()]
 
 
-def test_an_event_is_one_line_and_is_heard_as_it_was_told() -> None:
+def test_an_event_is_one_line_and_is_heard_as_it_was_reported() -> None:
     (line,) = said(None, LONG)
-    heard = Lines().take(line)
-    assert heard is not None and heard.time > 0
-    assert (heard.event, heard.task) == (LONG, None)
+    received = Lines().take(line)
+    assert received is not None and received.time > 0
+    assert (received.event, received.task) == (LONG, None)
 
 
 def test_events_of_tasks_come_in_short_lines_that_may_be_mixed_with_those_of_others() -> None:
@@ -35,8 +35,8 @@ def test_events_of_tasks_come_in_short_lines_that_may_be_mixed_with_those_of_oth
     assert all(len(line) < 1024 for line in one)  # as long as Slurm leaves them whole
     lines = Lines()
     assert [lines.take(line) for line in one[:2]] == [None, None]
-    heard = lines.take(other[0])
-    assert heard is not None and (heard.event, heard.task) == (Alive(), 12)
+    received = lines.take(other[0])
+    assert received is not None and (received.event, received.task) == (Alive(), 12)
     *parts, last = [lines.take(line) for line in one[2:]]
     assert not any(parts)
     assert last is not None and (last.event, last.task) == (LONG, 1)
@@ -90,15 +90,15 @@ def test_an_event_of_another_shape_is_an_error_that_names_what_is_wrong(
 
 
 def test_of_a_host_with_another_version_only_that_is_read() -> None:
-    heard = Lines().take(b'{"event": "host", "host": "h1", "nbdist": "0.0.1", "new": []}')
-    assert heard is not None
-    assert heard.event == OtherVersion(host="h1", nbdist="0.0.1")
+    received = Lines().take(b'{"event": "host", "host": "h1", "nbdist": "0.0.1", "new": []}')
+    assert received is not None
+    assert received.event == OtherVersion(host="h1", nbdist="0.0.1")
 
 
 def test_a_line_behind_a_label_of_srun_is_heard() -> None:
     (line,) = said(3, Alive())
-    heard = Lines().take(b"3: " + line.replace(b"\n", b"\r\n"))
-    assert heard is not None and heard.task == 3
+    received = Lines().take(b"3: " + line.replace(b"\n", b"\r\n"))
+    assert received is not None and received.task == 3
 
 
 def test_parts_end_where_the_event_ends() -> None:

@@ -43,7 +43,7 @@ def test_a_different_spec_is_two_arrays_and_a_disagreement():
         (named(spec=(("data",), ()), mesh="t"), ["memory", "memory over other devices"]),
     ],
 )
-def test_versions_that_would_read_alike_are_told_apart(other, values):
+def test_versions_that_would_read_alike_are_reported_apart(other, values):
     first = named(spec=(("data",), ()))
     snapshot = Session(*(report(n, first if n < 3 else other) for n in range(4))).settled()
     [disagreement] = snapshot.disagreements
@@ -198,8 +198,8 @@ def test_the_largest_array_that_is_whole_everywhere_is_named():
 
 
 def test_notices_of_the_kernel_come_first():
-    told = Notice(level="bad", title="T", text="t")
-    snapshot = Session(report(0)).settled(notices=(told,), stuck=frozenset({0}))
+    reported = Notice(level="bad", title="T", text="t")
+    snapshot = Session(report(0)).settled(notices=(reported,), stuck=frozenset({0}))
     assert [notice.title for notice in snapshot.notices] == ["T", "Process 0 is stuck."]
 
 

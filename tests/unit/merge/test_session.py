@@ -28,8 +28,8 @@ def test_processes_not_heard_from_come_from_the_plan():
         "starting"
     ] * 2
     assert snapshot.processes[0].host == "h1"
-    assert snapshot.processes[0].heard_seconds is None
-    assert snapshot.processes[1].heard_seconds == 2.5
+    assert snapshot.processes[0].silent_seconds is None
+    assert snapshot.processes[1].silent_seconds == 2.5
     assert snapshot.state == "starting"
 
 

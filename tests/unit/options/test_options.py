@@ -24,12 +24,12 @@ def test_a_comment_behind_the_options_is_none_of_them() -> None:
     assert start_arguments(dist_init().parse("--env X=a#b"))["environment"] == {"X": "a#b"}
 
 
-def test_hosts_with_blanks_between_them_are_told_how_lists_are_written() -> None:
+def test_hosts_with_blanks_between_them_are_reported_how_lists_are_written() -> None:
     with pytest.raises(OptionError, match=r"takes no 'h2'\. Lists have commas and no blanks"):
         dist_init().parse("--hosts h1, h2")
 
 
-def test_an_unknown_option_is_told_with_the_nearest_and_few_of_many() -> None:
+def test_an_unknown_option_is_reported_with_the_nearest_and_few_of_many() -> None:
     with pytest.raises(OptionError) as raised:
         dist_init().parse("--host h1")
     assert str(raised.value) == (

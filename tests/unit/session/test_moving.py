@@ -167,7 +167,7 @@ def test_what_cannot_be_pickled_is_refused_before_anything_is_sent(
     assert live.asked_of("receive") == {}
 
 
-def test_where_a_process_dies_as_it_is_told_what_comes_the_push_is_none(
+def test_where_a_process_dies_as_it_is_reported_what_comes_the_push_is_none(
     live: LiveHosts, session: Session
 ) -> None:
     live.answers["receive"] = lambda p, _: GoneError(f"process {p} has ended.")

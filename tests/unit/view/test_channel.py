@@ -85,15 +85,15 @@ def test_a_hello_brings_a_full_frame_at_once(kernel: Kernel, feed: Feed) -> None
     Channel(feed, kernel).open()
     feed.push(IDLE)
     _wait_for(kernel, 1)
-    heard: list[Any] = []
-    comm = SimpleNamespace(on_msg=heard.append, _reply_subshell_id="busy")
+    received: list[Any] = []
+    comm = SimpleNamespace(on_msg=received.append, _reply_subshell_id="busy")
     opened = get_comm_manager().targets[TARGET]
     opened(comm, {"content": {"data": {"type": "hello"}}})  # type: ignore[operator]
     _wait_for(kernel, 2)
     assert kernel.sent[1]["content"]["data"]["base"] is None
     assert not hasattr(comm, "_reply_subshell_id")
-    heard[0]({"content": {"data": {"type": "something else"}}})
-    heard[0]({"content": {"data": {"type": "hello"}}})
+    received[0]({"content": {"data": {"type": "something else"}}})
+    received[0]({"content": {"data": {"type": "hello"}}})
     _wait_for(kernel, 3)
 
 

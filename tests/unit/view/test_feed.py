@@ -24,10 +24,10 @@ class Sink:
         self.frames: list[Frame] = []
         self.known: dict[str, object] | None = None
         self.missed = 0
-        self._heard = threading.Condition()
+        self._received = threading.Condition()
 
     def take(self, frame: Frame) -> None:
-        with self._heard:
+        with self._received:
             self.frames.append(json.loads(json.dumps(frame)))
             if frame["base"] is None:
                 self.known = dict(frame["snapshot"])
@@ -36,11 +36,11 @@ class Sink:
             else:
                 self.known |= frame["snapshot"]
             self._sequence = frame["sequence"]
-            self._heard.notify()
+            self._received.notify()
 
     def wait(self, until: Callable[[Sink], bool], *, seconds: float = 5) -> None:
-        with self._heard:
-            assert self._heard.wait_for(lambda: until(self), seconds), self.frames
+        with self._received:
+            assert self._received.wait_for(lambda: until(self), seconds), self.frames
 
 
 @pytest.fixture

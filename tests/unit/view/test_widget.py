@@ -87,12 +87,12 @@ def test_frames_begin_when_a_browser_says_hello(
     feed.push(IDLE)
     time.sleep(0.3)
     assert sent == []
-    view._heard(view, {"type": "hello"}, [])
+    view._received(view, {"type": "hello"}, [])
     _wait_for(sent, 1)
     assert sent[0]["method"] == "custom"
     assert sent[0]["content"]["base"] is None
     assert sent[0]["content"]["snapshot"]["state"] == "idle"
-    view._heard(view, {"type": "hello"}, [])
+    view._received(view, {"type": "hello"}, [])
     _wait_for(sent, 2)
 
 
@@ -105,7 +105,7 @@ def test_frames_are_no_traits_so_they_are_not_saved_with_the_notebook(feed: Feed
 def test_a_closed_widget_hears_nothing_more(feed: Feed, monkeypatch: pytest.MonkeyPatch) -> None:
     view = View(feed, view_id="v1")
     sent = _sent_by(view, monkeypatch)
-    view._heard(view, {"type": "hello"}, [])
+    view._received(view, {"type": "hello"}, [])
     view.close()
     feed.push(IDLE)
     feed.close()

@@ -267,10 +267,10 @@ def test_a_widget_that_is_not_known_is_its_text(cell: Cell) -> None:
 def test_an_ended_cell_hears_of_changes(cell: Cell) -> None:
     cell.show(lambda name: slider(name, 3))
     cell.output.close()
-    heard = []
-    cell.output.on_widget = lambda: heard.append(len(cell.shown))
+    received = []
+    cell.output.on_widget = lambda: received.append(len(cell.shown))
     cell.take(0, updated("a", value=4))
-    assert heard == [1]
+    assert received == [1]
     assert cell.output.changeable
 
 

@@ -49,11 +49,12 @@ function activity(process: Process): string[] {
   }
 }
 
-/** `cell 12`, `line 4`, `3.2 s`; `ValueError: empty batch`, `line 2`; `lost`, `heard 6.0 s ago`. */
+/** `cell 12`, `line 4`, `3.2 s`; `ValueError: empty batch`, `line 2`; `lost`, `last report 6.0 s ago`. */
 export function activityParts(process: Process): readonly string[] {
-  const heard = process.heard_seconds;
-  const silent = heard !== null && (heard > SILENT_SECONDS || process.state === 'lost');
-  const age = silent ? [`heard ${secondsText(heard)} ago`] : [];
+  const silentSeconds = process.silent_seconds;
+  const silent =
+    silentSeconds !== null && (silentSeconds > SILENT_SECONDS || process.state === 'lost');
+  const age = silent ? [`last report ${secondsText(silentSeconds)} ago`] : [];
   return [...activity(process), ...age];
 }
 

@@ -50,7 +50,7 @@ function directoryOf(
   return { devices, processes: byId, hosts, hostOf };
 }
 
-/** Memory in use of the limit where the platform tells, else live bytes of the fullest device's. */
+/** Memory in use of the limit where the platform gives it, else live bytes of the fullest device's. */
 function fullnessOf(devices: readonly Device[]): Fullness {
   const of = new Map<string, number>();
   for (const { key, memory } of devices) {

@@ -29,7 +29,7 @@ export interface Snapshot {
 /**
  * One process as the whole session knows it.
  *
- * `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `heard_seconds` is the
+ * `error` is what it raised (`"ValueError: empty batch"`) or how it ended; `silent_seconds` is the
  * age of its newest report.
  */
 export interface Process {
@@ -47,12 +47,12 @@ export interface Process {
   rss_bytes: number | null;
   context_mesh: string | null;
   error: string | null;
-  heard_seconds: number | null;
+  silent_seconds: number | null;
   task: string | null;
   progress: Progress | null;
 }
 /**
- * How far training or evaluation is, as the framework last told at the end of an epoch or evaluation.
+ * How far training or evaluation is, as the framework last reported at the end of an epoch or evaluation.
  *
  * `what` reads like `"fit, epoch 2 of 5"` or `"evaluate, checkpoint ckpt-3"`. A number that is not finite
  * is left out of `metrics`.
@@ -183,7 +183,7 @@ export interface Piece {
  * What is set to spread data and variables over devices: Keras' distribution, TensorFlow's strategy.
  *
  * `noun` is what the framework calls it, `kind` the name of its class. `mesh` is the id of its mesh; `batch_axis`
- * the axis that splits batches. `auto_shard` tells whether data sets are split by the framework; None where there
+ * the axis that splits batches. `auto_shard` says whether data sets are split by the framework; None where there
  * is no such choice. `rules` are those of a layout map, in order. `replicas` is how many copies of the model
  * train in step; `global_batch` is the number of examples in a batch of the data set last given to `fit`, and
  * `replica_batches` what each replica gets of it, in order. `problem` is a sentence where it does not do

@@ -15,7 +15,7 @@ from nbdist.engine.cell.debugger.lines import Lines
 from nbdist.engine.cell.interrupts import Interrupt, InterruptHandler
 
 NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq"})
-"""Packages in which, and in what they call, no step stops: they run a cell, show output, hear interrupts."""
+"""Packages in which, and in what they call, no step stops: they run a cell, show output, receive interrupts."""
 
 NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
 """What is innermost where a process was interrupted while it waited or was at a prompt; nobody looks for that."""

@@ -15,8 +15,8 @@ from nbdist.engine.frameworks.jax.meshes import Meshes, device_key
 class _Entry:
     """What is remembered of one path.
 
-    `facts` are shape, dtype and what tells the sharding, or None where only the identity of the array
-    tells that it is unchanged.
+    `facts` are shape, dtype and what identifies the sharding, or None where only the identity of the array
+    shows that it is unchanged.
     """
 
     array: weakref.ref[Any]
@@ -89,8 +89,8 @@ class Descriptions:
 
     def _entry(self, path: str, array: Any, before: _Entry | None) -> _Entry:
         shape, dtype, sharding = array.shape, array.dtype, array.sharding
-        mesh, tells = self._tells(sharding)
-        facts = (shape, dtype, tells) if tells is not None else None
+        mesh, identity = self._identity(sharding)
+        facts = (shape, dtype, identity) if identity is not None else None
         if before is not None and facts is not None and before.facts == facts:
             return _Entry(weakref.ref(array), facts, mesh, before.described)
         name, itemsize = self._dtype(dtype)
@@ -104,7 +104,7 @@ class Descriptions:
         }
         return _Entry(weakref.ref(array), facts, mesh, described)
 
-    def _tells(self, sharding: Any) -> tuple[dict[str, Any] | None, tuple[Any, ...] | None]:
+    def _identity(self, sharding: Any) -> tuple[dict[str, Any] | None, tuple[Any, ...] | None]:
         """The mesh of a sharding, and what tells it from others without keeping it alive."""
         kinds = sys.modules["jax.sharding"]
         if type(sharding) is kinds.NamedSharding:

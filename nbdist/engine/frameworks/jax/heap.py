@@ -1,7 +1,7 @@
 """Bytes of live buffers on each device, every buffer counted once.
 
 Arrays share buffers: `shard.data` makes an array for each shard, `make_array_from_single_device_arrays`
-one over many. Metadata cannot tell that; JAX's memory profile counts buffers, whoever holds them.
+one over many. Metadata does not show that; JAX's memory profile counts buffers, whoever holds them.
 """
 
 from __future__ import annotations

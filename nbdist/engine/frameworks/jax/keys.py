@@ -43,7 +43,7 @@ class Keys:
     def _is_there(self, data: Any) -> bool:
         if not (data.is_fully_addressable or data.is_fully_replicated):
             return False
-        # Copying waits where no interrupt is heard, and the cell before may never end.
+        # Copying waits where no interrupt arrives, and the cell before may never end.
         while not data.is_ready():
             if time.monotonic() > self._deadline:
                 return False

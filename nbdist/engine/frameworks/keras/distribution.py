@@ -91,7 +91,7 @@ def state_of(module: ModuleType | None) -> Any | None:
 
     Private API: `global_state.GLOBAL_STATE_TRACKER`, a `threading.local` that `clear_session()` replaces. The
     public `keras.distribution.distribution()` answers the same on the main thread, but importing Keras is
-    not done when the hook is first wanted, and only this tells other threads of `clear_session()`. Without it
+    not done when the hook is first wanted, and without it other threads do not see `clear_session()`. Without it
     no distribution is shown.
     """
     return getattr(module, "GLOBAL_STATE_TRACKER", None)

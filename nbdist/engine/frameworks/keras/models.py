@@ -48,7 +48,7 @@ class Rules:
         """The rule of a variable; None where none matched.
 
         A layout map hands out its own layouts, and an optimizer's slot takes that of the variable it belongs to,
-        so the layout itself tells the rule. A variable made before this distribution was set is matched by
+        so the layout itself gives the rule. A variable made before this distribution was set is matched by
         its path.
         """
         pattern = self._by_layout.get(id(layout)) if layout is not None else None

@@ -17,7 +17,7 @@ _hooked: dict[str, Callable[[], None]] = {}
 def hook_callbacks() -> None:
     """Has the results of each epoch and evaluation noted, of the packages imported by now.
 
-    `keras.callbacks.CallbackList` is public: every `fit` and `evaluate` tells it of each epoch's end and each
+    `keras.callbacks.CallbackList` is public: every `fit` and `evaluate` calls it at each epoch's end and each
     evaluation's end. Its methods are followed rather than a callback added, which would be in what `fit`
     returns and prints. A class without them is left alone, and nothing is noted.
     """

@@ -23,7 +23,7 @@ class Batches:
     """The batches of one data set.
 
     `size` is the number of examples in a batch over all replicas, `of_replicas` what each gets of it, in
-    order. `auto_shard` tells whether TensorFlow splits it over workers; None where there is one only.
+    order. `auto_shard` says whether TensorFlow splits it over workers; None where there is one only.
     """
 
     size: int
@@ -99,7 +99,7 @@ def hook_data_sets(given: Callable[[Any, Any], None]) -> Callable[[], None] | No
     """Has `given` called with strategy and data set before each is distributed.
 
     Keras and users alike hand data sets to `tf.distribute.Strategy.experimental_distribute_dataset`, which is
-    public; it is followed, since a strategy does not tell afterwards what it was given.
+    public; it is followed, since a strategy does not say afterwards what it was given.
 
     Returns:
       A function that takes the hook away; None while TensorFlow is not (wholly) imported.

@@ -1,7 +1,7 @@
 """An interrupt reaches a worker that is blocked in a collective.
 
 Python's handler of SIGINT runs on the main thread, between two instructions of Python; inside TensorFlow
-there are none, and a collective whose peers do not come never ends. A thread of its own hears the signal and,
+there are none, and a collective whose peers do not come never ends. A thread of its own receives the signal and,
 when the main thread does not come out of TensorFlow by itself, has TensorFlow abort its collectives. So it
 does when the main thread came out at once and has left a collective behind: without `tf.function` those run
 on threads of a pool, and the next collective of the peers would meet the one left behind.
@@ -37,7 +37,7 @@ LOOKS = 10
 
 
 class Interrupts:
-    """Hears SIGINT and frees the main thread from collectives; one for each process.
+    """Receives SIGINT and frees the main thread from collectives; one for each process.
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
@@ -46,8 +46,8 @@ class Interrupts:
     def __init__(self, main_thread: int) -> None:
         self._main_thread = main_thread
         self._stack = stack_reader(sys.version_info[:3])
-        self._heard, self._signalled = os.pipe()
-        os.set_blocking(self._signalled, False)
+        self._wakeup_read, self._wakeup_write = os.pipe()
+        os.set_blocking(self._wakeup_write, False)
         self._before = -1
         self._pid = os.getpid()
         self._cells = 0
@@ -55,32 +55,32 @@ class Interrupts:
 
     def install(self) -> None:
         """Begins; on the main thread, like `signal.set_wakeup_fd`."""
-        self._before = signal.set_wakeup_fd(self._signalled, warn_on_full_buffer=False)
+        self._before = signal.set_wakeup_fd(self._wakeup_write, warn_on_full_buffer=False)
         os.register_at_fork(after_in_child=self._leave_fork)
         threading.Thread(target=self._listen, name="nbdist-interrupts", daemon=True).start()
 
     def uninstall(self) -> None:
         """Ends, and leaves the wake-up descriptor as it was; on the main thread."""
-        if self._signalled < 0:
+        if self._wakeup_write < 0:
             return
         current = signal.set_wakeup_fd(self._before)
-        if current != self._signalled:
+        if current != self._wakeup_write:
             # Somebody has taken our place meanwhile, and keeps it.
             signal.set_wakeup_fd(current)
-        os.close(self._signalled)
-        self._signalled = -1
+        os.close(self._wakeup_write)
+        self._wakeup_write = -1
 
     def _leave_fork(self) -> None:
         # The signals of a child, such as one of multiprocessing, are not ours.
-        if self._signalled >= 0 and os.getpid() != self._pid:
+        if self._wakeup_write >= 0 and os.getpid() != self._pid:
             signal.set_wakeup_fd(-1)
 
     def _listen(self) -> None:
         guard = MessageGuard("An interrupt", logger)
         while True:
-            numbers = os.read(self._heard, 64)
+            numbers = os.read(self._wakeup_read, 64)
             if not numbers:
-                os.close(self._heard)
+                os.close(self._wakeup_read)
                 return
             if self._before >= 0:
                 with contextlib.suppress(OSError):
@@ -175,7 +175,7 @@ def install(main_thread: int) -> None:
 def _follow_cells(interrupts: Interrupts) -> None:
     """Has cells of this process' IPython shell, if any, end with what they have really ended with.
 
-    The reply to a cell is made from its result after the event that tells of its end.
+    The reply to a cell is made from its result after the event that reports its end.
     """
     ipython = sys.modules.get("IPython")
     shell = ipython.get_ipython() if ipython is not None else None

@@ -24,7 +24,7 @@ DEVICE = re.compile(r"(?:/job:(\w+))?(?:/replica:\d+)?(?:/task:(\d+))?/device:(\
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Replicas:
-    """What is told of one strategy; does not keep it alive.
+    """What is reported of one strategy; does not keep it alive.
 
     `kind` is the name it is made by. `mesh` has the devices of all replicas of all workers, in order, as
     `nbdist.contract.snapshot.Mesh`. `platform` is what its devices are, `"cpu"` or `"gpu"`.

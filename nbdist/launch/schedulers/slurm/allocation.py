@@ -1,4 +1,4 @@
-"""The allocation of Slurm in which this kernel runs, as its variables tell."""
+"""The allocation of Slurm in which this kernel runs, as its variables describe it."""
 
 from __future__ import annotations
 

@@ -9,7 +9,7 @@ from nbdist.errors import LaunchError, OptionError
 from nbdist.spelling import option
 
 ANSWER_SECONDS = 10.0
-"""A controller that does not listen is told by Slurm's commands themselves, mostly sooner."""
+"""A controller that does not listen is reported by Slurm's commands themselves, mostly sooner."""
 
 
 def have_commands() -> None:

@@ -67,7 +67,7 @@ class SlurmWatch:
         self._allocation = allocation
         self._ask = asks
         self._looked = float("-inf")
-        self._standing: JobState | None = None
+        self._state: JobState | None = None
         self._asked_for_end = False
         self._ending: str | None = None
 
@@ -82,9 +82,9 @@ class SlurmWatch:
             return None
         now = time.monotonic()
         if now - self._looked >= LOOK_SECONDS:
-            self._standing = self.look() or self._standing
+            self._state = self.look() or self._state
             self._looked = time.monotonic()
-        return str(self._standing or JobState(queued[1], "PENDING", ""))
+        return str(self._state or JobState(queued[1], "PENDING", ""))
 
     def look(self) -> JobState | None:
         """What the queue says now, also of a job that has ended a moment ago; None when it says nothing."""

@@ -20,7 +20,7 @@ class Sent:
         self.ready = True
 
     def __array__(self, dtype: object = None, copy: object = None) -> np.ndarray:
-        assert self.ready, "this would wait where no interrupt is heard"
+        assert self.ready, "this would wait where no interrupt arrives"
         return np.arange(3)
 
 

@@ -186,7 +186,7 @@ def test_without_the_private_names_of_a_map_no_rules_are_known():
     assert rules_of(distribution) == []
 
 
-def test_a_back_end_that_offers_nothing_is_told_in_a_sentence(monkeypatch, data):
+def test_a_back_end_that_offers_nothing_is_reported_in_a_sentence(monkeypatch, data):
     assert sharding_problem() is None
     library = sys.modules["keras.src.backend.jax.distribution_lib"]
     monkeypatch.delattr(library, "distribute_tensor")
@@ -229,9 +229,9 @@ def test_k4_reports_follow_the_distribution_in_the_middle_of_a_cell():
         names["wait"] = wait
         seen.run(source)
         meshes = {mesh.id for report in seen.reports for mesh in report.meshes or ()}
-        told = [one for report in seen.reports for one in report.distributions or ()]
-    assert {one.kind for one in told} == {"DataParallel", "ModelParallel"}
-    assert {one.mesh for one in told} <= meshes
+        reported = [one for report in seen.reports for one in report.distributions or ()]
+    assert {one.kind for one in reported} == {"DataParallel", "ModelParallel"}
+    assert {one.mesh for one in reported} <= meshes
 
 
 def test_the_hook_is_placed_while_a_cell_still_imports_keras():

@@ -79,8 +79,8 @@ def test_k5_totals_are_what_each_device_really_holds(look, placed):
         for shard in variable.value.addressable_shards:
             key = f"0:{shard.device.id}"
             held[key] = held.get(key, 0) + shard.data.nbytes
-    told = {device: total["nbytes"] for total in model["totals"] for device in total["devices"]}
-    assert told == held
+    reported = {device: total["nbytes"] for total in model["totals"] for device in total["devices"]}
+    assert reported == held
 
 
 def test_totals_group_devices_the_fullest_first(look):
@@ -122,7 +122,7 @@ def test_nothing_is_missed_where_there_are_no_rules(look, make):
     assert described["unmatched"] == []
 
 
-def test_without_a_distribution_the_layout_stays_and_no_rule_is_told(look, placed):
+def test_without_a_distribution_the_layout_stays_and_no_rule_is_reported(look, placed):
     keras.distribution.set_distribution(None)
     (described,) = seen(look, model=placed).models
     variables = by_path(described)
@@ -274,12 +274,12 @@ def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(l
     assert described["unmatched"] == ["net/dense/output"]
 
 
-def test_a_layout_is_told_of_any_model_or_layer(look, placed):
-    told = layout_of(placed, "trainer['net']", new_look())
-    assert told.model.path == "trainer['net']"
-    assert told.model.variables[0].array == "trainer['net'].layers[0].kernel"
-    assert [one.kind for one in told.distributions] == ["ModelParallel"]
-    assert told.distributions[0].mesh in {mesh.id for mesh in told.meshes}
+def test_a_layout_is_reported_of_any_model_or_layer(look, placed):
+    reported = layout_of(placed, "trainer['net']", new_look())
+    assert reported.model.path == "trainer['net']"
+    assert reported.model.variables[0].array == "trainer['net'].layers[0].kernel"
+    assert [one.kind for one in reported.distributions] == ["ModelParallel"]
+    assert reported.distributions[0].mesh in {mesh.id for mesh in reported.meshes}
     layer = layout_of(placed.layers[0], "layer", new_look()).model
     assert [one.path for one in layer.variables] == ["net/dense/kernel", "net/dense/bias"]
 

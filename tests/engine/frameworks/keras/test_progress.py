@@ -32,14 +32,14 @@ def model():
     return model
 
 
-def told():
+def reported():
     (newest,) = progress.newest()
     return newest["what"], {one["name"]: one["value"] for one in newest["metrics"]}
 
 
 def test_the_last_epoch_of_fit_with_its_validation(hooked, model):
     history = model.fit(X, Y, epochs=3, verbose=0, validation_data=(X, Y)).history
-    what, metrics = told()
+    what, metrics = reported()
     assert what == "fit, epoch 3 of 3"
     assert metrics == {name: values[-1] for name, values in history.items()}
     assert set(metrics) == {"loss", "mae", "val_loss", "val_mae"}
@@ -51,7 +51,7 @@ def test_validation_inside_fit_is_not_taken_for_an_evaluation(hooked, model):
 
     class Watch(keras.callbacks.Callback):
         def on_epoch_end(self, epoch, logs=None):
-            met.append(told()[0])
+            met.append(reported()[0])
 
     model.fit(X, Y, epochs=2, verbose=0, validation_data=(X, Y), callbacks=[Watch()])
     assert met == ["before", "fit, epoch 1 of 2"]
@@ -59,7 +59,7 @@ def test_validation_inside_fit_is_not_taken_for_an_evaluation(hooked, model):
 
 def test_an_evaluation(hooked, model):
     loss, mae = model.evaluate(X, Y, verbose=0)
-    what, metrics = told()
+    what, metrics = reported()
     assert what == "evaluate"
     assert metrics == pytest.approx({"loss": loss, "mae": mae})
 
@@ -107,14 +107,14 @@ def test_a_note_from_any_thread_replaces_the_last_and_leaves_out_what_is_no_numb
     thread = threading.Thread(target=progress.note, args=("evaluate, checkpoint ckpt-3", values))
     thread.start()
     thread.join()
-    assert told() == ("evaluate, checkpoint ckpt-3", {"loss": 0.5, "steps": 3.0})
+    assert reported() == ("evaluate, checkpoint ckpt-3", {"loss": 0.5, "steps": 3.0})
 
 
 def test_a_metric_of_many_numbers_is_left_out_and_does_not_fail(hooked, model):
     callbacks = keras.callbacks.CallbackList([], add_history=True, model=model, epochs=4)
     callbacks.on_train_begin()
     callbacks.on_epoch_end(1, {"loss": np.float32(2.0), "each": [1, 2]})
-    assert told() == ("fit, epoch 2 of 4", {"loss": 2.0})
+    assert reported() == ("fit, epoch 2 of 4", {"loss": 2.0})
 
 
 def test_reports_tell_each_epoch_while_the_cell_trains(model):
@@ -138,6 +138,6 @@ def test_reports_tell_each_epoch_while_the_cell_trains(model):
 def test_an_evaluation_is_noted_under_the_name_it_is_given(hooked, model):
     with progress.evaluating("evaluate, checkpoint ckpt-3"):
         model.evaluate(X, Y, verbose=0)
-    assert told()[0] == "evaluate, checkpoint ckpt-3"
+    assert reported()[0] == "evaluate, checkpoint ckpt-3"
     model.evaluate(X, Y, verbose=0)
-    assert told()[0] == "evaluate"
+    assert reported()[0] == "evaluate"

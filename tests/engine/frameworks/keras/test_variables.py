@@ -167,8 +167,8 @@ def test_nothing_of_a_user_s_class_runs():
     look = new_look()
     (described,) = seen(look, model=model).models
     look.unhook()
-    told = [(one["path"].split("/")[-1], one["array"]) for one in described["variables"]]
-    assert told == [("kernel", None), ("bias", None)]
+    reported = [(one["path"].split("/")[-1], one["array"]) for one in described["variables"]]
+    assert reported == [("kernel", None), ("bias", None)]
 
 
 def test_variables_alone_and_unbuilt_layers():
@@ -297,8 +297,8 @@ def test_without_keras_there_is_nothing_to_look_into(monkeypatch):
 
 def test_a_variable_is_explained_and_offered_as_the_array_it_holds():
     variable = keras.Variable(np.arange(6, dtype=np.float32).reshape(2, 3))
-    told = explain(variable, "v")
-    (array,) = told.arrays
+    reported = explain(variable, "v")
+    (array,) = reported.arrays
     assert (array.path, array.shape) == ("v", (2, 3))
     offered = offer_array(array_of(variable), "v")
     assert (offered.sharding, offered.shape) == (None, [2, 3])

@@ -110,28 +110,28 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         agents.stop()
 
 
-def test_a_silent_host_is_told_once_then_given_up_and_its_processes_are_out_of_reach(
+def test_a_silent_host_is_reported_once_then_given_up_and_its_processes_are_out_of_reach(
     make: Callable[..., AgentPool],
 ) -> None:
     agents = make(h1=ANSWERS, h2=SILENT)
-    heard: list[Happening] = []
-    agents.events.subscribe(heard.append)
-    wait_for(lambda: [e for e in heard if isinstance(e, HostsSilent)])
+    received: list[Happening] = []
+    agents.events.subscribe(received.append)
+    wait_for(lambda: [e for e in received if isinstance(e, HostsSilent)])
     assert list(agents.silent) == ["h2"]
     assert agents.exits == {}
     wait_for(lambda: agents.exits)
     ((process_id, end),) = agents.exits.items()
     assert (process_id, str(end)) == (1, "out of reach: host h2 does not answer")
     wait_for(lambda: not agents.silent)
-    assert [list(e.since) for e in heard if isinstance(e, HostsSilent)] == [["h2"], []]
+    assert [list(e.since) for e in received if isinstance(e, HostsSilent)] == [["h2"], []]
 
 
 def test_what_was_heard_after_a_moment_is_known_by_host(make: Callable[..., AgentPool]) -> None:
     agents = make(h1=ANSWERS, h2=SILENT)
     now = time.monotonic()
-    wait_for(lambda: agents.heard_since("h1", now))
-    assert not agents.heard_since("h2", now)
-    assert not agents.heard_since("h3", 0.0)
+    wait_for(lambda: agents.received_since("h1", now))
+    assert not agents.received_since("h2", now)
+    assert not agents.received_since("h3", 0.0)
 
 
 def test_orders_go_to_the_parent_of_each_process_and_ends_come_back(
@@ -228,13 +228,13 @@ def say(agents: AgentPool, line: str) -> None:
 )
 def test_a_message_of_a_wrong_shape_ends_nothing(make: Callable[..., AgentPool], said: str) -> None:
     agents = make(h1=SAYS)
-    heard: list[Happening] = []
-    agents.events.subscribe(heard.append)
+    received: list[Happening] = []
+    agents.events.subscribe(received.append)
     say(agents, said)
     say(agents, '{"event": "started", "process_id": 0, "pid": 7}')
     wait_for(lambda: agents.others["h1"].pids.get(0) == 7)
     assert agents.exits == {}
-    assert len(agents.faults) == len([e for e in heard if isinstance(e, Fault)])
+    assert len(agents.faults) == len([e for e in received if isinstance(e, Fault)])
 
 
 def test_a_message_that_lacks_something_is_named_with_its_host_once(
@@ -252,16 +252,16 @@ def test_a_message_that_lacks_something_is_named_with_its_host_once(
 
 def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., AgentPool]) -> None:
     agents = make(h1=ANSWERS, h2=SILENT)
-    heard: list[type] = []
+    received: list[type] = []
 
     def hears(event: Happening) -> None:
-        heard.append(type(event))
+        received.append(type(event))
         raise RuntimeError("a fault of whoever listens")
 
     agents.events.subscribe(hears)
     agents.signal(15, [0])
     wait_for(lambda: agents.exits.get(0))
-    wait_for(lambda: HostsSilent in heard)
+    wait_for(lambda: HostsSilent in received)
     wait_for(lambda: agents.others["h2"].given_up)
     assert agents.faults
 
@@ -306,15 +306,15 @@ def test_a_kernel_that_was_stopped_gives_up_nobody_when_it_runs_again(
     agents = make(h1=ANSWERS, h2=SILENT)
     for parent in agents.others.values():
         parent._pauses = Pauses(clock=time.monotonic)
-    heard: list[Happening] = []
-    agents.events.subscribe(heard.append)
+    received: list[Happening] = []
+    agents.events.subscribe(received.append)
     jump = 40.0
     began = real()
     wait_for(lambda: agents.others["h2"].given_up)
     # Not at once: only after a whole limit in which this kernel ran.
     assert real() - began >= 1.5
     assert agents.others["h1"].poll() is None
-    assert not [e for e in heard if isinstance(e, HostsSilent) and "h1" in e.since]
+    assert not [e for e in received if isinstance(e, HostsSilent) and "h1" in e.since]
 
 
 def test_ctrl_z_in_the_kernels_terminal_reaches_no_parent(

@@ -131,7 +131,7 @@ def test_the_examiner_answers_as_long_as_it_is_asked_and_ends_with_its_input() -
     assert answer["connected"][0].keys() == {"ms"}  # type: ignore[index]
 
 
-def test_a_listener_that_cannot_be_had_is_told() -> None:
+def test_a_listener_that_cannot_be_had_is_reported() -> None:
     (facts,) = conversation('{"address": "192.0.2.1"}')
     assert "listening" not in facts
     assert str(facts["listening_error"]).startswith("192.0.2.1: ")
@@ -142,8 +142,8 @@ def test_a_python_before_3_8_tells_its_version_and_no_more() -> None:
     done = subprocess.run(
         [sys.executable, "-c", pretended, "5"], input=b"12345", capture_output=True, check=True
     )
-    told = json.loads(done.stdout)["checkup"]
-    assert told == {"python": list(sys.version_info[:3]), "executable": sys.executable}
+    reported = json.loads(done.stdout)["checkup"]
+    assert reported == {"python": list(sys.version_info[:3]), "executable": sys.executable}
 
 
 def test_the_boot_line_is_one_line_without_what_shells_take_apart() -> None:
@@ -165,7 +165,7 @@ def test_connecting_nowhere_ends_after_the_time_it_is_given() -> None:
     assert checkup.connect([], seconds=9.0) == []
 
 
-def test_a_way_that_answers_nothing_is_given_up_while_others_are_told() -> None:
+def test_a_way_that_answers_nothing_is_given_up_while_others_are_reported() -> None:
     with checkup.listen("127.0.0.1") as full, checkup.listen("127.0.0.1") as free:
         # A listener with no room left drops who calls, as a firewall does.
         full.listen(0)
@@ -180,7 +180,7 @@ def test_a_way_that_answers_nothing_is_given_up_while_others_are_told() -> None:
     assert found[1].keys() == {"ms"}
 
 
-def test_variables_of_clusters_are_told_and_secrets_only_by_name() -> None:
+def test_variables_of_clusters_are_reported_and_secrets_only_by_name() -> None:
     given = {
         "SLURM_JOB_ID": "12",
         "SLURM_JWT": "abc",
@@ -209,7 +209,7 @@ def test_ssh_tells_both_ends_of_its_connection() -> None:
     assert checkup.seen_as({}) is None
 
 
-def test_a_name_that_cannot_be_resolved_is_told_with_the_reason() -> None:
+def test_a_name_that_cannot_be_resolved_is_reported_with_the_reason() -> None:
     found = checkup.own_name("no.such.host.invalid", seconds=30)
     assert (found["addresses"], found["own"]) == ([], [])
     assert found["error"]
@@ -277,23 +277,23 @@ def test_a_folder_that_takes_no_file_says_why_and_where_files_go_instead(tmp_pat
 
 
 def test_accelerators_are_counted_as_the_system_shows_them(tmp_path: Path) -> None:
-    told = {f"0000:00:0{i}.0": "0x0062" for i in range(4)}
-    told["0000:00:04.0"] = "0x0042"  # a network card
-    told["0000:00:03.1"] = "0x0062"  # the second function of a chip
+    reported = {f"0000:00:0{i}.0": "0x0062" for i in range(4)}
+    reported["0000:00:04.0"] = "0x0042"  # a network card
+    reported["0000:00:03.1"] = "0x0062"  # the second function of a chip
     folder = "sys__bus__pci__devices__{}"
-    contents = {f"{folder.format(at)}__vendor": "0x1ae0\n" for at in told}
-    contents |= {f"{folder.format(at)}__device": f"{kind}\n" for at, kind in told.items()}
+    contents = {f"{folder.format(at)}__vendor": "0x1ae0\n" for at in reported}
+    contents |= {f"{folder.format(at)}__device": f"{kind}\n" for at, kind in reported.items()}
     root = files(tmp_path, **contents, dev__nvidia0="", dev__nvidia1="", dev__nvidiactl="")
     assert checkup.accelerators(root) == {"gpus": 2, "tpus": 4}
 
 
-def test_locks_of_libtpu_are_told_with_their_owner(tmp_path: Path) -> None:
+def test_locks_of_libtpu_are_reported_with_their_owner(tmp_path: Path) -> None:
     root = files(tmp_path, tmp__libtpu_lockfile="", tmp__other="")
     path = tmp_path / "tmp/libtpu_lockfile"
     assert checkup.locks(root) == [{"path": str(path), "owner": path.owner()}]
 
 
-def test_the_process_that_holds_a_device_of_a_tpu_is_told(tmp_path: Path) -> None:
+def test_the_process_that_holds_a_device_of_a_tpu_is_reported(tmp_path: Path) -> None:
     root = files(tmp_path, dev__accel0="", dev__vfio__vfio="")
     assert checkup.holders(root) == []
     with (root / "dev/accel0").open():

@@ -19,30 +19,32 @@ def test_a_host_that_has_told_nothing_is_not_judged() -> None:
 
 
 def test_another_minor_python_is_one_error_and_packages_are_not_spoken_of() -> None:
-    told = facts(python=[3, 12, 1], packages={"nbdist": None})
-    finding = only(found(examined(told=told)))
+    reported = facts(python=[3, 12, 1], packages={"nbdist": None})
+    finding = only(found(examined(reported=reported)))
     assert finding.severity == "error"
     assert finding.what.startswith("Python 3.12.1 there, 3.11.7 in this kernel")
     assert finding.do == "ssh h1 command -v python3.11, then name it with --remote-python"
 
 
 def test_a_python_too_old_to_tell_more_is_judged_by_its_version_alone() -> None:
-    told = {"python": [2, 7, 18], "executable": "/usr/bin/python"}
-    assert "Python 2.7.18" in only(found(examined(told=told))).what
+    reported = {"python": [2, 7, 18], "executable": "/usr/bin/python"}
+    assert "Python 2.7.18" in only(found(examined(reported=reported))).what
 
 
 def test_all_packages_of_one_host_are_put_right_by_one_command() -> None:
-    assert found(examined(told=facts(packages={"ipyparallel": "9.2.7"}))) == []
-    told = facts(packages={"nbdist": "0.1.0", "ipyparallel": "9.1.0"})
-    finding = only(found(examined(told=told)))
+    assert found(examined(reported=facts(packages={"ipyparallel": "9.2.7"}))) == []
+    reported = facts(packages={"nbdist": "0.1.0", "ipyparallel": "9.1.0"})
+    finding = only(found(examined(reported=reported)))
     assert finding.what == "nbdist is 0.1.0, not 0.2.0; ipyparallel is 9.1.0, not 9.2.0"
     assert finding.where == "/usr/bin/python3 on h1"
     assert finding.do == ("ssh h1 /usr/bin/python3 -m pip install nbdist==0.2.0 ipyparallel==9.2.0")
 
 
 def test_a_host_keeps_the_distribution_that_it_has_a_module_from() -> None:
-    told = facts(packages={"tensorflow": "2.20.0"}, distributions={"tensorflow": "tensorflow-cpu"})
-    finding = only(found(examined(told=told), examined("h2"), framework="tensorflow"))
+    reported = facts(
+        packages={"tensorflow": "2.20.0"}, distributions={"tensorflow": "tensorflow-cpu"}
+    )
+    finding = only(found(examined(reported=reported), examined("h2"), framework="tensorflow"))
     assert finding.what == "tensorflow is 2.20.0, not 2.21.0"
     assert finding.do.endswith("-m pip install tensorflow-cpu==2.21.0")
 
@@ -51,8 +53,8 @@ def test_a_host_without_a_module_gets_the_distribution_of_the_others() -> None:
     nightly = {"tensorflow": "2.22.0.dev20261101"}
     named = {"tensorflow": "tf-nightly"}
     here = kernel(packages=nightly, distributions=named)
-    other = examined("h2", told=facts("h2", packages=nightly, distributions=named))
-    missing = examined(told=facts(packages={"tensorflow": None}))
+    other = examined("h2", reported=facts("h2", packages=nightly, distributions=named))
+    missing = examined(reported=facts(packages={"tensorflow": None}))
     finding = only(found(missing, other, here=here, framework="tensorflow"))
     assert finding.what == "tensorflow 2.22.0.dev20261101 is missing"
     assert finding.do.endswith("-m pip install tf-nightly==2.22.0.dev20261101")
@@ -60,26 +62,28 @@ def test_a_host_without_a_module_gets_the_distribution_of_the_others() -> None:
 
 def test_a_version_that_cannot_be_known_is_neither_missing_nor_wanted() -> None:
     unknown = facts("h2", packages={"tensorflow": ""})
-    assert found(examined(), examined("h2", told=unknown), framework="tensorflow") == []
+    assert found(examined(), examined("h2", reported=unknown), framework="tensorflow") == []
     here = kernel(packages={"tensorflow": ""})
-    assert found(examined(), examined("h2", told=unknown), here=here, framework="tensorflow") == []
+    assert (
+        found(examined(), examined("h2", reported=unknown), here=here, framework="tensorflow") == []
+    )
 
 
 def test_hosts_that_agree_on_another_jax_than_the_kernel_are_left_alone() -> None:
     other = {"jax": "0.11.0", "jaxlib": "0.11.0"}
-    everyone = [examined(name, told=facts(name, packages=other)) for name in ("h1", "h2")]
+    everyone = [examined(name, reported=facts(name, packages=other)) for name in ("h1", "h2")]
     assert found(*everyone) == []
 
 
-def test_the_host_whose_jax_differs_is_told_the_version_of_the_kernel() -> None:
+def test_the_host_whose_jax_differs_is_reported_the_version_of_the_kernel() -> None:
     other = facts("h2", packages={"jax": "0.10.1"})
-    finding = only(found(examined("h1"), examined("h2", told=other)))
+    finding = only(found(examined("h1"), examined("h2", reported=other)))
     assert (finding.host, finding.what) == ("h2", "jax is 0.10.1, not 0.10.2")
 
 
 def test_without_jax_in_the_kernel_most_hosts_decide_on_the_version() -> None:
-    told = [facts("h1"), facts("h2"), facts("h3", packages={"jax": "0.10.1"})]
-    everyone = [examined(each["host"], told=each) for each in told]
+    reported = [facts("h1"), facts("h2"), facts("h3", packages={"jax": "0.10.1"})]
+    everyone = [examined(each["host"], reported=each) for each in reported]
     finding = only(found(*everyone, here=kernel(packages={"jax": None})))
     assert (finding.host, finding.what) == ("h3", "jax is 0.10.1, not 0.10.2")
 
@@ -98,7 +102,7 @@ def test_without_jax_in_the_kernel_most_hosts_decide_on_the_version() -> None:
 def test_only_packages_of_the_framework_asked_for_are_missed(
     needs: dict[str, Any], missing: str, said: bool
 ) -> None:
-    findings = found(examined(told=facts(packages={missing: None})), **needs)
+    findings = found(examined(reported=facts(packages={missing: None})), **needs)
     assert [missing in finding.what for finding in findings] == [True] * said
 
 
@@ -128,7 +132,7 @@ def test_only_packages_of_the_framework_asked_for_are_missed(
     ],
 )
 def test_a_name_that_leads_elsewhere_is_a_warning(name: dict[str, Any], what: str, do: str) -> None:
-    finding = only(found(examined(told=facts(name=name))))
+    finding = only(found(examined(reported=facts(name=name))))
     assert finding.severity == "warning"
     assert what in finding.what
     assert finding.do == do
@@ -139,7 +143,7 @@ def test_the_name_of_this_machine_is_no_matter_where_no_other_takes_part() -> No
     assert found(Examined(host="localhost", facts=here), here=here) == []
 
 
-def test_this_machine_is_told_the_address_at_which_a_host_sees_it() -> None:
+def test_this_machine_is_reported_the_address_at_which_a_host_sees_it() -> None:
     here = kernel(name={"addresses": ["127.0.1.1"], "own": ["127.0.1.1"], "error": None})
     finding = only(found(Examined(host="localhost", facts=here), examined(), here=here))
     assert finding.do == "sudo sed -i.bak 's/^127.0.1.1/10.0.0.1/' /etc/hosts"
@@ -147,7 +151,7 @@ def test_this_machine_is_told_the_address_at_which_a_host_sees_it() -> None:
 
 def test_one_way_that_is_barred_between_hosts_is_opened_on_the_other_side() -> None:
     reached = {"this machine": {"ms": 1.0}, "h2": {"error": "no answer within 1.5 s"}}
-    other = examined("h2", told=facts("h2", address="10.0.0.12", firewalls=["ufw"]))
+    other = examined("h2", reported=facts("h2", address="10.0.0.12", firewalls=["ufw"]))
     finding = only(found(examined("h1", reached=reached), other))
     assert finding.severity == "error"
     assert finding.what == "cannot connect to h2: no answer within 1.5 s"
@@ -167,7 +171,7 @@ def test_a_host_that_cannot_call_the_notebook_is_let_in_on_this_machine() -> Non
     assert finding.do == opened, "hosts cannot reach processes here through ssh"
 
 
-def test_a_tunnel_that_ssh_does_not_make_is_told_with_what_allows_it() -> None:
+def test_a_tunnel_that_ssh_does_not_make_is_reported_with_what_allows_it() -> None:
     reached = {"this machine": {"error": "Connection refused", "address": "127.0.0.1"}}
     finding = only(found(examined(reached=reached)))
     assert (
@@ -187,23 +191,23 @@ def test_a_host_this_machine_cannot_call_is_an_error_only_where_this_machine_com
     assert finding.do.startswith("ssh h1 sudo iptables -I INPUT -s 10.0.0.1 ")
 
 
-def test_a_host_that_sees_another_machine_in_place_of_this_is_told_of_it() -> None:
-    told = facts(seen_as={"client": "10.0.0.77", "server": "10.0.0.11"})
+def test_a_host_that_sees_another_machine_in_place_of_this_is_reported_of_it() -> None:
+    reported = facts(seen_as={"client": "10.0.0.77", "server": "10.0.0.11"})
     reached = {"this machine": {"error": "timed out", "address": "192.168.0.5"}}
-    finding = only(found(examined(told=told, reached=reached)))
+    finding = only(found(examined(reported=reported, reached=reached)))
     assert finding.what.startswith(
         "cannot connect to the notebook's machine at 192.168.0.5: timed out; it sees 10.0.0.77 in its place"
     )
     assert "--controller-address" in finding.do and "--tunnel" in finding.do
     reached = {"this machine": {"ms": 1.0, "address": "192.168.0.5"}}
-    assert found(examined(told=told, reached=reached)) == []
+    assert found(examined(reported=reported, reached=reached)) == []
 
 
 @pytest.mark.parametrize(
     ("ahead", "within", "said"),
     [(1.3, 0.01, "ahead of"), (-75.0, 0.01, "behind"), (1.3, 0.5, None), (0.9, 0.0, None)],
 )
-def test_clocks_surely_more_than_a_second_apart_are_told(
+def test_clocks_surely_more_than_a_second_apart_are_reported(
     ahead: float, within: float, said: str | None
 ) -> None:
     findings = found(examined(clock=Clock(ahead_s=ahead, within_s=within)))
@@ -213,7 +217,7 @@ def test_clocks_surely_more_than_a_second_apart_are_told(
         assert said in only(findings).what
 
 
-def test_a_clock_is_told_with_its_distance_and_what_sets_it() -> None:
+def test_a_clock_is_reported_with_its_distance_and_what_sets_it() -> None:
     finding = only(found(examined(clock=Clock(ahead_s=-75.0, within_s=0.0))))
     assert finding.what.startswith("its clock is 1 min 15 s behind this machine's")
     assert finding.do == "ssh h1 sudo timedatectl set-ntp true, and the same here"
@@ -239,7 +243,7 @@ def test_a_clock_is_told_with_its_distance_and_what_sets_it() -> None:
 def test_variables_of_another_launcher_are_named_and_said_to_mislead_nobody(
     variables: dict[str, str], launcher: str, under: str | None
 ) -> None:
-    findings = found(examined(told=facts(variables=variables)), launcher=launcher)
+    findings = found(examined(reported=facts(variables=variables)), launcher=launcher)
     if under is None:
         assert findings == []
         return
@@ -252,21 +256,21 @@ def test_variables_of_another_launcher_are_named_and_said_to_mislead_nobody(
 
 
 def test_tpu_variables_belong_on_a_machine_with_chips() -> None:
-    told = facts(variables={"TPU_WORKER_ID": "1"}, accelerators={"gpus": 0, "tpus": 4})
-    assert found(examined(told=told)) == []
+    reported = facts(variables={"TPU_WORKER_ID": "1"}, accelerators={"gpus": 0, "tpus": 4})
+    assert found(examined(reported=reported)) == []
 
 
 def test_device_ids_of_a_variable_are_said_to_be_taken() -> None:
-    told = facts(variables={"JAX_LOCAL_DEVICE_IDS": "0,1"})
-    finding = only(found(examined(told=told)))
+    reported = facts(variables={"JAX_LOCAL_DEVICE_IDS": "0,1"})
+    finding = only(found(examined(reported=reported)))
     assert "only JAX_LOCAL_DEVICE_IDS misleads it" in finding.what
     assert finding.do == "%dist_init --env JAX_LOCAL_DEVICE_IDS="
 
 
 @pytest.mark.parametrize("framework", ["jax", "keras", "tensorflow"])
 def test_a_stray_tf_config_on_a_host_is_an_error_where_anything_reads_it(framework: str) -> None:
-    told = facts(variables={"TF_CONFIG": '{"task": {}}'})
-    finding = only(found(examined(told=told), framework=framework))
+    reported = facts(variables={"TF_CONFIG": '{"task": {}}'})
+    finding = only(found(examined(reported=reported), framework=framework))
     assert finding.severity == ("warning" if framework == "jax" else "error")
     assert 'TF_CONFIG is set ({"task": {}})' in finding.what
     assert finding.do.startswith("ssh h1 ")
@@ -279,68 +283,68 @@ def test_the_kernels_own_tf_config_is_left_to_the_plan_with_tensorflow() -> None
     assert only(found(one, here=here)).do == "import os; os.environ.pop('TF_CONFIG')"
 
 
-def test_an_option_of_the_compiler_that_one_host_has_alone_is_told_there() -> None:
-    told = facts(
+def test_an_option_of_the_compiler_that_one_host_has_alone_is_reported_there() -> None:
+    reported = facts(
         "h3", variables={"JAX_ENABLE_X64": "1", "JAX_PLATFORMS": "cpu", "JAX_DUMP_IR_TO": "d"}
     )
-    finding = only(found(examined("h1"), examined("h2"), examined("h3", told=told)))
+    finding = only(found(examined("h1"), examined("h2"), examined("h3", reported=reported)))
     assert (finding.host, finding.severity) == ("h3", "warning")
     assert finding.what.startswith("JAX_ENABLE_X64 is 1 there, and not set elsewhere")
     assert finding.do == "%dist_init --env JAX_ENABLE_X64=1"
 
 
 def test_an_option_of_the_compiler_that_the_kernel_passes_on_is_the_same_on_all() -> None:
-    told = facts("h2", variables={"JAX_ENABLE_X64": "1"})
+    reported = facts("h2", variables={"JAX_ENABLE_X64": "1"})
     here = kernel(variables={"JAX_ENABLE_X64": "0"})
-    assert found(examined("h1"), examined("h2", told=told), here=here) == []
+    assert found(examined("h1"), examined("h2", reported=reported), here=here) == []
 
 
 def test_proxies_are_named_and_left_out_by_an_option() -> None:
-    told = facts(variables={"HTTPS_PROXY": "http://p:3128", "no_proxy": "localhost"})
-    finding = only(found(examined(told=told)))
+    reported = facts(variables={"HTTPS_PROXY": "http://p:3128", "no_proxy": "localhost"})
+    finding = only(found(examined(reported=reported)))
     assert finding.severity == "warning"
     assert finding.what.startswith("HTTPS_PROXY set: ")
     assert finding.do == "%dist_init --env HTTPS_PROXY="
 
 
 def test_memory_for_far_fewer_processes_than_asked_for_is_an_error() -> None:
-    told = facts(memory={"total": 2 << 30, "available": 500 << 20})
-    assert found(examined(told=told, processes=3)) == []
-    assert only(found(examined(told=told, processes=6))).severity == "error"
-    finding = only(found(examined(told=told, processes=4)))
+    reported = facts(memory={"total": 2 << 30, "available": 500 << 20})
+    assert found(examined(reported=reported, processes=3)) == []
+    assert only(found(examined(reported=reported, processes=6))).severity == "error"
+    finding = only(found(examined(reported=reported, processes=4)))
     assert finding.severity == "warning"
     assert finding.what == (
         "500 MB of memory available; 4 processes with jax need about 600 MB before they hold any data"
     )
-    assert only(found(examined(told=told), framework="tensorflow")).severity == "error"
-    assert found(examined(told=told, processes=2), launcher="slurm") != []
+    assert only(found(examined(reported=reported), framework="tensorflow")).severity == "error"
+    assert found(examined(reported=reported, processes=2), launcher="slurm") != []
 
 
 def test_memory_that_cannot_be_found_out_is_not_judged() -> None:
-    told = facts(memory={"total": None, "available": None})
-    assert found(examined(told=told, processes=1000)) == []
+    reported = facts(memory={"total": None, "available": None})
+    assert found(examined(reported=reported, processes=1000)) == []
 
 
 def test_a_full_folder_for_temporary_files_is_an_error_where_there_is_no_other() -> None:
     full = {"path": "/tmp", "free": 0, "error": "No space left on device", "instead": None}
-    finding = only(found(examined(told=facts(temporary=full))))
+    finding = only(found(examined(reported=facts(temporary=full))))
     assert finding.severity == "error"
     assert finding.what == "no file can be written in /tmp: No space left on device"
     assert finding.do.startswith("ssh h1 du -xh --max-depth=1 /tmp")
-    finding = only(found(examined(told=facts(temporary={**full, "instead": "/root"}))))
+    finding = only(found(examined(reported=facts(temporary={**full, "instead": "/root"}))))
     assert finding.severity == "warning"
     assert finding.what.endswith("; its files would go to /root instead")
 
 
 def test_a_nearly_full_folder_for_temporary_files_is_a_warning() -> None:
     nearly = {"path": "/tmp", "free": 20 << 20, "error": None, "instead": None}
-    finding = only(found(examined(told=facts(temporary=nearly))))
+    finding = only(found(examined(reported=facts(temporary=nearly))))
     assert (finding.severity, finding.what) == ("warning", "20 MB free in /tmp")
 
 
 def test_a_working_folder_that_is_not_there_is_an_error_as_it_is_of_a_start() -> None:
-    told = facts(folder={"path": "/home/ada/my work", "exists": False})
-    finding = only(found(examined(told=told)))
+    reported = facts(folder={"path": "/home/ada/my work", "exists": False})
+    finding = only(found(examined(reported=reported)))
     assert finding.severity == "error"
     assert finding.do.startswith("%dist_init --sync .")
 
@@ -350,13 +354,13 @@ HOLDER = {"pid": 77, "user": "ada", "command": "python train.py", "devices": ["/
 
 
 def test_a_process_that_holds_the_tpu_is_named_with_what_ends_it() -> None:
-    finding = only(found(examined(told=facts(holders=[HOLDER], accelerators=CHIPS))))
+    finding = only(found(examined(reported=facts(holders=[HOLDER], accelerators=CHIPS))))
     assert finding.severity == "error"
     assert finding.what == "process 77 (python train.py, user ada) holds the TPU"
     assert (finding.where, finding.do) == ("/dev/accel0", "ssh h1 kill 77")
     other = {**HOLDER, "user": "bob"}
     assert (
-        only(found(examined(told=facts(holders=[other], accelerators=CHIPS)))).do
+        only(found(examined(reported=facts(holders=[other], accelerators=CHIPS)))).do
         == "ssh h1 sudo kill 77"
     )
 
@@ -371,35 +375,39 @@ def test_a_process_that_holds_the_tpu_is_named_with_what_ends_it() -> None:
 def test_a_lock_of_libtpu_that_nobody_holds_is_to_be_removed(
     owner: str, severity: str, do: str
 ) -> None:
-    told = facts(locks=[{"path": "/tmp/libtpu_lockfile", "owner": owner}], accelerators=CHIPS)
-    finding = only(found(examined(told=told)))
+    reported = facts(locks=[{"path": "/tmp/libtpu_lockfile", "owner": owner}], accelerators=CHIPS)
+    finding = only(found(examined(reported=reported)))
     assert (finding.severity, finding.where, finding.do) == (severity, "/tmp/libtpu_lockfile", do)
 
 
 def test_a_lock_is_not_stale_while_a_process_holds_the_tpu() -> None:
-    told = facts(
+    reported = facts(
         accelerators=CHIPS,
         holders=[HOLDER],
         locks=[{"path": "/tmp/libtpu_lockfile", "owner": "ada"}],
     )
-    assert "holds the TPU" in only(found(examined(told=told))).what
+    assert "holds the TPU" in only(found(examined(reported=reported))).what
 
 
 def test_what_holds_devices_is_no_matter_without_chips_or_off_the_tpu() -> None:
-    assert found(examined(told=facts(holders=[HOLDER]))) == []
-    assert found(examined(told=facts(holders=[HOLDER], accelerators=CHIPS)), platform="cpu") == []
+    assert found(examined(reported=facts(holders=[HOLDER]))) == []
+    assert (
+        found(examined(reported=facts(holders=[HOLDER], accelerators=CHIPS)), platform="cpu") == []
+    )
     lock = {"path": "/tmp/libtpu_lockfile", "owner": "bob"}
-    assert only(found(examined(told=facts(locks=[lock])))).severity == "warning"
+    assert only(found(examined(reported=facts(locks=[lock])))).severity == "warning"
 
 
 def test_the_processes_of_a_session_that_runs_are_no_finding() -> None:
-    told = facts(accelerators=CHIPS, holders=[HOLDER], memory={"total": 1 << 30, "available": 0})
-    assert found(examined(told=told), starting=False) == []
+    reported = facts(
+        accelerators=CHIPS, holders=[HOLDER], memory={"total": 1 << 30, "available": 0}
+    )
+    assert found(examined(reported=reported), starting=False) == []
 
 
 def test_processes_left_over_from_an_earlier_session_are_named() -> None:
     process = {"pid": 9, "user": "ada", "command": "python -m nbdist.agent"}
-    finding = only(found(examined(told=facts(leftovers=[process]))))
+    finding = only(found(examined(reported=facts(leftovers=[process]))))
     assert finding.severity == "warning"
     assert finding.do == "ssh h1 kill 9"
 
@@ -435,5 +443,5 @@ def test_a_back_end_of_the_kernel_is_an_error_where_it_holds_devices_of_the_proc
 def test_errors_come_before_warnings() -> None:
     warned = facts("h1", variables={"http_proxy": "p"})
     broken = facts("h2", packages={"nbdist": None})
-    findings = found(examined("h1", told=warned), examined("h2", told=broken))
+    findings = found(examined("h1", reported=warned), examined("h2", reported=broken))
     assert [finding.severity for finding in findings] == ["error", "warning"]

@@ -66,7 +66,7 @@ Host key verification failed.
         ("", "it ended without output", "ssh h1 -v true"),
     ],
 )
-def test_what_ssh_says_is_told_with_what_it_means(words: str, meaning: str, do: str) -> None:
+def test_what_ssh_says_is_reported_with_what_it_means(words: str, meaning: str, do: str) -> None:
     finding = refused(H1, OPTIONS, 255, words)
     assert (finding.severity, finding.host) == ("error", "h1")
     assert meaning in finding.what
@@ -89,14 +89,14 @@ def test_a_python_that_is_not_there_is_no_fault_of_ssh(status: int, words: str) 
     assert finding.do.startswith("ssh h1 'command -v python3', then ")
 
 
-def test_a_python_that_fails_by_itself_is_told_with_its_last_words() -> None:
+def test_a_python_that_fails_by_itself_is_reported_with_its_last_words() -> None:
     finding = refused(H1, OPTIONS, 1, "Fatal Python error: init_fs_encoding")
     assert "exit code 1" in finding.what
     assert finding.what.endswith("Fatal Python error: init_fs_encoding")
     assert finding.do.startswith("ssh h1 /opt/python -V; ")
 
 
-def test_a_host_that_is_silent_is_told_as_such() -> None:
+def test_a_host_that_is_silent_is_reported_as_such() -> None:
     finding = refused(H1, OPTIONS, None, "")
     assert finding.what == "the host did not answer in time"
 

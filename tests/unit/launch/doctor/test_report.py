@@ -40,8 +40,10 @@ def test_a_host_that_is_well_is_one_line() -> None:
 
 
 def test_findings_come_below_with_what_where_and_what_to_type() -> None:
-    told = facts(variables={"http_proxy": "p"}, temporary=FULL)
-    shown = report(examined(told=told), examined("h22", told={}, facts=None, trouble=NO_SSH)).text()
+    reported = facts(variables={"http_proxy": "p"}, temporary=FULL)
+    shown = report(
+        examined(reported=reported), examined("h22", reported={}, facts=None, trouble=NO_SSH)
+    ).text()
     lines = shown.splitlines()
     assert lines[0].startswith("h1   1 error, 1 warning  Python 3.11.7, ")
     assert lines[1] == "h22  1 error"
@@ -65,16 +67,16 @@ def test_findings_come_below_with_what_where_and_what_to_type() -> None:
 
 
 def test_only_errors_make_the_exit_code_one() -> None:
-    warned = examined(told=facts(variables={"http_proxy": "p"}))
+    warned = examined(reported=facts(variables={"http_proxy": "p"}))
     assert report(warned).exit_code == 0
     assert report(examined("h22", facts=None, trouble=NO_SSH)).exit_code == 1
 
 
 def test_json_holds_findings_and_facts_by_host() -> None:
     everyone = (examined("h1"), examined("h22", facts=None, trouble=NO_SSH))
-    told = json.loads(report(*everyone).json())
-    assert (told["ok"], told["seconds"]) == (False, 0.84)
-    assert told["findings"] == [
+    reported = json.loads(report(*everyone).json())
+    assert (reported["ok"], reported["seconds"]) == (False, 0.84)
+    assert reported["findings"] == [
         {
             "severity": "error",
             "host": "h22",
@@ -83,22 +85,22 @@ def test_json_holds_findings_and_facts_by_host() -> None:
             "do": "ssh h22",
         }
     ]
-    assert told["hosts"]["h1"]["python"] == [3, 11, 7]
-    assert told["hosts"]["h22"] is None
+    assert reported["hosts"]["h1"]["python"] == [3, 11, 7]
+    assert reported["hosts"]["h22"] is None
 
 
 def test_a_python_too_old_to_tell_more_is_shown_by_its_version() -> None:
-    told = {"python": [2, 7, 18], "executable": "python"}
-    assert report(examined(told=told)).text().startswith("h1  1 error  Python 2.7.18\n")
+    reported = {"python": [2, 7, 18], "executable": "python"}
+    assert report(examined(reported=reported)).text().startswith("h1  1 error  Python 2.7.18\n")
 
 
 def test_the_command_examines_this_machine_and_ends_with_zero(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     assert cli.main(["doctor", "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] is True
-    assert told["hosts"]["localhost"]["packages"]["nbdist"] is not None
+    reported = json.loads(capsys.readouterr().out)
+    assert reported["ok"] is True
+    assert reported["hosts"]["localhost"]["packages"]["nbdist"] is not None
 
 
 @pytest.mark.parametrize(

@@ -38,7 +38,7 @@ from tests.waiting import wait_for
 OUTSIDE = ["../x", "a/../../x", "/etc/x", "", ".", "..", "a//b", "./a", "a/", "a\0b", None, 3]
 
 
-class Told:
+class Reported:
     """What a parent would write to the kernel."""
 
     def __init__(self) -> None:
@@ -64,11 +64,11 @@ def listed(copying: str, name: Any, size: int, mode: int, sha256: str) -> ListFi
 class TaskTold:
     """What one task of a job would write."""
 
-    def __init__(self, told: Told, task: int) -> None:
-        self._told, self._task = told, task
+    def __init__(self, reported: Reported, task: int) -> None:
+        self._reported, self._task = reported, task
 
     def send(self, event: FileEvent) -> None:
-        self._told.send(event, task=self._task)
+        self._reported.send(event, task=self._task)
 
 
 class Remote:
@@ -76,8 +76,8 @@ class Remote:
 
     def __init__(self, name: str, *folders: Path) -> None:
         self.reach = SimpleNamespace(name=name)
-        self.told = Told()
-        self.copying = self.told.events
+        self.reported = Reported()
+        self.copying = self.reported.events
         self.ended_at: float | None = None
         self.sent: list[str] = []
         self.all: list[Copies] = []
@@ -86,8 +86,8 @@ class Remote:
             folder.mkdir()
             task = number if len(folders) > 1 else None
             self.facts[task] = SimpleNamespace(host=folder.name, cwd="/", folder=str(folder))
-            told = self.told if task is None else TaskTold(self.told, task)
-            self.all.append(Copies(str(folder), told))  # type: ignore[arg-type]
+            reported = self.reported if task is None else TaskTold(self.reported, task)
+            self.all.append(Copies(str(folder), reported))  # type: ignore[arg-type]
         self.copies = self.all[0]
         self.roots = [folder / FOLDER for folder in folders]
         self.root = self.roots[0]
@@ -147,14 +147,14 @@ def test_a_name_that_leads_out_of_the_copy_is_refused_and_nothing_is_written(
     remote.copies.obey(listed("a", name, 1, 0o644, "0" * 64))
     remote.copies.obey(WriteFile(id="a", name=name, data="eA==", sha256="0" * 64))
     remote.copies.obey(CommitFiles(id="a"))
-    assert [type(event) for _, event in remote.told.events] == [FilesFailed]
+    assert [type(event) for _, event in remote.reported.events] == [FilesFailed]
     assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_a_file_that_was_not_announced_is_refused(remote: Remote) -> None:
     remote.copies.obey(ListFiles(id="a", files=()))
     remote.copies.obey(WriteFile(id="a", name="p/x.py", data="eA==", sha256="0"))
-    assert "not announced" in remote.told.error
+    assert "not announced" in remote.reported.error
     assert not remote.root.exists()
 
 
@@ -166,7 +166,7 @@ def test_nothing_is_written_through_a_link_that_a_cell_has_made(
     outside.mkdir()
     (remote.root / "p" / "link").symlink_to(outside)
     send(remote.copies, "p/link/y.py", b"y = 1\n")
-    assert "is a link" in remote.told.error
+    assert "is a link" in remote.reported.error
     assert list(outside.iterdir()) == []
 
 
@@ -174,7 +174,7 @@ def test_a_file_that_arrives_otherwise_than_it_was_sent_replaces_nothing(remote:
     send(remote.copies, "p/x.py", b"x = 1\n")
     remote.copies.obey(listed("b", "p/x.py", 6, 0o644, "0" * 64))
     remote.copies.obey(WriteFile(id="b", name="p/x.py", data="eA==", sha256="0" * 64))
-    assert "not arrived as it was sent" in remote.told.error
+    assert "not arrived as it was sent" in remote.reported.error
     assert remote.held() == {"p/x.py": "x = 1\n"}
     assert [path.name for path in remote.root.parent.iterdir()] == [FOLDER]
 
@@ -183,7 +183,7 @@ def test_a_list_whose_files_have_not_all_arrived_is_not_put_in_place(remote: Rem
     send(remote.copies, "p/x.py", b"x = 1\n")
     remote.copies.obey(listed("b", "p/y.py", 1, 0o644, "0" * 64))
     remote.copies.obey(CommitFiles(id="b"))
-    assert remote.told.error == "p/y.py has not arrived"
+    assert remote.reported.error == "p/y.py has not arrived"
     assert remote.held() == {"p/x.py": "x = 1\n"}
 
 
@@ -492,9 +492,9 @@ def test_the_copying_of_a_start_has_a_name_that_later_ones_have_not(
 ) -> None:
     files = Files(sources([str(project)]))
     begin(files, remote)
-    assert {event.id for _, event in remote.told.events} == {FIRST}
+    assert {event.id for _, event in remote.reported.events} == {FIRST}
     again(files, remote)
-    ids = {event.id for _, event in remote.told.events}
+    ids = {event.id for _, event in remote.reported.events}
     again(files, remote)
     assert FIRST not in ids
-    assert not ids & {event.id for _, event in remote.told.events}
+    assert not ids & {event.id for _, event in remote.reported.events}

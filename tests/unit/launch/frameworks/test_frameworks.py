@@ -42,7 +42,7 @@ def environments(found: Plan) -> list[dict[str, str]]:
     return [module.environment(found, process, rendezvous) for process in found.processes]
 
 
-def test_each_keras_process_is_told_addresses_count_and_its_own_id() -> None:
+def test_each_keras_process_is_reported_addresses_count_and_its_own_id() -> None:
     found = plan("keras")
     first, second = environments(found)
     assert found.environment["KERAS_BACKEND"] == "jax"
@@ -65,7 +65,7 @@ def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator
     assert stage["arguments"]["process_id"] == 1
 
 
-def test_each_tensorflow_process_is_told_the_cluster_and_its_own_task() -> None:
+def test_each_tensorflow_process_is_reported_the_cluster_and_its_own_task() -> None:
     found = plan("tensorflow", evaluators=1)
     configs = [json.loads(e["TF_CONFIG"]) for e in environments(found)]
     assert [c["task"] for c in configs] == [

@@ -117,7 +117,7 @@ def test_it_is_what_jax_detects_on_workers_of_pods(tmp_path: Path) -> None:
         addresses = tmp_path / "addresses"
         addresses.write_text("10.0.0.5:8476,10.0.0.6:8476\n")
         in_file = {**GKE, LIST_FILE: str(addresses)}
-        told = [
+        reported = [
             *ON_TPU,
             in_file,
             {**in_file, "TPU_PROCESS_ADDRESSES": "10.0.0.3:8476,10.0.0.4:8476,10.0.0.7:8476"},
@@ -127,9 +127,9 @@ def test_it_is_what_jax_detects_on_workers_of_pods(tmp_path: Path) -> None:
             {"GCE_METADATA_IP": several, **SLICE, "JAX_COORDINATOR_PORT": "5000"},
             {"GCE_METADATA_IP": single, "TPU_WORKER_HOSTNAMES": "a,b", "TPU_WORKER_ID": "0"},
         ]
-        here = [{**each, "JAX_FORCE_TPU_INIT": "1"} for each in told]
+        here = [{**each, "JAX_FORCE_TPU_INIT": "1"} for each in reported]
         ours = [taken(detected(each, root=chips)) for each in here]
-        jax = ask_jax(told, on_tpu=True)
+        jax = ask_jax(reported, on_tpu=True)
     assert ours == jax["found"]
     assert {found["method"] for found in ours if found} == {"gketpu", "gcetpu", "slurm"}
 
@@ -145,17 +145,19 @@ def test_a_pod_is_detected_only_beside_chips_and_libtpu(tmp_path: Path) -> None:
     chips = with_pci_devices(tmp_path / "chips", V4)
     card = with_pci_devices(tmp_path / "card", NETWORK_CARD)
     with metadata_server(GCE) as server:
-        told = {"GCE_METADATA_IP": server}
-        with_library = {**told, "TPU_LIBRARY_PATH": str(library)}
+        reported = {"GCE_METADATA_IP": server}
+        with_library = {**reported, "TPU_LIBRARY_PATH": str(library)}
         found = detected(with_library, root=chips)
         assert found is not None
         assert (found.method, found.process_id, found.processes) == ("gcetpu", 1, 2)
         assert found.variables == {"agent-worker-number": "1"}
-        assert detected(told, root=chips) is None
+        assert detected(reported, root=chips) is None
         assert detected(with_library, root=card) is None
         # JAX then sets TPU_SKIP_MDS_QUERY for itself.
-        assert detected({**told, "JAX_FORCE_TPU_INIT": "1"}, root=card) is None
-        assert detected({**told, "TPU_LIBRARY_PATH": str(tmp_path / "none")}, root=chips) is None
+        assert detected({**reported, "JAX_FORCE_TPU_INIT": "1"}, root=card) is None
+        assert (
+            detected({**reported, "TPU_LIBRARY_PATH": str(tmp_path / "none")}, root=chips) is None
+        )
 
 
 def test_a_cluster_that_was_asked_for_says_what_jax_takes_from_it() -> None:

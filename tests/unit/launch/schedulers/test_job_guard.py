@@ -63,7 +63,7 @@ def test_a_command_that_reads_nothing_ends_when_the_kernels_end_of_its_input_is_
     assert holder.wait(WAIT_SECONDS) == 128 + signal.SIGTERM
 
 
-def test_a_command_is_told_at_once_when_its_holder_is_asked_to_end(
+def test_a_command_is_reported_at_once_when_its_holder_is_asked_to_end(
     deaf: tuple[subprocess.Popen[bytes], psutil.Process],
 ) -> None:
     holder, _ = deaf

@@ -75,7 +75,7 @@ def test_further_options_are_passed_on_and_nbdists_own_refused(mpirun: str) -> N
         choose_placement(mpi=True, hosts="h1", mpirun=mpirun, mpi_options=["h3"])
 
 
-def test_a_missing_mpirun_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_mpirun_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(OptionError, match="--mpirun /nowhere/mpirun: there is no such command"):
         choose_placement(mpi=True, hosts="h1", mpirun="/nowhere/mpirun")
     monkeypatch.setenv("PATH", "/nowhere")
@@ -107,7 +107,7 @@ def test_of_mpiruns_words_those_that_say_why_are_kept() -> None:
     assert len(reasons) == 2 + 8
 
 
-def told(task: int, count: int) -> tuple[bytes, list[str]]:
+def reported(task: int, count: int) -> tuple[bytes, list[str]]:
     """What a task writes: events long and short, some of which look like mpirun's own tags."""
     stream = io.StringIO()
     words = [f"{task}.{i} [1,0]<stdout>: {'x' * (i * 173 % 2500)}" for i in range(count)]
@@ -119,7 +119,7 @@ def told(task: int, count: int) -> tuple[bytes, list[str]]:
 def test_events_survive_being_cut_anywhere_and_mixed_as_open_mpi_does() -> None:
     """Source: orte/mca/iof/base/iof_base_output.c of Open MPI 4.1, and what mpirun 4.1.4 wrote."""
     chance = random.Random(4)
-    left = {task: told(task, 20)[0] for task in range(4)}
+    left = {task: reported(task, 20)[0] for task in range(4)}
     sent = b""
     while any(left.values()):
         task = chance.choice([task for task, text in left.items() if text])
@@ -135,7 +135,7 @@ def test_events_survive_being_cut_anywhere_and_mixed_as_open_mpi_does() -> None:
         if event is not None:
             assert isinstance(event.event, Fault) and event.task is not None
             found[event.task].append(event.event.text)
-    assert found == {task: told(task, 20)[1] for task in range(4)}
+    assert found == {task: reported(task, 20)[1] for task in range(4)}
 
 
 def test_an_event_over_ssh_may_hold_what_looks_like_a_tag() -> None:

@@ -24,7 +24,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions.asking import address_of
 from nbdist.launch.sessions.foreign import _plan, _refuse
 from nbdist.launch.start.request import Request
-from tests.builders.described import told
+from tests.builders.described import reported
 
 
 def refused(by_id: dict[int, Described], **options: Any) -> None:
@@ -32,34 +32,35 @@ def refused(by_id: dict[int, Described], **options: Any) -> None:
 
 
 def test_engines_that_cannot_become_one_cluster_are_named_with_their_host() -> None:
-    refused({0: told(), 1: told()})
+    refused({0: reported(), 1: reported()})
     with pytest.raises(LaunchError, match=r"Process 1 \(host h2\) has no jax"):
-        refused({0: told(), 1: told(host="h2", version=None)})
+        refused({0: reported(), 1: reported(host="h2", version=None)})
     with pytest.raises(
         LaunchError, match=r"Process 1 \(host h2\) has already started a JAX back end"
     ):
-        refused({0: told(), 1: told(host="h2", up=True)})
-    refused({0: told(), 1: told(host="h2", up=True)}, initialize=False)
+        refused({0: reported(), 1: reported(host="h2", up=True)})
+    refused({0: reported(), 1: reported(host="h2", up=True)}, initialize=False)
     elsewhere = Membership(process_id=1, count=4)
     with pytest.raises(LaunchError, match=r"is process 1 of 4 in a JAX cluster already, but only"):
-        refused({0: told(), 1: told(joined=elsewhere)})
+        refused({0: reported(), 1: reported(joined=elsewhere)})
 
 
 def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
     devices = UsedDevices(local=2, everywhere=4, platform="cpu")
     by_id = {
-        p: told(joined=Membership(process_id=p, count=2), up=True, devices=devices) for p in (0, 1)
+        p: reported(joined=Membership(process_id=p, count=2), up=True, devices=devices)
+        for p in (0, 1)
     }
     refused(by_id)
     assert framework_named("jax").known(by_id) == {
         p: Initialized(process_id=p, version="0.10", local=2, everywhere=4, platform="cpu")
         for p in (0, 1)
     }
-    assert framework_named("jax").known({0: told(), 1: told()}) == {}
+    assert framework_named("jax").known({0: reported(), 1: reported()}) == {}
 
 
 def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for() -> None:
-    by_id = {0: told(), 1: told(host="h2")}
+    by_id = {0: reported(), 1: reported(host="h2")}
     plan = _plan(by_id, None, None, {})
     assert "JAX_PLATFORMS" not in plan.environment
     assert [(p.host, p.devices) for p in plan.processes] == [("h1", None), ("h2", None)]
@@ -178,11 +179,11 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
 
     end = ended(None)
     answers = Answers(TaskAborted("aborted"), end)
-    heard: list[Any] = []
-    recalled = Recalled(answers.ask, heard.append)
+    received: list[Any] = []
+    recalled = Recalled(answers.ask, received.append)
     assert not recalled.replied
     assert recalled.replied
-    assert (answers.asked, recalled.error(), heard) == (2, None, [end])
+    assert (answers.asked, recalled.error(), received) == (2, None, [end])
 
 
 def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost() -> None:

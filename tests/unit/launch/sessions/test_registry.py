@@ -31,7 +31,7 @@ from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
 from nbdist.launch.sessions.resolve import read_connection, resolve
 from nbdist.rules import Rules
-from tests.builders.described import told
+from tests.builders.described import reported
 
 SLEEP = [sys.executable, "-c", "import time; time.sleep(60)"]
 
@@ -285,21 +285,21 @@ def test_no_place_for_a_history_is_no_error(tmp_path: Path) -> None:
 
 
 def test_process_ids_come_from_what_the_engines_know() -> None:
-    by_slurm = {0: told(numbers={"SLURM_PROCID": 1}), 1: told(numbers={"SLURM_PROCID": 0})}
+    by_slurm = {0: reported(numbers={"SLURM_PROCID": 1}), 1: reported(numbers={"SLURM_PROCID": 0})}
     assert number(by_slurm) == ({0: 1, 1: 0}, "by SLURM_PROCID")
-    stray = {e: told(numbers={"SLURM_PROCID": 0, "OMPI_COMM_WORLD_RANK": e}) for e in (0, 1)}
+    stray = {e: reported(numbers={"SLURM_PROCID": 0, "OMPI_COMM_WORLD_RANK": e}) for e in (0, 1)}
     assert number(stray) == ({0: 0, 1: 1}, "by OMPI_COMM_WORLD_RANK")
-    nothing = {0: told("h2"), 4: told("h1"), 2: told("h1")}
+    nothing = {0: reported("h2"), 4: reported("h1"), 2: reported("h1")}
     assert number(nothing) == ({2: 0, 4: 1, 0: 2}, "by host and engine id")
     joined = {
         e: replace(f, joined=Membership(process_id=1 - e, count=2)) for e, f in by_slurm.items()
     }
     assert number(joined) == ({0: 1, 1: 0}, "as in JAX's cluster")
-    before = {0: told(settled=1), 5: told(), 6: told(settled=0)}
+    before = {0: reported(settled=1), 5: reported(), 6: reported(settled=0)}
     ids, how = number(before)
     assert (ids, "kernel before" in how) == ({0: 1, 6: 0, 5: 2}, True)
     with pytest.raises(LaunchError, match="These 1 engines were processes 2 of a session"):
-        number({0: told(settled=2)})
+        number({0: reported(settled=2)})
 
 
 def test_what_is_no_connection_file_is_said_to_be_none(tmp_path: Path) -> None:

@@ -56,11 +56,11 @@ def frames(text: str, *, request: str = "r", key: bytes = KEY) -> list[bytes]:
 
 
 def test_late_messages_are_handed_on_and_not_collected(client: Bare) -> None:
-    heard: list[str] = []
-    client.listen("r", lambda message: heard.append(message["content"]["text"]))
+    received: list[str] = []
+    client.listen("r", lambda message: received.append(message["content"]["text"]))
     for text in ("one", "two"):
         client._dispatch_iopub([SimpleFrame(part) for part in frames(text)])
-    assert heard == ["one", "two"]
+    assert received == ["one", "two"]
     assert len(client.taken) == 2
     assert client.collected == {}
 
@@ -70,20 +70,20 @@ class SimpleFrame(bytes):
 
 
 def test_messages_that_ipyparallel_still_waits_for_are_its_own(client: Bare) -> None:
-    heard: list[Any] = []
-    client.listen("r", heard.append)
+    received: list[Any] = []
+    client.listen("r", received.append)
     client.known["r"] = SimpleNamespace()
     client._dispatch_iopub(frames("one"))
     client._dispatch_iopub(frames("two", request="another"))
-    assert heard == []
+    assert received == []
     assert len(client.taken) == 2
 
 
 def test_forged_and_broken_messages_and_failing_listeners_end_nothing(client: Bare) -> None:
-    heard: list[str] = []
+    received: list[str] = []
 
     def take(message: dict[str, Any]) -> None:
-        heard.append(message["content"]["text"])
+        received.append(message["content"]["text"])
         raise RuntimeError("a fault of whoever listens")
 
     client.listen("r", take)
@@ -91,19 +91,19 @@ def test_forged_and_broken_messages_and_failing_listeners_end_nothing(client: Ba
         client._dispatch_iopub(bad)
     client._dispatch_iopub(frames("one"))
     client._dispatch_iopub(frames("two"))
-    assert heard == ["one", "two"]
+    assert received == ["one", "two"]
     assert len(client.taken) == 7
 
 
 def test_without_the_private_name_nothing_counts_as_late(
     client: Bare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    heard: list[Any] = []
-    client.listen("r", heard.append)
+    received: list[Any] = []
+    client.listen("r", received.append)
     monkeypatch.delattr(Bare, "_futures")
     monkeypatch.delattr(ipyparallel.Client, "_futures")
     client._dispatch_iopub(frames("one"))
-    assert (heard, len(client.taken)) == ([], 1)
+    assert (received, len(client.taken)) == ([], 1)
 
 
 def test_the_private_names_are_what_ipyparallel_has() -> None:
@@ -116,13 +116,13 @@ def test_only_the_newest_requests_are_listened_for(
     client: Bare, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(ours, "MOST_REQUESTS", 2)
-    heard: list[Any] = []
+    received: list[Any] = []
     for request in ("r", "s", "t"):
-        client.listen(request, heard.append)
+        client.listen(request, received.append)
     client._dispatch_iopub(frames("one"))
-    assert heard == []
+    assert received == []
     client._dispatch_iopub(frames("two", request="s"))
-    assert len(heard) == 1
+    assert len(received) == 1
 
 
 @pytest.mark.parametrize("parent", [[], "r", {"msg_id": 3}, {}, None])

@@ -42,7 +42,7 @@ def test_each_process_joins_the_service_that_serves_beside_the_first(hosts: Fake
     assert hosts.progress[-1] == ("joined", 2, 2)
 
 
-def test_the_port_that_the_service_has_found_is_the_one_processes_are_told(
+def test_the_port_that_the_service_has_found_is_the_one_processes_are_reported(
     hosts: FakeHosts,
 ) -> None:
     hosts.does["h1", "coordinate"] = lambda agent, service: agent.say(
@@ -155,7 +155,7 @@ def test_an_interrupt_while_they_join_leaves_nothing(
         if stage == "joined":
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(hosts, "hear", interrupted)
+    monkeypatch.setattr(hosts, "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         hosts.join(plan_of("h1", "h2"))
     hosts.stop()

@@ -43,22 +43,22 @@ def wait(monkeypatch: pytest.MonkeyPatch, waits: int, comes: int | None) -> list
         clock.seconds += 1
 
     monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock.seconds, sleep=sleep))
-    parent, told = Queued(waits, comes), []
+    parent, lines_said = Queued(waits, comes), []
     spawned: Any = SimpleNamespace(
         agents=SimpleNamespace(others={"Slurm": parent}, home=SimpleNamespace(facts={None: None})),
         plan=SimpleNamespace(processes=(0, 1), start_timeout_s=LIMIT_SECONDS),
     )
     job.wait_for_tasks(
-        spawned, lambda *_: None, progress=lambda what, done, _: told.append((what, done))
+        spawned, lambda *_: None, progress=lambda what, done, _: lines_said.append((what, done))
     )
-    return told
+    return lines_said
 
 
 def test_the_time_in_a_queue_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    told = wait(monkeypatch, waits=10 * LIMIT_SECONDS, comes=LIMIT_SECONDS - 2)
-    assert told[0] == ("job 12 PENDING (Resources), look 1", 0)
-    assert len(told) == 10 * LIMIT_SECONDS + 2
-    assert told[-2:] == [("launched", 0), ("launched", 2)]
+    lines_said = wait(monkeypatch, waits=10 * LIMIT_SECONDS, comes=LIMIT_SECONDS - 2)
+    assert lines_said[0] == ("job 12 PENDING (Resources), look 1", 0)
+    assert len(lines_said) == 10 * LIMIT_SECONDS + 2
+    assert lines_said[-2:] == [("launched", 0), ("launched", 2)]
 
 
 @pytest.mark.parametrize("waits", [0, 10 * LIMIT_SECONDS])

@@ -17,7 +17,7 @@ from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
 PACKAGES = {"nbdist": __version__}
 
 
-def told(name: str, *, listening: int | None = 5000, **changed: Any) -> HostInfo:
+def reported(name: str, *, listening: int | None = 5000, **changed: Any) -> HostInfo:
     """What a host has said, with its checks."""
     return HostInfo(
         host=name,
@@ -29,7 +29,7 @@ def told(name: str, *, listening: int | None = 5000, **changed: Any) -> HostInfo
         listening=listening,
         checks=facts(name, packages=PACKAGES, **changed),
         asked_s=999.0,
-        heard_s=1001.0,
+        received_s=1001.0,
     )
 
 
@@ -42,11 +42,11 @@ def judge(
 
 
 def test_where_all_is_well_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert judge(monkeypatch, "h1", "h2", h1=told("h1"), h2=told("h2")) == []
+    assert judge(monkeypatch, "h1", "h2", h1=reported("h1"), h2=reported("h2")) == []
 
 
 def test_a_host_that_has_told_nothing_is_not_judged(monkeypatch: pytest.MonkeyPatch) -> None:
-    silent = told("h1")
+    silent = reported("h1")
     silent.checks = None
     assert judge(monkeypatch, "h1", h1=silent) == []
 
@@ -54,10 +54,10 @@ def test_a_host_that_has_told_nothing_is_not_judged(monkeypatch: pytest.MonkeyPa
 def test_what_a_host_lacks_is_an_error_with_its_name_before_it_is_started(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    lacking = told("h2")
+    lacking = reported("h2")
     lacking.checks = facts("h2", packages={**PACKAGES, "jax": None})
     with pytest.raises(HostError, match=r"^Host h2 cannot take part\.\n") as error:
-        judge(monkeypatch, "h1", "h2", h1=told("h1"), h2=lacking)
+        judge(monkeypatch, "h1", "h2", h1=reported("h1"), h2=lacking)
     assert error.value.host == "h2"
     assert "jax" in str(error.value) and "ssh h2 " in str(error.value)
 
@@ -69,7 +69,7 @@ def test_what_this_machine_lacks_is_no_error_of_a_host(monkeypatch: pytest.Monke
 
 
 def test_what_is_no_hindrance_is_a_warning(monkeypatch: pytest.MonkeyPatch) -> None:
-    late = told("h1")
+    late = reported("h1")
     late.checks = facts("h1", packages=PACKAGES, time=1000.0 + 3600)
     (warning,) = judge(monkeypatch, "h1", h1=late)
     assert (warning.severity, warning.host) == ("warning", "h1")
@@ -88,12 +88,12 @@ def test_the_start_itself_says_what_was_found(
 
 
 def test_only_the_first_hosts_are_to_be_reached_by_all() -> None:
-    many = {f"h{n}": told(f"h{n}", listening=5000 + n) for n in range(2 * MOST_TARGETS)}
+    many = {f"h{n}": reported(f"h{n}", listening=5000 + n) for n in range(2 * MOST_TARGETS)}
     many["h0"].listening = None
     assert [port for _, port in targets(many)] == list(range(5001, 5001 + MOST_TARGETS))
 
 
-HOSTS = {"h1": told("h1"), "h2": told("h2", listening=None), "h3": told("h3")}
+HOSTS = {"h1": reported("h1"), "h2": reported("h2", listening=None), "h3": reported("h3")}
 FAILED = {"error": "timed out"}
 WELL = {"seconds": 0.1}
 

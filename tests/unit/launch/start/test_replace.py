@@ -39,7 +39,7 @@ def test_only_those_that_ended_are_started_again_and_get_their_ids(
     before, kept = dict(running.engines), running.idents[0]
     end(running, [1])
     hosts.progress.clear()
-    replace(running, [1], progress=hosts.hear)
+    replace(running, [1], progress=hosts.receive)
     assert running.engines[0] == before[0] and running.idents[0] == kept
     assert running.engines[1] not in before.values()
     assert hosts.client.processes[running.engines[1]] == 1
@@ -60,7 +60,7 @@ def test_an_engine_that_the_hub_still_lists_is_not_taken_for_the_new_one(
     end(running, [1])
     hosts.does["h2", "start"] = lambda agent, processes: None
     with pytest.raises(LaunchError, match=r"^1 of 1 processes did not connect within 60 s"):
-        replace(running, [1], progress=hosts.hear)
+        replace(running, [1], progress=hosts.receive)
     assert len(hosts.client.processes) == 2, "the dead one is still among them"
 
 
@@ -73,7 +73,7 @@ def test_one_that_ends_again_leaves_the_others_as_they_were(hosts: FakeHosts, ru
 
     hosts.does["h2", "start"] = ends
     with pytest.raises(LaunchError, match=r"(?s)^Process 1 .* ended with exit code 1 .*no memory"):
-        replace(running, [1], progress=hosts.hear)
+        replace(running, [1], progress=hosts.receive)
     assert running.engines.keys() == {0}
     assert hosts.agents["h1"].running and hosts.agents["h2"].running
 
@@ -82,7 +82,7 @@ def test_the_second_start_does_not_count_the_end_of_the_first(
     hosts: FakeHosts, running: Any
 ) -> None:
     end(running, [0, 1])
-    replace(running, [0, 1], progress=hosts.hear)
+    replace(running, [0, 1], progress=hosts.receive)
     assert running.exits == {}
     assert sorted(running.engines) == [0, 1]
 
@@ -124,7 +124,7 @@ def test_a_strategy_is_made_anew_on_those_that_take_part_and_first_on_new_ones(
     stages: dict[int, list[bool | None]],
 ) -> None:
     strategy = with_strategy(hosts)
-    rebuild_strategy(strategy, replaced, workers=workers, progress=hosts.hear)
+    rebuild_strategy(strategy, replaced, workers=workers, progress=hosts.receive)
     asked: dict[int, list[bool | None]] = {}
     for process_id, _, arguments in hosts.asked:
         asked.setdefault(process_id, []).append(arguments.get("again"))

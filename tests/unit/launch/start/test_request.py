@@ -23,7 +23,7 @@ def failed(name: str) -> Request[Looked]:
     return Request(LOOK, SimpleNamespace(get=get), "process 1 (host h1)")
 
 
-def test_a_process_that_has_ended_is_told_from_one_that_failed() -> None:
+def test_a_process_that_has_ended_is_reported_from_one_that_failed() -> None:
     with pytest.raises(GoneError, match=r"process 1 \(host h1\): EngineError: it says why"):
         failed("EngineError").get()
     with pytest.raises(SessionError) as raised:

@@ -261,7 +261,7 @@ def test_an_interrupt_at_any_stage_leaves_nothing(
         if now == stage:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(hosts, "hear", interrupted)
+    monkeypatch.setattr(hosts, "receive", interrupted)
     with pytest.raises(KeyboardInterrupt):
         hosts.start(plan_of("h1", "h2"))
     assert hosts.left() == []

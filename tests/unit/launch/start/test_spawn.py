@@ -137,7 +137,7 @@ def test_heartbeats_of_many_processes_are_rarer_and_a_pause_of_an_hour_is_no_los
     assert misses * period_ms == spawn.PAUSED_SECONDS * 1000
 
 
-def test_a_process_is_told_its_number_and_where_it_is(hosts: FakeHosts) -> None:
+def test_a_process_is_reported_its_number_and_where_it_is(hosts: FakeHosts) -> None:
     hosts.start(plan_of("h1", "h2"))
     ((process,),) = (o["processes"] for o in hosts.agents["h2"].ordered("start"))
     assert process["environment"]["NBDIST_PROCESS_ID"] == "1"

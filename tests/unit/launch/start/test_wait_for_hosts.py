@@ -11,14 +11,14 @@ import pytest
 from nbdist.contract.events import FilesFailed, ImportFailed, Received
 from nbdist.errors import HostError
 from nbdist.launch.files.sync import FIRST
-from nbdist.launch.start.wait_for_hosts import ANSWER_SECONDS, check_host, gather, told_by_host
+from nbdist.launch.start.wait_for_hosts import ANSWER_SECONDS, check_host, gather, info_by_host
 from tests.builders.agents import FakeChannel
 from tests.builders.hosts import LIMIT_SECONDS, FakeHosts, plan_of
 
 
 def gathered(hosts: FakeHosts, *names: str, **changes: Any) -> Any:
     spawned = hosts.spawn(plan_of(*names, **changes))
-    gather(spawned, progress=hosts.hear)
+    gather(spawned, progress=hosts.receive)
     return spawned
 
 
@@ -41,8 +41,8 @@ def test_each_host_is_asked_to_reach_all_that_listen(hosts: FakeHosts) -> None:
 
 def test_what_hosts_have_said_is_known_by_the_name_of_the_plan(hosts: FakeHosts) -> None:
     hosts.does["h2", "assign"] = lambda agent, order: hosts.introduce(agent, order, host="own")
-    told = told_by_host(gathered(hosts, "h1", "h2", processes=2))
-    assert {name: facts.host for name, facts in told.items()} == {"h1": "h1", "h2": "own"}
+    reported = info_by_host(gathered(hosts, "h1", "h2", processes=2))
+    assert {name: facts.host for name, facts in reported.items()} == {"h1": "h1", "h2": "own"}
 
 
 def test_on_this_machine_nobody_is_waited_for(hosts: FakeHosts) -> None:
@@ -71,7 +71,7 @@ def refused(hosts: FakeHosts, *names: str, advice: str | None) -> str:
     plan = plan_of(*names)
     plan = replace(plan, placement=replace(plan.placement, ssh_advice=advice))
     with pytest.raises(HostError) as error:
-        gather(hosts.spawn(plan), progress=hosts.hear)
+        gather(hosts.spawn(plan), progress=hosts.receive)
     return str(error.value)
 
 
@@ -93,7 +93,7 @@ def test_advice_is_not_for_a_host_that_has_answered(hosts: FakeHosts) -> None:
     plan = plan_of("h1", "h2")
     plan = replace(plan, placement=replace(plan.placement, ssh_advice="Try gcloud."))
     with pytest.raises(HostError, match=r"^Host h1 was lost") as error:
-        gather(hosts.spawn(plan), progress=hosts.hear)
+        gather(hosts.spawn(plan), progress=hosts.receive)
     assert "Try gcloud." not in str(error.value)
 
 

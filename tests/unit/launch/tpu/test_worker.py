@@ -57,7 +57,7 @@ def test_the_hosts_of_a_pod_follow_its_own_numbering_with_one_process_each() -> 
     )
 
 
-def test_a_worker_that_is_told_by_name_is_reached_by_that_name() -> None:
+def test_a_worker_that_is_reported_by_name_is_reached_by_that_name() -> None:
     attributes = {**GCE, "worker-network-endpoints": "t1v-n-w-0,t1v-n-w-1"}
     with metadata_server(attributes) as server:
         pod = find_pod(None, None, None, {"GCE_METADATA_IP": server})
@@ -107,7 +107,7 @@ def test_the_environment_says_the_slice_before_the_metadata_server() -> None:
     assert (worker.slice_index, worker.process_id) == (0, 1)
 
 
-def test_a_worker_of_several_slices_is_told_to_name_them_all() -> None:
+def test_a_worker_of_several_slices_is_reported_to_name_them_all() -> None:
     with (
         metadata_server(MULTISLICE) as server,
         pytest.raises(OptionError, match=r"worker 1 of slice 1 of 2") as raised,
@@ -277,7 +277,7 @@ def test_a_pod_without_a_name_has_hosts_with_names() -> None:
     assert [worker.host for worker in pod.workers] == ["this-pod-w-0", "this-pod-w-1"]
 
 
-def test_own_addresses_are_told_from_others() -> None:
+def test_own_addresses_are_reported_from_others() -> None:
     assert checkup.is_own("127.0.0.1")
     for other in ("192.0.2.1", "localhost", "", "no address"):
         assert not checkup.is_own(other)

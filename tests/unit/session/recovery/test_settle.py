@@ -341,11 +341,11 @@ def test_each_may_be_asked_something_of_its_own() -> None:
 # ---- taking part in a proof in which others wait
 
 
-def execution(*, proving: dict[int, Any], **outcomes: str) -> Any:
-    standings = {p: SimpleNamespace(outcome="running") for p in proving}
-    standings |= {int(p[1:]): SimpleNamespace(outcome=o) for p, o in outcomes.items()}
+def execution(*, proving: dict[int, Any], **ended: str) -> Any:
+    outcomes = {p: SimpleNamespace(outcome="running") for p in proving}
+    outcomes |= {int(p[1:]): SimpleNamespace(outcome=o) for p, o in ended.items()}
     steps = {p: cell_step(one) if isinstance(one, Sent) else one for p, one in proving.items()}
-    return SimpleNamespace(standings=lambda: standings, steps=steps, number=11)
+    return SimpleNamespace(outcomes=lambda: outcomes, steps=steps, number=11)
 
 
 def test_others_that_sent_the_same_take_part() -> None:

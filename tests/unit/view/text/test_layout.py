@@ -79,7 +79,7 @@ def test_a_variable_that_is_not_laid_out_as_its_rule_asks_is_flagged(snapshot, m
     assert f"~ {DIFFERS}" in found
 
 
-def test_a_problem_and_variables_left_out_are_told(snapshot, model):
+def test_a_problem_and_variables_left_out_are_reported(snapshot, model):
     problem = replace(snapshot.distributions[0], problem="It does nothing here.")
     found = lines(snapshot, replace(model, variables_omitted=3), [problem])
     assert "It does nothing here." in found

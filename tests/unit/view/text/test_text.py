@@ -89,7 +89,7 @@ def test_a_large_mesh_is_cut_and_the_rest_counted():
     assert lines[-1] == "… and 216 more devices"
 
 
-def test_partial_sums_are_told_apart_and_never_called_copies():
+def test_partial_sums_are_reported_apart_and_never_called_copies():
     text = mesh_text(snapshot("unreduced"), path="gradient")
     assert "cpu:2048  p1  [0:8, 0:8] addend 1" in text
     assert "4 copies" not in text
@@ -328,6 +328,6 @@ def test_devices_that_hold_different_numbers_of_bytes_are_named():
 )
 def test_metrics_have_three_significant_digits(value, text):
     session = snapshot("empty")
-    told = Progress(what="fit", metrics=(Metric(name="loss", value=value),))
-    session = replace(session, processes=(replace(session.processes[0], progress=told),))
+    reported = Progress(what="fit", metrics=(Metric(name="loss", value=value),))
+    session = replace(session, processes=(replace(session.processes[0], progress=reported),))
     assert f"fit  loss {text}  (process 0)" in status_text(session)

@@ -40,7 +40,7 @@ export class Header implements Section {
     setText(this.devices, devicesText(scene));
   }
 
-  /** Writes how long ago, in seconds, anything was heard from the kernel. */
+  /** Writes how long ago, in seconds, anything came from the kernel. */
   tick(seconds: number): void {
     const old = seconds > OLD;
     const text = secondsText(Math.max(0.1, seconds));

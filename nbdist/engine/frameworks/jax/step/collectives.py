@@ -55,7 +55,7 @@ class Collectives:
         """As `collectives`; None where the back end does not give its programs as text.
 
         Args:
-          program: Tells it from others.
+          program: Identifies it.
           modules: Gives its HLO modules.
         """
         if program not in self._known:

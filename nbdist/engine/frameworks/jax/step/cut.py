@@ -1,4 +1,4 @@
-"""Ends the collectives that wait, from a thread of this process: where no signal is heard, this is.
+"""Ends the collectives that wait, from a thread of this process: where no signal arrives, this works.
 
 On CPU, JAX's collectives go through gloo: each process listens on one port of its own, and connects to those of
 the others.

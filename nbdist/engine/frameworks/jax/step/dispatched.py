@@ -124,7 +124,7 @@ class Dispatched:
         """Called by JAX's C++ after each call of a compiled function."""
         if threading.get_ident() not in self.ignored:
             leaf = first_array(output)
-            # Without an output there is nothing to tell by; its arguments lie on the same devices.
+            # Without an output there is nothing to go by; its arguments lie on the same devices.
             if leaf is None:
                 leaf = first_array(arguments)
             if leaf is not None and spans(leaf):
@@ -146,7 +146,7 @@ class Dispatched:
             if leaf is not None and spans(leaf):
                 self._add(label(compiled_function()), self._kind(program), leaf, output)
 
-        return late  # nothing to tell by before it runs; an output is
+        return late  # nothing to go by before it runs; an output is
 
     def _kind(self, program: Any) -> str | None:
         return self._collectives.of(program, lambda: program.xla_executable.hlo_modules())
@@ -186,7 +186,7 @@ def first_array(tree: Any) -> Any | None:
 
 
 def label(function: Any) -> bytes:
-    """What tells a function from others, on every process alike: its name, and where it stands in its cell."""
+    """What identifies a function, on every process alike: its name, and where it stands in its cell."""
     code = getattr(function, "__code__", None)
     if code is None:
         return getattr(function, "__name__", "").encode() or UNNAMED

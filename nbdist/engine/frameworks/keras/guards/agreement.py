@@ -68,18 +68,18 @@ class Agreement:
                 return
 
     def close(self) -> None:
-        """Ends this process's part; nothing is told to others any more."""
+        """Ends this process's part; nothing is sent to others any more."""
         self._closed = True
 
     def trains_alone(self, method: str) -> None:
-        """Notes a call that no other process has part in, to be told to those that wait for one."""
+        """Notes a call that no other process has part in, to be sent to those that wait for one."""
         self._alone = method
 
     def meet(self, call: Call, group: Sequence[int]) -> NbdistError | None:
         """Waits until all of `group` are about to make the same call.
 
         Args:
-          call: This process's; with a refusal, it is told and not waited for.
+          call: This process's; with a refusal, it is sent and not waited for.
           group: The processes whose devices the distribution spans, in order; this one among them.
 
         Returns:

@@ -1,4 +1,4 @@
-"""What a process is about to do, as the others are told before it does."""
+"""What a process is about to do, as it is sent to the others before."""
 
 from __future__ import annotations
 

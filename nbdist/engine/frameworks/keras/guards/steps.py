@@ -37,7 +37,7 @@ def _waiting() -> type[Any]:
     import keras
 
     class WaitsForEachStep(keras.callbacks.Callback):
-        """Objects, by having methods that are told of each step; they need do nothing."""
+        """Objects, by having methods that are called at each step; they need do nothing."""
 
         def on_train_batch_end(self, batch: int, logs: Any = None) -> None:
             """Keras' hook; `logs` are numbers by now."""

@@ -17,7 +17,7 @@ LONGEST_SECONDS = 0.002
 def place() -> Callable[[], None] | None:
     """Has Keras wait for logs here before it turns them into numbers.
 
-    NumPy's conversion of a JAX array waits in C++, where no interrupt is heard: a process whose peers have left
+    NumPy's conversion of a JAX array waits in C++, where no interrupt arrives: a process whose peers have left
     the step would never come back.
 
     Returns:

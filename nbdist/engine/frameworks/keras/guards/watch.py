@@ -54,7 +54,7 @@ class Watch:
         self._host = socket.gethostname()
 
     def close(self) -> None:
-        """Nothing is told to other processes from now on."""
+        """Nothing is sent to other processes from now on."""
         if self._agreement is not None:
             self._agreement.close()
 

@@ -215,7 +215,7 @@ def parent(request, tmp_path):
         made.process.stdout.close()
 
 
-def test_a_parent_starts_services_and_ends_the_one_it_is_told(parent):
+def test_a_parent_starts_services_and_ends_the_one_it_is_reported(parent):
     (port,) = free_ports(1)
     first, event = parent.coordinate(COORDINATOR, port)
     assert event["address"] == f"127.0.0.1:{port}"
@@ -247,7 +247,7 @@ def test_services_end_with_a_parent_that_is_killed(parent):
     assert not service.is_running()
 
 
-def test_a_port_that_is_taken_is_told_with_the_last_words(parent):
+def test_a_port_that_is_taken_is_reported_with_the_last_words(parent):
     (port,) = free_ports(1)
     parent.coordinate(COORDINATOR, port)
     _, event = parent.coordinate(COORDINATOR - 1, port)

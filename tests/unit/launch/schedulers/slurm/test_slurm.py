@@ -113,7 +113,7 @@ def test_options_of_slurm_and_mpi_need_them() -> None:
         JobOptions(slurm=True, mpi=True).refuse_alone()
 
 
-def test_a_kernel_without_slurms_commands_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_without_slurms_commands_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "/nowhere")
     with pytest.raises(OptionError, match="srun, squeue, sinfo, scancel are not on this kernel's"):
         have_commands()
@@ -121,7 +121,7 @@ def test_a_kernel_without_slurms_commands_is_told(monkeypatch: pytest.MonkeyPatc
         ask("sinfo")
 
 
-def test_slurms_own_words_are_told_and_its_silence() -> None:
+def test_slurms_own_words_are_reported_and_its_silence() -> None:
     with pytest.raises(LaunchError, match="Slurm cannot be asked: connect failure"):
         ask("sh", "-c", "echo connect failure >&2; exit 1")
     with pytest.raises(LaunchError, match=r"sleep took more than 0\.1 s"):

@@ -118,7 +118,7 @@ def test_who_has_gone_on_to_the_next_cell_is_still_heard_by_the_slower_one(two):
     assert slower() is None
 
 
-def test_a_refusal_is_told_and_not_waited_for(two):
+def test_a_refusal_is_reported_and_not_waited_for(two):
     two[0].begin(10)
     two[1].begin(10)
     assert two[1].meet(refusal="33 rows") is None
@@ -213,7 +213,7 @@ def call(**options) -> Call:
         (call(paths=("/c",)), call(paths=("/c",)), "nbdist.keras.Checkpoint"),
     ],
 )
-def test_calls_that_differ_are_told_apart(first, second, said):
+def test_calls_that_differ_are_reported_apart(first, second, said):
     assert said in str(disagreement({0: first, 1: second}, 0))
 
 

@@ -1,4 +1,4 @@
-"""What nbdist keeps on an engine: the cell that runs, the probe, the way to the framework."""
+"""What nbdist keeps on an engine: the cell that runs, the probe, the framework."""
 
 from __future__ import annotations
 

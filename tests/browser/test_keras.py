@@ -41,9 +41,9 @@ def built(name):
 class Slow(keras.callbacks.Callback):
     # Does not go on from an epoch before the test has made a file.
 
-    def __init__(self, epoch, told):
+    def __init__(self, epoch, file):
         super().__init__()
-        self.until = (epoch, told)
+        self.until = (epoch, file)
 
     def on_epoch_end(self, epoch, logs=None):
         time.sleep(0.3)

@@ -46,9 +46,9 @@ display(HTML('<div class="nbdist-still" data-nbdist-view="v1">the still picture<
 """
 
 
-def busy_until(reported: Path) -> str:
+def busy_until(over: Path) -> str:
     """A cell that computes until the test makes the file."""
-    return f"while not Path({str(reported)!r}).exists(): sum(range(10_000))"
+    return f"while not Path({str(over)!r}).exists(): sum(range(10_000))"
 
 
 def slices_expected(path: str) -> dict[str, str]:
@@ -63,10 +63,10 @@ def slices_expected(path: str) -> dict[str, str]:
 def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     lab: Lab, lab_page: Callable[..., LabPage], shots: Path, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
+    over = tmp_path / "over"
     lab_ = lab_page()
     page = lab_.page
-    lab_.open(notebook(lab, "live.ipynb", SESSION, SHOW, busy_until(reported)))
+    lab_.open(notebook(lab, "live.ipynb", SESSION, SHOW, busy_until(over)))
     lab_.wait_for_kernel()
     lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
     lab_.command("nbdist:show-devices")
@@ -95,15 +95,15 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     expect(lab_.output.locator(".nbdist-spacer .nbdist-array")).to_have_count(1)
     assert lab_.busy()
     page.screenshot(path=shots / "lab-dark.png")
-    reported.touch()
+    over.touch()
 
 
 def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
     lab: Lab, lab_page: Callable[..., LabPage], tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
+    over = tmp_path / "over"
     lab_ = lab_page()
-    lab_.open(notebook(lab, "reload.ipynb", SESSION, SHOW, busy_until(reported)))
+    lab_.open(notebook(lab, "reload.ipynb", SESSION, SHOW, busy_until(over)))
     lab_.wait_for_kernel()
     lab_.command("nbdist:show-devices")
     lab_.run_cells(2)
@@ -123,7 +123,7 @@ def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
     assert moving(lab_.output)
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     assert lab_.page.evaluate(f"{kernel}.status") != "idle"
-    reported.touch()
+    over.touch()
 
 
 @pytest.fixture(scope="module")
@@ -213,10 +213,10 @@ def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[...,
 def test_where_the_extension_is_disabled_the_widget_shows_the_same(
     start_lab: Callable[..., Lab], browser: Browser, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
+    over = tmp_path / "over"
     lab = start_lab(disabled=("nbdist-labextension",))
     lab_ = LabPage(browser.new_page(viewport={"width": 1500, "height": 950}), lab)
-    lab_.open(notebook(lab, "widget.ipynb", SESSION, SHOW, busy_until(reported)))
+    lab_.open(notebook(lab, "widget.ipynb", SESSION, SHOW, busy_until(over)))
     lab_.wait_for_kernel()
     lab_.run_cells(2)
     expect(lab_.output).to_have_count(1)
@@ -226,6 +226,6 @@ def test_where_the_extension_is_disabled_the_widget_shows_the_same(
     time.sleep(0.5)
     assert lab_.busy()
     assert moving(lab_.output)
-    reported.touch()
+    over.touch()
     lab_.page.evaluate("jupyterapp.serviceManager.sessions.shutdownAll()")
     lab_.page.close()

@@ -123,8 +123,8 @@ def test_the_slices_shown_are_those_of_devices_indices_map(tour: LabPage) -> Non
 
 
 def test_the_panel_is_live_after_a_reload_in_a_running_cell(tour: LabPage, tmp_path: Path) -> None:
-    page, reported = tour.page, tmp_path / "told"
-    run = f"%%dist\nimport os\nwhile not os.path.exists({str(reported)!r}):\n    time.sleep(0.1)\n    marker = 1"
+    page, over = tour.page, tmp_path / "over"
+    run = f"%%dist\nimport os\nwhile not os.path.exists({str(over)!r}):\n    time.sleep(0.1)\n    marker = 1"
     page.evaluate(
         "source => { const n = jupyterapp.shell.currentWidget.content;"
         " n.activeCell.model.sharedModel.setSource(source); }",
@@ -142,7 +142,7 @@ def test_the_panel_is_live_after_a_reload_in_a_running_cell(tour: LabPage, tmp_p
     assert moving(tour.panel)
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
     assert page.evaluate(f"{kernel}.status") != "idle"
-    reported.touch()
+    over.touch()
 
 
 def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(

@@ -40,7 +40,7 @@ params = {
 
 TRAIN = """%%dist --no-wait
 step = 0
-while not os.path.exists({told!r}):
+while not os.path.exists({over!r}):
     step += 1
     print(f"step {{step}}")
     time.sleep(0.5)
@@ -53,7 +53,7 @@ NEXT = "%%dist\n'next'"
 
 COUNTS = """%%dist
 count = 0
-while not os.path.exists({told!r}):
+while not os.path.exists({over!r}):
     count += 1
     print(f"count {{count}}")
     time.sleep(0.5)
@@ -68,7 +68,7 @@ BAR = """%%dist
 from tqdm.auto import tqdm
 for epoch in tqdm(range(100_000), desc="epochs"):
     time.sleep(0.02)
-    if os.path.exists({told!r}):
+    if os.path.exists({over!r}):
         break"""
 
 SLIDER = """%%dist
@@ -91,7 +91,7 @@ class Day:
     name: str
     theme: str
     shots: Path
-    reported: dict[str, Path]
+    over: dict[str, Path]
 
     def output(self, cell: str) -> Locator:
         return self.cell(cell).locator(".jp-OutputArea.jp-Cell-outputArea")
@@ -126,10 +126,10 @@ def day(
     shots: Path,
 ) -> Iterator[Day]:
     theme = request.param
-    reported = {cell: tmp_path_factory.mktemp(theme) / cell for cell in ("TRAIN", "COUNTS", "BAR")}
-    train = TRAIN.format(reported=str(reported["TRAIN"]))
-    counts = COUNTS.format(reported=str(reported["COUNTS"]))
-    bar = BAR.format(reported=str(reported["BAR"]))
+    over = {cell: tmp_path_factory.mktemp(theme) / cell for cell in ("TRAIN", "COUNTS", "BAR")}
+    train = TRAIN.format(over=str(over["TRAIN"]))
+    counts = COUNTS.format(over=str(over["COUNTS"]))
+    bar = BAR.format(over=str(over["BAR"]))
     cells = (START, MODEL, train, LIST, NEXT, counts, STOPS, bar, SLIDER)
     name = notebook(lab, f"day-{theme}.ipynb", *cells)
     page = browser.new_page(viewport={"width": 1500, "height": 950})
@@ -139,7 +139,7 @@ def day(
         lab_.wait_for_kernel()
         lab_.command("apputils:change-theme", {"theme": THEMES[theme]})
         lab_.run_cells(2)
-        yield Day(lab_, name, theme, shots, reported)
+        yield Day(lab_, name, theme, shots, over)
     finally:
         page.evaluate("window.jupyterapp?.serviceManager.sessions.shutdownAll()")
         page.close()
@@ -166,7 +166,7 @@ def test_a_reload_in_the_middle_has_all_of_it_and_what_comes(day: Day) -> None:
 
 
 def test_a_failure_is_shown_when_it_happens_and_the_next_cell_runs(day: Day) -> None:
-    day.reported["TRAIN"].touch()
+    day.over["TRAIN"].touch()
     training = day.output("TRAIN")
     expect(training).to_contain_text("ValueError: no data", timeout=60_000)
     expect(training).to_contain_text(re.compile(r"cell \d+ ended after .*: process 1 raised"))
@@ -187,7 +187,7 @@ def test_a_reload_in_the_middle_of_a_cell_that_is_waited_for_has_its_output_agai
     expect(counting).to_contain_text(f"count {before + 3}", timeout=60_000)
     expect(counting).to_contain_text(re.compile(r"count 1\n.*count 2\n", re.S))
     day.shot("reloaded", "COUNTS")
-    day.reported["COUNTS"].touch()
+    day.over["COUNTS"].touch()
     expect(counting).to_contain_text("counted", timeout=60_000)
     day.lab.wait_for_kernel()
     lines = re.findall(r"count (\d+)", counting.inner_text())
@@ -224,16 +224,16 @@ def test_a_bar_of_all_processes_is_one_widget_that_lives(day: Day) -> None:
     (done,) = re.findall(r"(\d+)/100000", bar.text_content() or "")
     expect(bar).to_contain_text(re.compile(rf"\| (?!{done}/)\d+/100000"), timeout=60_000)
     day.shot("bar-reloaded", "BAR")
-    day.reported["BAR"].touch()
+    day.over["BAR"].touch()
     day.lab.wait_for_kernel()
 
 
 def test_a_bar_that_was_stopped_says_so(day: Day) -> None:
-    day.reported["BAR"].unlink(missing_ok=True)
+    day.over["BAR"].unlink(missing_ok=True)
     day.run("BAR")
     bar = day.output("BAR")
     expect(bar.locator(".jupyter-widgets .progress-bar")).to_have_count(1, timeout=60_000)
-    day.reported["BAR"].touch()
+    day.over["BAR"].touch()
     day.lab.wait_for_kernel()
     # Before its end, on both at the same step or one later.
     expect(bar.locator(".progress-bar-danger")).not_to_have_count(0)

@@ -18,7 +18,7 @@ RUNNING = {
 
 
 def empty() -> dict:
-    """Nothing heard yet: the processes come from the launch plan alone."""
+    """Nothing reported yet: the processes come from the launch plan alone."""
     world = World(processes=4, devices_per_process=2)
     unknown = {"pid": None, "state": "starting", "rss_bytes": None, "silent_seconds": None}
     processes = tuple(world.process(process, **unknown) for process in range(4))

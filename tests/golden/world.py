@@ -236,7 +236,7 @@ class World:
         )
 
     def process(self, process: int, **changes) -> Process:
-        """An idle process heard from a tenth of a second ago, with `changes`."""
+        """An idle process that reported a tenth of a second ago, with `changes`."""
         idle = Process(
             process_id=process,
             host=self.host(process),

@@ -101,10 +101,10 @@ def test_hosts_without_that_python_or_that_folder_are_reported(
 
 KERNEL = """
 import sys, nbdist
-def tell(stage, done, total):
+def show(stage, done, total):
     if stage == sys.argv[1]:
         print("there", flush=True)
-nbdist.start(mpi=True, hosts="h1,h2", ssh_config=sys.argv[2], progress=tell)
+nbdist.start(mpi=True, hosts="h1,h2", ssh_config=sys.argv[2], progress=show)
 sys.stdin.read()
 """
 

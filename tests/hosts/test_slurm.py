@@ -195,10 +195,10 @@ def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, 
 
 KERNEL = """
 import sys, nbdist
-def tell(stage, done, total):
+def show(stage, done, total):
     if stage.startswith(sys.argv[1]):
         print("there", flush=True)
-nbdist.start(2, slurm=True, partition=sys.argv[2], progress=tell)
+nbdist.start(2, slurm=True, partition=sys.argv[2], progress=show)
 sys.stdin.read()
 """
 

@@ -36,13 +36,13 @@ from nbdist.launch.tpu.pod import pod_hosts
 
 try:
     pod = find_pod(None, None, None, os.environ)
-    told = [pod.source, pod.accelerator_type, *(host.name for host in pod_hosts(pod))]
+    described = [pod.source, pod.accelerator_type, *(host.name for host in pod_hosts(pod))]
 except OptionError as error:
-    told = str(error)
+    described = str(error)
 found = next(f for m in METHODS if m != "mpi4py" and (f := look(m, os.environ)))
 jax.distributed.initialize(initialization_timeout=60)
 print(json.dumps({
-    "told": told,
+    "described": described,
     "detected": [found.method, found.process_id, found.processes, found.coordinator],
     "jax": [jax.process_index(), jax.process_count()],
 }))
@@ -84,7 +84,7 @@ def test_each_worker_finds_the_pod_that_jax_forms_by_itself(hosts: TestBed) -> N
     for i, answer in look(hosts, {1: {}, 2: {}, 3: {}}).items():
         own = ORDER.index(f"h{i}")
         names = ["localhost" if name == f"h{i}" else name for name in ORDER]
-        assert answer["told"] == ["the metadata server", "v4-24", *names]
+        assert answer["described"] == ["the metadata server", "v4-24", *names]
         assert answer["detected"] == ["gcetpu", own, 3, "h2:8482"]
         assert answer["jax"] == [own, 3]
 
@@ -105,8 +105,8 @@ def test_slices_on_kubernetes_count_as_jax_counts_them_and_are_all_to_be_named(
     }
     for i, answer in look(hosts, of_slice).items():
         own = int(of_slice[i]["MEGASCALE_SLICE_ID"])
-        assert f"worker 0 of slice {own} of 2." in answer["told"]
-        assert "hosts=HOST0:1,HOST1:1" in answer["told"]
+        assert f"worker 0 of slice {own} of 2." in answer["described"]
+        assert "hosts=HOST0:1,HOST1:1" in answer["described"]
         assert answer["detected"] == ["gketpu", own, 2, "h3:8483"]
         assert answer["jax"] == [own, 2]
 

@@ -16,7 +16,7 @@ import jax, os, time
 me = jax.process_index()
 for i in range(3):
     print('tick', i)
-while not os.path.exists({told!r}):
+while not os.path.exists({over!r}):
     time.sleep(0.01)
 {then}
 """
@@ -31,9 +31,9 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
         found.run("%dist_shutdown")
 
 
-def begun(notebook: Notebook, reported: Path, then: str = "") -> tuple[str, Output]:
+def begun(notebook: Notebook, over: Path, then: str = "") -> tuple[str, Output]:
     """A cell in the background that has printed, and waits for a file; its request and its output."""
-    request = notebook.send(PRINTS.format(info=str(reported), then=then))
+    request = notebook.send(PRINTS.format(over=str(over), then=then))
     output = notebook.collect(request)
     assert output.error is None, output.traceback
     return request, notebook.collect(request, until="tick 2")
@@ -49,20 +49,20 @@ def numbered(output: Output) -> str:
 def test_output_comes_under_its_own_cell_while_another_runs(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
-    request, output = begun(notebook, reported, "print('after all')")
+    over = tmp_path / "over"
+    request, output = begun(notebook, over, "print('after all')")
     assert numbered(output)
     assert "processes 0, 1 running" in output.text
-    reported.touch()
+    over.touch()
     notebook.collect(request, until="ended after .* processes 0, 1 finished")
     assert "processes 0, 1\ntick 0\ntick 1\ntick 2\nafter all" in output.text
     assert "after all" in output.text
 
 
 def test_a_failure_is_shown_when_it_happens(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request, output = begun(notebook, reported, "if me == 1: raise ValueError('boom')")
-    reported.touch()
+    over = tmp_path / "over"
+    request, output = begun(notebook, over, "if me == 1: raise ValueError('boom')")
+    over.touch()
     notebook.collect(request, until="ProcessError: process 1 raised ValueError")
     assert "ended after" in output.text
     assert "line 8" in output.text
@@ -78,14 +78,14 @@ def test_an_interrupt_says_what_it_interrupted(notebook: Notebook, tmp_path: Pat
 
 
 def test_a_cell_that_must_wait_says_behind_which(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request, output = begun(notebook, reported)
+    over = tmp_path / "over"
+    request, output = begun(notebook, over)
     number = numbered(output)
     queued = notebook.send("%%dist --on 0\nprint('my turn')")
     shown = notebook.collect(queued, until="queued")
     assert f"queued behind cell {number} (process 0)" in shown.text
     assert "my turn" not in shown.text
-    reported.touch()
+    over.touch()
     assert "my turn" in notebook.collect(queued, until="my turn").text
     notebook.collect(queued)
     notebook.collect(request, until="ended after")
@@ -123,13 +123,13 @@ def test_a_training_stops_before_the_same_step_on_all_and_stays_in_step(
 
 
 def test_a_cell_without_steps_says_what_it_needs(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request, _ = begun(notebook, reported)
+    over = tmp_path / "over"
+    request, _ = begun(notebook, over)
     assert (
         "needs nbdist.checkpoint() in its loop"
         in notebook.good("%dist_interrupt --stop-at-step").text
     )
-    reported.touch()
+    over.touch()
     notebook.collect(request, until="ended after .* processes 0, 1 finished")
     assert "No cell runs" in notebook.bad("%dist_interrupt --stop-at-step").traceback
 
@@ -148,8 +148,8 @@ def test_the_stop_button_leaves_a_loop_with_checkpoints_in_step(notebook: Notebo
 def test_cells_are_listed_followed_and_interrupted_one_by_one(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
-    request, output = begun(notebook, reported)
+    over = tmp_path / "over"
+    request, output = begun(notebook, over)
     number = numbered(output)
     behind, waiting = begun_behind(notebook)
     listed = notebook.good("%dist_cells").text.splitlines()
@@ -172,21 +172,21 @@ def test_cells_are_listed_followed_and_interrupted_one_by_one(
         behind, until="ended after .* not run on processes 0, 1, stopped before it began"
     )
     assert "ended after" not in output.text
-    reported.touch()
+    over.touch()
     assert "finished" in notebook.collect(request, until="ended after").text
     assert "ran" not in waiting.text.split()
 
 
 def test_the_stop_button_takes_a_cell_back_that_waits(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request, output = begun(notebook, reported, "print('to the end')")
+    over = tmp_path / "over"
+    request, output = begun(notebook, over, "print('to the end')")
     queued = notebook.send("%%dist --on 0\nprint('my turn')")
     notebook.collect(queued, until="queued behind")
     notebook.interrupt()
     stopped = notebook.collect(queued)
     assert "not run on process 0, stopped before it began" in stopped.traceback
     assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt"
-    reported.touch()
+    over.touch()
     notebook.collect(request, until="ended after .* processes 0, 1 finished")
     assert "to the end" in output.text
     assert "True" in notebook.good("import nbdist\nnbdist.current().out_of_step is False").text
@@ -196,11 +196,11 @@ def test_the_stop_button_takes_a_cell_back_that_waits(notebook: Notebook, tmp_pa
 def test_a_cell_behind_one_that_fails_is_not_run_and_says_why(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
-    request, _ = begun(notebook, reported, "raise ValueError('boom')")
+    over = tmp_path / "over"
+    request, _ = begun(notebook, over, "raise ValueError('boom')")
     queued = notebook.send("%%dist\nprint('my turn')")
     notebook.collect(queued, until="queued behind")
-    reported.touch()
+    over.touch()
     said = notebook.collect(queued).traceback
     assert ("not run" in said and "an earlier cell had failed" in said) or "has failed" in said
     notebook.collect(request, until="raised ValueError")

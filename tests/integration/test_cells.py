@@ -95,19 +95,17 @@ def test_print_order_within_a_process_is_kept(notebook: Notebook) -> None:
     assert re.findall(r"line (\d\d)", text) == [f"{i:02d}" for i in range(50)]
 
 
-def waiting_for(reported: Path) -> str:
+def waiting_for(over: Path) -> str:
     """Lines that wait until the test makes the file."""
-    return f"import os, time\nwhile not os.path.exists({str(reported)!r}):\n    time.sleep(0.02)\n"
+    return f"import os, time\nwhile not os.path.exists({str(over)!r}):\n    time.sleep(0.02)\n"
 
 
 def test_output_streams_while_the_cell_runs(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request = notebook.send(
-        f"%%dist\nprint('early', flush=True)\n{waiting_for(reported)}print('late')"
-    )
+    over = tmp_path / "over"
+    request = notebook.send(f"%%dist\nprint('early', flush=True)\n{waiting_for(over)}print('late')")
     early = notebook.collect(request, until="early")
     assert "late" not in early.text
-    reported.touch()
+    over.touch()
     late = notebook.collect(request)
     assert "late" in early.text + late.text
 
@@ -160,11 +158,11 @@ def test_unknown_targets_and_options_change_nothing(notebook: Notebook) -> None:
 def test_no_wait_gives_a_handle_that_shows_the_output_later(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    reported = tmp_path / "told"
-    started = notebook.good(f"%%dist --no-wait\n{waiting_for(reported)}print('after all')")
+    over = tmp_path / "over"
+    started = notebook.good(f"%%dist --no-wait\n{waiting_for(over)}print('after all')")
     assert "running" in started.text
     assert "after all" not in started.text
-    reported.touch()
+    over.touch()
     assert "after all" in notebook.good("_.wait();").text
 
 

@@ -212,20 +212,20 @@ def test_compiling_is_not_called_stuck(notebook: Notebook) -> None:
     assert "finished the cell" not in output.text
 
 
-def busy_until(reported: Path) -> str:
+def busy_until(over: Path) -> str:
     """A cell that sleeps again and again until the test makes the file."""
-    return f"%%dist --no-wait\nimport os\nwhile not os.path.exists({str(reported)!r}):\n    time.sleep(0.1)"
+    return f"%%dist --no-wait\nimport os\nwhile not os.path.exists({str(over)!r}):\n    time.sleep(0.1)"
 
 
 def test_the_status_of_a_busy_process_says_line_and_cell(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    notebook.good(busy_until(tmp_path / "told"))
+    notebook.good(busy_until(tmp_path / "over"))
     deadline = time.monotonic() + 20
     while "time.sleep(0.1)" not in (text := notebook.good("%dist_status").text):
         assert time.monotonic() < deadline, text
     assert "running" in text
-    (tmp_path / "told").touch()
+    (tmp_path / "over").touch()
     notebook.good("%sync")
 
 
@@ -233,7 +233,7 @@ def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path
     folder = notebook.good(
         "import nbdist\nprint(nbdist.current()._life.engines.link.folder)"
     ).text.strip()
-    notebook.good(busy_until(tmp_path / "told"))
+    notebook.good(busy_until(tmp_path / "over"))
     listen = (
         "import json, time, zmq\n"
         f"info = json.load(open('{folder}/security/ipcontroller-nbdist-client.json'))\n"
@@ -241,15 +241,15 @@ def test_a_second_kernel_hears_a_busy_session(notebook: Notebook, tmp_path: Path
         "planned = tuple(Planned(process_id=i, host='h', role='worker') for i in range(2))\n"
         "other = Monitor(session='other', planned=planned, connection=info, publish=lambda s: None)\n"
         "other.start()\n"
-        "def told():\n"
+        "def seen():\n"
         "    found = other.snapshot()\n"
         "    return [p.state for p in found.processes], len(found.devices), len(found.arrays) > 0\n"
         "deadline = time.monotonic() + 20\n"
-        "while told() != (['running'] * 2, 4, True) and time.monotonic() < deadline:\n"
+        "while seen() != (['running'] * 2, 4, True) and time.monotonic() < deadline:\n"
         "    time.sleep(0.05)\n"
-        "print(*told())\nother.stop()\n"
+        "print(*seen())\nother.stop()\n"
     )
     with Notebook(folder=tmp_path) as second:
         assert "['running', 'running'] 4 True" in second.good(listen).text
-    (tmp_path / "told").touch()
+    (tmp_path / "over").touch()
     notebook.good("%sync")

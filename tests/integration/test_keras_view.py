@@ -41,7 +41,7 @@ def until(name):
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> str:
-    return str(tmp_path_factory.mktemp("told"))
+    return str(tmp_path_factory.mktemp("over"))
 
 
 @pytest.fixture(scope="module")

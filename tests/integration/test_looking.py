@@ -100,10 +100,10 @@ def test_a_tree_shows_its_branches_and_what_devices_need(notebook: Notebook) -> 
 def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
     notebook: Notebook, tmp_path: Path
 ) -> None:
-    said = tmp_path / "told"
+    over = tmp_path / "over"
     request = notebook.send(
         "%%dist --no-wait\nimport os, time\nprint('begun')\n"
-        f"while not os.path.exists({str(said)!r}): time.sleep(0.01)"
+        f"while not os.path.exists({str(over)!r}): time.sleep(0.01)"
     )
     notebook.collect(request)
     notebook.collect(request, until="begun")
@@ -116,7 +116,7 @@ def test_while_a_cell_runs_what_was_reported_is_shown_at_once(
         assert "%sync waits for it" in notebook.bad(look).traceback, look
     assert notebook.complete("%%dist\npara")[0] == ["params"]
     assert "params['w']" in notebook.complete("%dist_shards params")[0]
-    said.touch()
+    over.touch()
     notebook.collect(request, until="ended after")
     assert notebook.good("%dist_pull w\nw.shape").text == "(8, 3)"
 

@@ -13,7 +13,7 @@ from tests.integration.notebook import Notebook
 RUNS = """%%dist --no-wait
 import jax, os, threading, time
 def waits():
-    while not os.path.exists({told!r}):
+    while not os.path.exists({over!r}):
         time.sleep(0.01)
 def leads():
     waits()
@@ -32,8 +32,8 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
 
 
 def test_stacks_are_read_while_a_cell_runs(notebook: Notebook, tmp_path: Path) -> None:
-    reported = tmp_path / "told"
-    request = notebook.send(RUNS.format(info=str(reported)))
+    over = tmp_path / "over"
+    request = notebook.send(RUNS.format(over=str(over)))
     output = notebook.collect(request)
     notebook.collect(request, until="in it")
     number = re.match(r"cell (\d+) in the background", output.text)
@@ -55,7 +55,7 @@ def test_stacks_are_read_while_a_cell_runs(notebook: Notebook, tmp_path: Path) -
     native = notebook.good("%dist_stack 1 --native").text
     # Not everywhere may a process be traced.
     assert re.search(r"waits \(\d+\.py:\d+\)", native) or "no native stack" in native, native
-    reported.touch()
+    over.touch()
     notebook.collect(request, until="ended after .* processes 0, 1 finished")
 
 

@@ -45,13 +45,13 @@ for name, package in (("three", keras), ("two", tf_keras)):
         other = own(package)
         other(x)
     result = model.fit(x, y, verbose=0, epochs=2, validation_data=(x, y)).history
-    (told,) = progress.newest()
-    assert told["what"] == "fit, epoch 2 of 2", told
-    assert {m["name"]: m["value"] for m in told["metrics"]} == {k: v[-1] for k, v in result.items()}
+    (newest,) = progress.newest()
+    assert newest["what"] == "fit, epoch 2 of 2", newest
+    assert {m["name"]: m["value"] for m in newest["metrics"]} == {k: v[-1] for k, v in result.items()}
     loss = model.evaluate(x, y, verbose=0)
-    (told,) = progress.newest()
-    assert told["what"] == "evaluate", told
-    assert abs(told["metrics"][0]["value"] - loss) < 1e-6
+    (newest,) = progress.newest()
+    assert newest["what"] == "evaluate", newest
+    assert abs(newest["metrics"][0]["value"] - loss) < 1e-6
     names |= {name: model, f"{name}_own": other}
 
 seen = look.now(names)

@@ -327,9 +327,9 @@ def test_what_the_kernel_knows_is_shown_without_a_report(latest: LatestActivity)
     wait_for(lambda: latest.published)
     latest.published.clear()
     latest.clock.now += IDLE_PERIOD_SECONDS / 2
-    latest.monitor.know(Known(notices=(Notice(level="warn", title="told", text=""),)))
+    latest.monitor.know(Known(notices=(Notice(level="warn", title="a fault", text=""),)))
     wait_for(lambda: latest.published)
-    assert [notice.title for notice in latest.monitor.snapshot().notices] == ["told"]
+    assert [notice.title for notice in latest.monitor.snapshot().notices] == ["a fault"]
 
 
 def test_the_end_publishes_once_more(latest: LatestActivity) -> None:

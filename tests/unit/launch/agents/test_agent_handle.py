@@ -46,23 +46,23 @@ FACTS = {
 }
 BEGIN = """
 import json, sys, time
-def tell(**event):
+def say(**event):
     print(json.dumps(event), flush=True)
-tell(**json.loads(sys.argv[1]))
+say(**json.loads(sys.argv[1]))
 """
 ANSWERS = """
 for line in sys.stdin:
     order = json.loads(line)
     if order["order"] == "alive":
-        tell(event="alive")
+        say(event="alive")
     if order["order"] == "stop":
         sys.exit(3)
     if order["order"] == "start":
         for process in order["processes"]:
-            tell(event="started", process_id=process["process_id"], pid=100)
+            say(event="started", process_id=process["process_id"], pid=100)
     if order["order"] == "signal":
         for process_id in order["process_ids"]:
-            tell(event="exited", process_id=process_id, pid=100, code=-order["number"], oom=False,
+            say(event="exited", process_id=process_id, pid=100, code=-order["number"], oom=False,
                  last_lines=["good bye"], time=0.0)
 """
 SILENT = """
@@ -89,7 +89,7 @@ def make(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[.
         return AgentHandle.begin(
             AgentSpec(
                 name=name,
-                command=(sys.executable, "-c", BEGIN + program, facts, f"told-{name}"),
+                command=(sys.executable, "-c", BEGIN + program, facts, f"here-{name}"),
                 remote=remote,
             ),
             Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True),
@@ -175,7 +175,7 @@ def test_hosts_are_stopped_side_by_side_and_none_is_waited_for_that_is_silent(
     together = ANSWERS + (
         "import pathlib\n"
         f"pathlib.Path({str(tmp_path)!r}, sys.argv[2]).touch()\n"
-        f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('told-*'))) < 2:\n"
+        f"while len(list(pathlib.Path({str(tmp_path)!r}).glob('here-*'))) < 2:\n"
         "    time.sleep(0.01)\n"
     )
     agents = make(h1=together, h2=together, h3=SILENT + "time.sleep(60)\n")
@@ -197,7 +197,7 @@ SAYS = """
 for line in sys.stdin:
     order = json.loads(line)
     if order["order"] == "alive":
-        tell(event="alive")
+        say(event="alive")
     if order["order"] == "ask":
         print(order["question"]["say"], flush=True)
 """
@@ -254,11 +254,11 @@ def test_a_listener_that_fails_does_not_end_the_reader(make: Callable[..., Agent
     agents = make(h1=ANSWERS, h2=SILENT)
     received: list[type] = []
 
-    def hears(event: Happening) -> None:
+    def receives(event: Happening) -> None:
         received.append(type(event))
         raise RuntimeError("a fault of whoever listens")
 
-    agents.events.subscribe(hears)
+    agents.events.subscribe(receives)
     agents.signal(15, [0])
     wait_for(lambda: agents.exits.get(0))
     wait_for(lambda: HostsSilent in received)

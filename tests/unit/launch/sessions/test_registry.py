@@ -232,21 +232,21 @@ def test_orders_and_events_of_a_kept_parent_are_found_again(tmp_path: Path) -> N
     code = """
 import sys
 for line in sys.stdin:
-    print('heard', line, end='', flush=True)
+    print('got', line, end='', flush=True)
     if 'stop' in line:
         break
 """
     kept = Kept([sys.executable, "-c", code], None, tmp_path / "host.log")
     kept.send(b"one\n")
-    assert next(iter(kept.lines())) == b"heard one\n"
+    assert next(iter(kept.lines())) == b"got one\n"
     spot = kept.spot
     assert spot is not None
     kept.close()
     assert kept.running, "a kernel that goes takes nothing along"
     again = FoundAgain(spot)
-    assert list(again.backlog()) == [b"heard one\n"], "what was said before"
+    assert list(again.backlog()) == [b"got one\n"], "what was said before"
     again.end()
-    assert list(again.lines()) == [b"heard " + STOP]
+    assert list(again.lines()) == [b"got " + STOP]
     again.close()
     assert kept.wait(5)
     with pytest.raises(OSError, match="left the session"):

@@ -110,6 +110,7 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
+		tests/campaigns/test_shared_connection.py \
 		tests/campaigns/test_pauses.py \
 		tests/hosts/test_bad_hosts.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py

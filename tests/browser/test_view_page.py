@@ -219,6 +219,29 @@ def test_a_choice_is_announced_once_and_new_data_is_not(open_view: OpenView) -> 
     expect(live).to_have_text("Showing batch")
 
 
+TYPED_AT_ONCE = """
+path => {
+  const input = document.querySelector('.nbdist-find');
+  input.focus();
+  input.value = path;
+  input.dispatchEvent(new Event('input', { bubbles: true }));
+  for (const key of ['ArrowDown', 'Enter']) {
+    const event = new KeyboardEvent('keydown', { key, bubbles: true, cancelable: true });
+    document.activeElement.dispatchEvent(event);
+  }
+}
+"""
+"""A search, and the keys that choose what it finds, before the browser has drawn anything."""
+
+
+def test_keys_that_are_faster_than_the_display_choose_what_was_searched(
+    open_view: OpenView,
+) -> None:
+    page = open_view(read("several_meshes")["snapshot"])
+    page.evaluate(TYPED_AT_ONCE, "turned")
+    expect(page.locator(".nbdist-path")).to_have_text("state.turned")
+
+
 def test_the_whole_view_can_be_used_with_the_keyboard(open_view: OpenView) -> None:
     page = open_view(read("several_meshes")["snapshot"], dark=True)
     active = "document.activeElement.className || document.activeElement.tagName"

@@ -125,6 +125,10 @@ class LiveView {
     root.addEventListener('keydown', event => {
       this.press(event);
     });
+    const flush = (): void => {
+      this.painter.flush();
+    };
+    root.addEventListener('keydown', flush, { capture: true });
     this.painter = new Painter(root, () => {
       this.draw();
     });

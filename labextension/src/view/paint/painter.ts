@@ -32,11 +32,15 @@ export class Painter {
     this.due = true;
     if (this.frame || !this.inSight || document.hidden) return;
     this.frame = requestAnimationFrame(() => {
-      this.frame = 0;
-      this.due = false;
-      this.drawnAt = performance.now();
-      this.draw();
+      this.paint();
     });
+  }
+
+  /** Draws now what is asked for: the next key is meant for what the last one has changed. */
+  flush(): void {
+    if (!this.frame) return;
+    cancelAnimationFrame(this.frame);
+    this.paint();
   }
 
   /** Asks for a drawing of new data: at most one a second where reduced motion is asked for. */
@@ -55,6 +59,13 @@ export class Painter {
   /** True while somebody can see the view. */
   get seen(): boolean {
     return this.inSight && !document.hidden && this.node.isConnected;
+  }
+
+  private paint(): void {
+    this.frame = 0;
+    this.due = false;
+    this.drawnAt = performance.now();
+    this.draw();
   }
 
   dispose(): void {

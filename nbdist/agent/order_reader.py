@@ -60,6 +60,8 @@ class OrderReader:
             return
         *lines, rest = self.unread.split(b"\n")
         for number, line in enumerate(lines):
+            if not line:
+                continue  # ends what a kernel that was killed has not written to its end
             if not self.assigned:
                 self._refuse_other_version(line)
             # One that cannot be read must not end what runs here; without an assignment nothing does yet.

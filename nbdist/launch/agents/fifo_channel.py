@@ -223,3 +223,5 @@ class FoundAgain(_Files, Another):
         Another.__init__(self, ProcessHandle(spot.pid, spot.began))
         _Files.__init__(self, Path(spot.orders), Path(spot.events))
         self.spot = spot
+        # A kernel that was killed while it wrote has left half an order, which must not begin the next one.
+        self.send(b"\n")

@@ -56,6 +56,17 @@ def test_an_order_of_a_wrong_shape_is_reported_and_the_next_is_obeyed(order: byt
     assert fault["text"].startswith(f"An order to the agent on {socket.gethostname()} could not")
 
 
+def test_half_an_order_of_a_kernel_that_was_killed_takes_no_other_along() -> None:
+    parent = Parent()
+    parent.orders.assigned = True
+    parent.orders.take(to_line(Keep())[:7])
+    parent.orders.take(b"\n" + to_line(Keep()))
+    assert parent.kept
+    assert len(parent.said("fault")) == 1
+    parent.orders.take(b"\n")
+    assert len(parent.said("fault")) == 1, "nothing was left to be ended"
+
+
 def test_a_parent_that_cannot_read_what_it_is_for_ends() -> None:
     with pytest.raises(WireError, match=r"more is 1; allowed: no such field"):
         Parent().orders.take(json.dumps({**encode(ASSIGNMENT), "more": 1}).encode() + b"\n")

@@ -24,6 +24,11 @@ def add_commands(commands: Any) -> None:
     stop = commands.add_parser("stop", help="stop a session", allow_abbrev=False)
     stop.add_argument("sessions", nargs="*", metavar="ID", help="as nbdist ls has it; or last")
     stop.add_argument("--all", action="store_true", help="all that run on this machine")
+    stop.add_argument(
+        "--forget",
+        action="store_true",
+        help="only off the list, where its machine is gone for good",
+    )
 
 
 def ls(options: argparse.Namespace) -> int:
@@ -48,7 +53,7 @@ def stop(options: argparse.Namespace) -> int:
     Returns:
       0 when all that were named are stopped; 1 when one is not there; 2 when none is named.
     """
-    if options.all == bool(options.sessions):
+    if options.all == bool(options.sessions) or (options.all and options.forget):
         print("nbdist stop: name sessions by their ID, or --all.", file=sys.stderr)
         return 2
     code = 0
@@ -56,12 +61,20 @@ def stop(options: argparse.Namespace) -> int:
     for word in words:
         try:
             record = registry.find(word)
-            registry.stop(record)
+            if options.forget:
+                registry.forget(record)
+            else:
+                registry.stop(record)
         except SessionError as error:
             print(f"nbdist stop: {error}", file=sys.stderr)
             code = 1
         else:
-            print(f"session {record.id}: {count_text(record.processes, 'process')} stopped")
+            what = (
+                "forgotten"
+                if options.forget
+                else f"{count_text(record.processes, 'process')} stopped"
+            )
+            print(f"session {record.id}: {what}")
     if not words:
         print("No session runs.")
     return code

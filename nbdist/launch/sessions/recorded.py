@@ -92,6 +92,7 @@ def write_down(
             kept=plan.keep,
             host=socket.gethostname(),
             machine=registry.this_machine(),
+            installation=registry.this_installation(),
             cwd=str(Path.cwd()),
             folder=running.folder,
             connection=running.client_file,

@@ -28,6 +28,8 @@ from nbdist.spelling import start_with
 STOP_SECONDS = 4.0
 """What a parent may take to stop all it has started, before it is killed."""
 
+FIRST_PID_NAMESPACE = f"pid:[{0xEFFFFFFC}]"
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Kernel:
@@ -55,8 +57,9 @@ class ParentMark:
 class Record:
     """One session that runs.
 
-    `machine` is where, beyond its name: the same name may be given to several containers. `parents` has that of
-    this machine first. `state` is for `nbdist.launch.sessions`, which alone reads it. Times are Unix seconds.
+    `machine` is where, beyond its name: the same name may be given to several containers. `installation` is the
+    same after a reboot, and empty where none is known. `parents` has that of this machine first. `state` is for
+    `nbdist.launch.sessions`, which alone reads it. Times are Unix seconds.
     """
 
     id: str
@@ -75,11 +78,20 @@ class Record:
     parents: tuple[ParentMark, ...]
     kernels: tuple[Kernel, ...] = ()
     state: dict[str, Any] = field(default_factory=dict)
+    installation: str = ""
 
     @property
     def here(self) -> bool:
         """Whether it was started on this machine; only there can it be said whether it runs."""
         return self.machine == this_machine()
+
+    @property
+    def ended_by_reboot(self) -> bool:
+        """Whether this machine has been started anew since, so that nothing of the session runs any more."""
+        return bool(self.installation) and (
+            self.installation == this_installation()
+            and _boot(self.machine) != _boot(this_machine())
+        )
 
     @property
     def running(self) -> bool:
@@ -112,6 +124,25 @@ def this_machine() -> str:
     with contextlib.suppress(OSError):
         parts.append(str(Path("/proc/self/ns/pid").readlink()))
     return " ".join(parts)
+
+
+def this_installation() -> str:
+    """What identifies this machine also after a reboot; empty where that is not known.
+
+    Containers on several machines may share all of it: in one of them it is not known. Source: machine-id(5); the
+    number is that of the first PID namespace, `PROC_PID_INIT_INO` in Linux's include/linux/proc_ns.h.
+    """
+    with contextlib.suppress(OSError):
+        if str(Path("/proc/self/ns/pid").readlink()) == FIRST_PID_NAMESPACE:
+            number = Path("/etc/machine-id").read_text().strip()
+            return f"{socket.gethostname()} {number}" if number else ""
+    return ""
+
+
+def _boot(machine: str) -> str:
+    """The part of `this_machine` that a reboot changes."""
+    _, boot, *_ = [*machine.split(" "), "", ""]
+    return boot
 
 
 def python() -> str:
@@ -170,7 +201,7 @@ def sessions() -> list[Record]:
     records = [one for path in folder().glob("*.json") if (one := read(path)) is not None]
     alive = []
     for record in sorted(records, key=lambda one: one.created):
-        if record.here and not record.running:
+        if record.ended_by_reboot or (record.here and not record.running):
             _clean(record)
         else:
             alive.append(record)
@@ -180,7 +211,7 @@ def sessions() -> list[Record]:
 def _clean(record: Record) -> None:
     """Removes what a session has left that ended without being stopped."""
     remove(record.id)
-    if not record.attached:
+    if record.ended_by_reboot or not record.attached:
         _remove_folder(record)
 
 
@@ -244,7 +275,8 @@ def stop(record: Record) -> bool:
     """
     if not record.here:
         raise SessionError(
-            f"Session {record.id} runs on host {record.host}. Stop it there: nbdist stop {record.id}"
+            f"Session {record.id} runs on host {record.host}. Stop it there: nbdist stop {record.id}. If that "
+            f"machine or container is gone for good, nbdist stop --forget {record.id} takes it off this list."
         )
     was_running = record.running
     home, others = record.parents[:1], record.parents[1:]
@@ -255,6 +287,19 @@ def stop(record: Record) -> bool:
     if record.kept or not attached:
         _remove_folder(record)
     return was_running
+
+
+def forget(record: Record) -> None:
+    """Takes a session off the list whose machine is gone; nothing is stopped.
+
+    Raises:
+      SessionError: It is one of this machine.
+    """
+    if record.here:
+        raise SessionError(
+            f"Session {record.id} is one of this machine: nbdist stop {record.id} ends it."
+        )
+    remove(record.id)
 
 
 def _stop_all(marks: Iterable[ParentMark]) -> None:

@@ -105,6 +105,41 @@ def test_nothing_but_a_folder_of_our_own_is_ever_removed(
     assert folder.exists()
 
 
+def test_a_session_from_before_a_reboot_is_taken_off_the_list(
+    process: subprocess.Popen[bytes], tmp_path: Path, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(registry, "this_installation", lambda: "h1 4711")
+    host, _, namespace = registry.this_machine().split(" ")
+    machine = f"{host} another-boot {namespace}"
+    before = record(process, tmp_path / "nbdist-a", machine=machine, installation="h1 4711")
+    elsewhere = replace(
+        record(process, tmp_path / "nbdist-b", machine=machine, installation="h1 4712"),
+        id="1badcafe",
+    )
+    unknown = replace(record(process, tmp_path / "nbdist-c", machine=machine), id="2badcafe")
+    for one in (before, elsewhere, unknown):
+        registry.write(one)
+    assert {one.id for one in registry.sessions()} == {"1badcafe", "2badcafe"}
+    assert not (tmp_path / "nbdist-a").exists()
+    assert (tmp_path / "nbdist-b").exists() and (tmp_path / "nbdist-c").exists()
+    assert process.poll() is None, "its number is another process's by now"
+
+
+def test_a_session_whose_machine_is_gone_for_good_can_be_forgotten(
+    process: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    registry.write(record(process, tmp_path / "nbdist-a", machine="h9 other pid", host="h9"))
+    assert cli.main(["stop", "0badcafe"]) == 1
+    assert "nbdist stop --forget 0badcafe" in capsys.readouterr().err
+    assert cli.main(["stop", "--forget", "0badcafe"]) == 0
+    assert capsys.readouterr().out == "session 0badcafe: forgotten\n"
+    assert registry.sessions() == []
+    registry.write(record(process, tmp_path / "nbdist-a"))
+    assert cli.main(["stop", "--forget", "0badcafe"]) == 1
+    assert "is one of this machine" in capsys.readouterr().err
+    assert [one.id for one in registry.sessions()] == ["0badcafe"]
+
+
 def test_a_session_of_another_machine_is_listed_and_left_alone(
     process: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

@@ -247,9 +247,14 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by `%unload_ext nbdist`: ends the session and takes all back."""
-    from nbdist.magics import unload
+    """Called by `%unload_ext nbdist`, and by `%reload_ext nbdist` before it loads again: takes all back.
 
+    Raises:
+      SessionError: A session runs that would end with it.
+    """
+    from nbdist.magics import refuse_to_end, unload
+
+    refuse_to_end(shell)
     unload(shell)
 
 

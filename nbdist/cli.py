@@ -143,6 +143,8 @@ def in_terminal(notebook: Path) -> int:
     from IPython.terminal.interactiveshell import TerminalInteractiveShell
     from traitlets.config import Config
 
+    from nbdist.magics import unload
+
     os.environ.setdefault("MPLBACKEND", "agg")
     config = Config()
     config.HistoryManager.enabled = False
@@ -158,7 +160,7 @@ def in_terminal(notebook: Path) -> int:
                 print("This cell should have failed." if cell.may_fail else "The tour ends here.")
                 return 1
     finally:
-        shell.run_cell("%unload_ext nbdist")
+        unload(shell)
     return 0
 
 

@@ -429,6 +429,21 @@ def load(shell: Any) -> DistMagics:
     return magics
 
 
+def refuse_to_end(shell: Any) -> None:
+    """Refuses to go on where what follows would end a session that nobody has asked to end.
+
+    Raises:
+      SessionError: A session runs that ends with its kernel.
+    """
+    found = shell.magics_manager.registry.get(DistMagics.__name__)
+    session = found.session if isinstance(found, DistMagics) else None
+    if session is not None and session.alive and session.ours and not session.kept:
+        raise SessionError(
+            "A session runs, and would end with all variables of its processes. Nothing has been unloaded; "
+            "%dist_shutdown ends the session."
+        )
+
+
 def unload(shell: Any) -> None:
     """Ends the session and takes back what `load` has registered."""
     magics = shell.magics_manager.registry.pop(DistMagics.__name__, None)

@@ -85,8 +85,13 @@ def test_loading_twice_and_unloading_are_harmless(fresh: Notebook) -> None:
     fresh.good(START)
     engines = [p for p in fresh.descendants() if "nbdist" in " ".join(p.cmdline())]
     assert engines
-    fresh.good("%unload_ext nbdist")
+    for line in ("%reload_ext nbdist", "%unload_ext nbdist"):
+        assert "%dist_shutdown ends the session" in fresh.bad(line).traceback
+    assert fresh.good("%%dist\nprint(1 + 1)").text.strip().endswith("2"), "nothing was lost"
+    fresh.good("%dist_shutdown")
     assert not gone(engines)
+    fresh.good("%reload_ext nbdist")
+    fresh.good("%unload_ext nbdist")
     assert "not found" in fresh.run("%%dist\n1").text + fresh.run("%%dist\n1").traceback
 
 

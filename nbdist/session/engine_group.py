@@ -84,7 +84,8 @@ class EngineGroup:
             connection=link.connection,
             publish=publish,
         )
-        self.health = Health(plan, self.monitor)
+        within_reach = link.agents.reaches_past_main_threads
+        self.health = Health(plan, self.monitor, within_reach=within_reach)
         self.reports = Reports(self.monitor, self.health, plan.hosts, self.send)
         self.asides = Asides(link.agents, plan, self.reports.busy)
         self.widgets = Widgets()

@@ -21,6 +21,12 @@ RECOVER = (
     "{recover} brings the processes in step, {pull} brings values here, {restart} starts afresh."
 )
 
+ELSEWHERE = (
+    "These processes can be brought in step, or started afresh, only where they were started; {pull} brings "
+    "values here."
+)
+"""Of processes that another kernel, or somebody else, has started: their agents cannot be reached from here."""
+
 
 LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
 """Of a process that has replied."""
@@ -37,15 +43,17 @@ class Health:
     Args:
       plan: Of the processes.
       monitor: Shows what is known.
+      within_reach: Whether agents of the processes can be reached from here.
     """
 
-    def __init__(self, plan: Plan, monitor: Monitor) -> None:
+    def __init__(self, plan: Plan, monitor: Monitor, *, within_reach: bool = True) -> None:
         self.state = EngineState.STARTING
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
-            advice=framework_named(plan.framework).after_failure,
+            advice=framework_named(plan.framework).after_failure if within_reach else ELSEWHERE,
         )
         self.last_cell = 0
+        self._recover = RECOVER if within_reach else ELSEWHERE
         self._left: dict[int, int] = {}
         # The view speaks to who has started the session, whoever brings the news.
         self._door = door()
@@ -68,7 +76,7 @@ class Health:
         """
         proves = len(self.facts.workers) > 1 and all(ready)
         with self._lock:
-            advice = RECOVER if proves else self.facts.advice
+            advice = self._recover if proves else self.facts.advice
             self.facts = replace(self.facts, proves=proves, advice=advice)
             self._show()
 

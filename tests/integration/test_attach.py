@@ -294,6 +294,31 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     assert not list((kernels.folder / "state" / "sessions").iterdir())
 
 
+APART = """%%dist
+import jax, jax.numpy as jnp, numpy as np
+from jax.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(jax.devices()), ("x",))
+w = jax.device_put(jnp.arange(8.0), NamedSharding(mesh, P("x")))
+if jax.process_index() == 1:
+    raise ValueError("apart")
+print(float(jnp.sum(w)))
+"""
+
+
+def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
+    kernels: Kernels, second: Notebook
+) -> None:
+    second.good("%dist_init -n 2 --platform cpu --grace 0.5 --give-up 1")
+    (listed,) = [one for one in kernels.sessions() if not one["kept"]]
+    third = kernels.start()
+    third.good(f"%dist_init --attach {listed['id']}")
+    said = third.bad(APART).traceback
+    assert "only where they were started; %dist_pull brings values here" in said
+    assert "%dist_recover" not in said and "--restart" not in said
+    third.good("%dist_shutdown")
+    second.good("%dist_init --restart\n%dist_shutdown")
+
+
 CANNOT_IMPORT = """
 import sys
 class Nothing:

@@ -157,14 +157,17 @@ class Agent:
     def _patience(self) -> float | None:
         if self.wanted or self.collecting or (self.assignment and not self.preloaded):
             return 0.005
-        if self.assignment and self.assignment.kept and not self.kept:
+        if self.assignment and self.assignment.kernel is not None and not self.kept:
             return PERIOD_SECONDS
         return self.pulse.period_s if self.pulse else None
 
     def _is_deserted(self) -> bool:
-        """Whether the kernel has ended before anybody could find this again; one elsewhere sees its silence."""
+        """Whether the kernel has ended before anybody could find this again; one elsewhere sees its silence.
+
+        There may be no end of input: what the kernel has forked has its end of the pipe as well.
+        """
         asked = self.assignment
-        if asked is None or not asked.kept or self.kept or asked.kernel is None:
+        if asked is None or self.kept or asked.kernel is None:
             return False
         deserted = os.getppid() != asked.kernel
         self.own_folder = self.own_folder or deserted  # nobody else will remove it

@@ -323,19 +323,34 @@ def test_shutdown_leaves_nothing_and_another_session_can_be_started(fresh: Noteb
     fresh.good(START)
 
 
-@pytest.mark.parametrize("how", ["exit", "SIGKILL"])
+FORKED = """
+import os, time, warnings
+warnings.simplefilter("ignore")
+child = os.fork()
+if child == 0:
+    time.sleep(100)
+    os._exit(0)
+print(child)
+"""
+
+
+@pytest.mark.parametrize("how", ["exit", "SIGKILL", "SIGKILL with a forked child"])
 def test_nothing_outlives_the_kernel(tmp_path: Path, how: str) -> None:
     with Notebook(folder=tmp_path) as notebook:
         notebook.good("%load_ext nbdist")
         notebook.good(START)
         started = notebook.descendants()
         assert len(started) >= 4
+        forked = [psutil.Process(int(notebook.good(FORKED).text))] if "forked" in how else []
         notebook.send("%%dist\nimport time\ntime.sleep(100)")
-        if how == "SIGKILL":
-            notebook.process.kill()
-        else:
+        if how == "exit":
             notebook.manager.shutdown_kernel(now=False)
+        else:
+            notebook.process.kill()
         assert not gone(started)
+        for process in forked:
+            assert process.is_running(), "it had the kernel's pipes until now"
+            process.kill()
 
 
 def test_session_is_a_context_manager_and_ends_for_good() -> None:

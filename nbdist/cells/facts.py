@@ -9,6 +9,16 @@ from nbdist.cells.outcome import ProcessOutcome, first_line
 from nbdist.merge import Failure, Known
 from nbdist.spelling import sentence
 
+RECOVER = (
+    "{recover} brings the processes in step, {pull} brings values here, {restart} starts afresh."
+)
+
+ELSEWHERE = (
+    "These processes can be brought in step, or started afresh, only where they were started; {pull} brings "
+    "values here."
+)
+"""Of processes that another kernel, or somebody else, has started: their agents cannot be reached from here."""
+
 WITHOUT_REPAIR = "A repair needs all processes: {pull} brings values here, {restart} starts afresh."
 
 
@@ -46,7 +56,8 @@ class Facts:
     def remedy(self) -> str:
         """The sentence that says how to go on now; no repair is offered where a process is missing."""
         lost = not self.workers.isdisjoint(self.lost)
-        return sentence(WITHOUT_REPAIR if self.proves and lost else self.advice)
+        without = self.proves and lost and self.advice != ELSEWHERE
+        return sentence(WITHOUT_REPAIR if without else self.advice)
 
     @property
     def why_and_advice(self) -> str:

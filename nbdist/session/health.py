@@ -7,7 +7,7 @@ import threading
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
 
-from nbdist.cells.facts import Facts
+from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
@@ -16,17 +16,6 @@ from nbdist.merge import Known
 from nbdist.monitor import Monitor
 from nbdist.session.engine_state import EngineState
 from nbdist.spelling import door, through
-
-RECOVER = (
-    "{recover} brings the processes in step, {pull} brings values here, {restart} starts afresh."
-)
-
-ELSEWHERE = (
-    "These processes can be brought in step, or started afresh, only where they were started; {pull} brings "
-    "values here."
-)
-"""Of processes that another kernel, or somebody else, has started: their agents cannot be reached from here."""
-
 
 LEFT: tuple[Outcome, ...] = ("finished", "raised", "interrupted")
 """Of a process that has replied."""

@@ -146,15 +146,21 @@ class Reports:
           devices: Whether they have devices to report.
         """
         deadline = time.monotonic() + AGAIN_SECONDS
-        idle = {p: self._repeats(p) for p in there}
+        asked = self._ask_to_repeat(there)
         while time.monotonic() < deadline and not self._have_reported(there, devices=devices):
             # Again and again: the monitor's subscription may not have been there.
             repeat(there)
-            idle |= {p: self._repeats(p) for p, asked in idle.items() if asked.ready()}
+            asked |= self._ask_to_repeat([p for p, request in asked.items() if request.ready()])
             time.sleep(REPEAT_SECONDS)
 
-    def _repeats(self, process_id: int) -> Request[Looked]:
-        return self._send(process_id, Look(timeout_s=LOOK_SECONDS / 2, again=True))
+    def _ask_to_repeat(self, process_ids: Sequence[int]) -> dict[int, Request[Looked]]:
+        asked = {}
+        for process_id in process_ids:
+            # One that ends meanwhile reports nothing more; its end is reported elsewhere.
+            with contextlib.suppress(GoneError):
+                look = Look(timeout_s=LOOK_SECONDS / 2, again=True)
+                asked[process_id] = self._send(process_id, look)
+        return asked
 
     def _have_reported(self, process_ids: Sequence[int], *, devices: bool) -> bool:
         with_devices = {device.process_id for device in self._monitor.snapshot().devices}

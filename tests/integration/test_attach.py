@@ -306,9 +306,10 @@ print(float(jnp.sum(w)))
 
 
 def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
-    kernels: Kernels, second: Notebook
+    kernels: Kernels,
 ) -> None:
-    second.good("%dist_init -n 2 --platform cpu --grace 0.5 --give-up 1")
+    own = kernels.start()
+    own.good("%dist_init -n 2 --platform cpu --grace 0.5 --give-up 1")
     (listed,) = [one for one in kernels.sessions() if not one["kept"]]
     third = kernels.start()
     third.good(f"%dist_init --attach {listed['id']}")
@@ -316,7 +317,24 @@ def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
     assert "only where they were started; %dist_pull brings values here" in said
     assert "%dist_recover" not in said and "--restart" not in said
     third.good("%dist_shutdown")
-    second.good("%dist_init --restart\n%dist_shutdown")
+    own.good("%dist_init --restart\n%dist_shutdown")
+
+
+def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_part(
+    kernels: Kernels,
+) -> None:
+    own = kernels.start()
+    own.good("%dist_init -n 2 --platform cpu")
+    pid = own.good("%%dist --on 1\nimport os\nos.getpid()").text.split()[-1]
+    (listed,) = [one for one in kernels.sessions() if not one["kept"]]
+    psutil.Process(int(pid)).kill()
+    third = kernels.start()
+    wait_for(lambda: "lost" in own.good("%dist_status").text)
+    third.good(f"%dist_init --attach {listed['id']}")
+    wait_for(lambda: "lost" in third.good("%dist_status").text)
+    assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
+    third.good("%dist_shutdown")
+    own.good("%dist_shutdown")
 
 
 CANNOT_IMPORT = """

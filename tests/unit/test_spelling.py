@@ -15,7 +15,7 @@ import pytest
 
 import nbdist
 from nbdist.cells.background import stopping_text
-from nbdist.cells.facts import Facts
+from nbdist.cells.facts import RECOVER, Facts
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.cells.prompt import Prompt, say_prompts
 from nbdist.cells.stacks import stacks_text
@@ -31,7 +31,6 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.start_options import FLAGS, StartOptions
 from nbdist.launch.sessions.resolve import resolve
 from nbdist.options.magics import MAGICS
-from nbdist.session.health import RECOVER
 from nbdist.session.keeping import say_kept
 from nbdist.session.session import Session
 from nbdist.spelling import (

@@ -6,13 +6,19 @@ import faulthandler
 import os
 import pickle
 import random
+import signal
 import sys
+import time
+from types import FrameType
 from typing import Any
 
 MOST_HEARTBEATS_MISSED = 6000
 """An engine looks for the hub's heartbeats every 0.6 s or less often: for an hour and more a controller may be
 stopped, starved or out of reach. One that ends takes its engines with it at once, through their parents.
 """
+
+REPORT_SECONDS = 0.1
+"""What sending a message on this machine, or into a connection that is there, may take."""
 
 
 def run_engine(folder: str, cluster_id: str, *, fork_nanny: bool) -> None:
@@ -126,8 +132,28 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
         return
     from ipyparallel.engine.nanny import KernelNanny
 
+    class Nanny(KernelNanny):
+        """Reports the end of its engine, and ends a moment later, also where no controller is there any more.
+
+        ipyparallel's own waits up to three seconds for one. Private API: `finish` and `_finish_called` of
+        ipyparallel 9.2; where they have gone, the process ends without a report.
+        """
+
+        def __init__(self, **arguments: Any) -> None:
+            super().__init__(**arguments)
+            signal.signal(signal.SIGTERM, self._end)
+            die_with(engine, signal.SIGTERM)
+
+        def _end(self, number: int, frame: FrameType | None) -> None:
+            try:
+                if not self._finish_called:
+                    self.finish()
+                    time.sleep(REPORT_SECONDS)
+            finally:
+                os._exit(0)
+
     # Read from our own pipe: it comes from the engine that forked this process.
-    KernelNanny.main(**pickle.loads(data), pipe=os.fdopen(ready, "w", 1))
+    Nanny.main(**pickle.loads(data), pipe=os.fdopen(ready, "w", 1))
 
 
 def _new_randomness() -> None:

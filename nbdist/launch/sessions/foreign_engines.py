@@ -63,8 +63,9 @@ class ForeignEngines:
         self._engines = dict(engines)
         self._ends: dict[int, ProcessExit] = {}
         self._stopped = threading.Event()
+        self._look()  # some may have ended before this kernel came
         self._watch = threading.Thread(
-            target=self._look, name="nbdist-foreign-engines", daemon=True
+            target=self._look_on, name="nbdist-foreign-engines", daemon=True
         )
         self._watch.start()
 
@@ -144,17 +145,20 @@ class ForeignEngines:
         self.faults.append(text)
         self.events.publish(Fault(text=text))
 
-    def _look(self) -> None:
+    def _look_on(self) -> None:
         while not self._stopped.wait(LOOK_SECONDS):
-            # The list changes while it is read.
-            with self._guard, contextlib.suppress(RuntimeError):
-                there = set(self._client.ids)
-                gone = {p for p, e in self._engines.items() if e not in there}
-                because = "ipyparallel's hub has lost its engine"
-                if self._home is not None and not self._home.running:
-                    gone, because = set(self._engines), "the session has ended with its kernel"
-                for process_id in gone - set(self._ends):
-                    self._note(process_id, because)
+            self._look()
+
+    def _look(self) -> None:
+        # The list changes while it is read.
+        with self._guard, contextlib.suppress(RuntimeError):
+            there = set(self._client.ids)
+            gone = {p for p, e in self._engines.items() if e not in there}
+            because = "ipyparallel's hub has lost its engine"
+            if self._home is not None and not self._home.running:
+                gone, because = set(self._engines), "the session has ended with its kernel"
+            for process_id in gone - set(self._ends):
+                self._note(process_id, because)
 
     def _note(self, process_id: int, because: str) -> None:
         self._ends[process_id] = ProcessExit(

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
+from IPython.display import display
 
 import nbdist.options as options
 from nbdist.cells.listed import cells_text
@@ -20,6 +21,7 @@ from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
 from nbdist.notebook.progress import Progress
+from nbdist.planning import plan_expression
 from nbdist.quantities import count_text
 from nbdist.session.session import Session
 from nbdist.starting import attach_session, kept_here, start_session
@@ -357,6 +359,27 @@ class DistMagics(Magics):
         """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
         asked, expression = options.before_expression(options.dist_layout(), line)
         print(self._active().layout(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
+    def dist_plan(self, line: str) -> None:
+        """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
+        asked, expression = options.before_expression(options.dist_plan(), line)
+        plan = plan_expression(
+            expression,
+            self.shell.user_ns,
+            session=self.session if self.session is not None and self.session.alive else None,
+            specs=asked.specs,
+            topology=asked.topology,
+            devices=asked.devices,
+            mesh=asked.mesh,
+            slices=asked.slices,
+            memory=asked.memory,
+        )
+        if self._in_notebook:
+            display(plan)
+        else:
+            print(plan.text())
 
     @line_magic
     @teaching

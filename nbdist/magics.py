@@ -20,8 +20,8 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
+from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
-from nbdist.planning import plan_expression
 from nbdist.quantities import count_text
 from nbdist.session.session import Session
 from nbdist.starting import attach_session, kept_here, start_session

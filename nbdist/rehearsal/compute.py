@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Mapping, Sequence
 
 from nbdist.contract.limits import LARGE_BYTES
@@ -57,20 +58,22 @@ def _planned(
     root: str,
 ) -> PlannedArray:
     entries = asked.entries if asked is not None else ()
-    path = shape.path.removeprefix("/") if shape.path.startswith("/") else root + shape.path
+    make = functools.partial(
+        PlannedArray,
+        path=shape.path.removeprefix("/") if shape.path.startswith("/") else root + shape.path,
+        name=shape.name,
+        shape=shape.shape,
+        dtype=shape.dtype,
+        nbytes=shape.nbytes,
+        rule=asked.rule if asked is not None else None,
+        asked=asked is not None,
+    )
     problem = impossible(entries, shape.shape, axes)
     if problem is None and asked is not None and asked.problem is not None:
         problem = f"{asked.problem}."
     if problem is not None:
-        return PlannedArray(
-            path=path,
-            name=shape.name,
-            shape=shape.shape,
-            dtype=shape.dtype,
-            nbytes=shape.nbytes,
+        return make(
             spec=entries,
-            rule=asked.rule if asked is not None else None,
-            asked=asked is not None,
             state="impossible",
             piece_shape=None,
             device_bytes=None,
@@ -79,25 +82,21 @@ def _planned(
             could=None,
         )
     spec = padded(entries, shape.shape)
-    array = Array(
-        path=path,
-        shape=shape.shape,
-        dtype=shape.dtype,
-        nbytes=shape.nbytes,
-        sharding=NamedSharding(mesh=MESH, spec=spec, unreduced=(), memory_kind=None),
+    sharding = NamedSharding(mesh=MESH, spec=spec, unreduced=(), memory_kind=None)
+    cut = split(
+        Array(
+            path=shape.name,
+            shape=shape.shape,
+            dtype=shape.dtype,
+            nbytes=shape.nbytes,
+            sharding=sharding,
+        ),
+        meshes,
     )
-    cut = split(array, meshes)
     why = uneven(spec, shape.shape, axes)
     large = shape.nbytes >= LARGE_BYTES and not any(spec)
-    return PlannedArray(
-        path=path,
-        name=shape.name,
-        shape=shape.shape,
-        dtype=shape.dtype,
-        nbytes=shape.nbytes,
+    return make(
         spec=spec,
-        rule=asked.rule if asked is not None else None,
-        asked=asked is not None,
         state="even" if why is None else "uneven",
         piece_shape=cut.piece_shape,
         device_bytes=cut.piece_bytes,

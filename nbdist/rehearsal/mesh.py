@@ -81,13 +81,14 @@ def with_rest(axes: Axes, devices: int | None) -> dict[str, int]:
     return {name: devices // others if size == REST else size for name, size in axes.items()}
 
 
-def check_devices(axes: Axes, devices: int, where: str) -> None:
+def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
     """Refuses a mesh that does not take all devices.
 
     Args:
       axes: Of the mesh.
       devices: How many there are.
       where: What they are of, such as `v5e:16x16`.
+      hint: A sentence for the end of the error, with a blank before it; empty for none.
 
     Raises:
       OptionError: Names meshes that would fit.
@@ -98,7 +99,7 @@ def check_devices(axes: Axes, devices: int, where: str) -> None:
     near = [typed_text(mesh) for mesh in itertools.islice(fitting(axes, devices), MOST_FITTING)]
     would = f" These would fit: {'; '.join(near)}." if near else ""
     raise OptionError(
-        f"mesh {axes_text(axes)} has {count_text(wanted, 'device')}, {where} has {devices}.{would}"
+        f"mesh {axes_text(axes)} has {count_text(wanted, 'device')}, {where} has {devices}.{would}{hint}"
     )
 
 

@@ -14,7 +14,7 @@ from nbdist.rehearsal.arrays import arrays_of
 from nbdist.rehearsal.compute import planned_arrays
 from nbdist.rehearsal.layouts import layout_of
 from nbdist.rehearsal.mesh import check_devices, read_axes, with_rest
-from nbdist.rehearsal.topology import Topology, read_topology
+from nbdist.rehearsal.topology import Topology, counting_hint, read_topology
 from nbdist.rehearsal.torus import place_mesh
 from nbdist.spelling import option
 
@@ -100,9 +100,10 @@ def plan_arrays(
         )
     asked = read_axes(mesh if mesh is not None else layout.axes)
     axes = with_rest(asked, count if isinstance(count, int) else None)
-    if isinstance(count, int):
-        check_devices(axes, count, str(topology) if topology is not None else "the plan")
     total = math.prod(axes.values())
+    if isinstance(count, int):
+        hint = counting_hint(topology, total) if topology is not None else ""
+        check_devices(axes, count, str(topology) if topology is not None else "the plan", hint)
     made_for = layout.axes if layout.axes is not None and dict(layout.axes) != axes else None
     chip = topology.chip if topology is not None else None
     return ArrayPlan(

@@ -76,7 +76,7 @@ def verdict(plan: Planned) -> str:
         share = plan.device_bytes / plan.memory_bytes
         text += f" of {bytes_text(plan.memory_bytes)}, {_percent(share)}"
     if plan.fits is False:
-        text += ": DOES NOT FIT"
+        text += ": it does not fit"
     if plan.impossible:
         text += f", without {count_text(len(plan.impossible), 'array')} whose spec is impossible"
     return text
@@ -92,6 +92,9 @@ def notes(plan: Planned) -> list[str]:
             "~ JAX refuses arrays and arguments that are not divided evenly; within jit it pads them, and the "
             "bytes are those of the padded pieces."
         )
+    if plan.fits is False:
+        least = bytes_text(-(-plan.nbytes // plan.devices))
+        lines.append(f"split evenly over all {plan.devices} devices, each would hold {least}")
     lines += _whole_lines(plan)
     if plan.copies_bytes:
         lines.append(
@@ -152,11 +155,9 @@ def _whole_lines(plan: Planned) -> list[str]:
     unasked = [array for array in plan.whole if not array.asked]
     if unasked and len(unasked) < len(plan.arrays):
         held = bytes_text(sum(array.nbytes for array in unasked))
-        lines.append(f"  nothing is asked for {count_text(len(unasked), 'array')} of them, {held}")
+        lines.append(f"  no spec is given for {len(unasked)} of them, {held}")
     elif unasked:
-        lines.append(
-            "  nothing is asked for any array: no specs were given, and the arrays carry none"
-        )
+        lines.append("  no spec is given for any array")
     return lines
 
 
@@ -185,4 +186,6 @@ def _dimension_text(name: str, length: int, axis: AxisPlace) -> str:
 
 def _percent(share: float) -> str:
     percent = 100 * share
+    if 0 < percent < 0.05:
+        return "less than 0.1 %"
     return f"{percent:.1f} %" if percent < 10 else f"{math.ceil(percent)} %"

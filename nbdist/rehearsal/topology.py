@@ -112,10 +112,29 @@ def counted_name(topology: Topology) -> str:
     return f"{'v5litepod' if chip.name == 'v5e' else chip.name}-{count}"
 
 
+def counting_hint(topology: Topology, wanted: int) -> str:
+    """A sentence for who took the number in a name such as `v5p-8960` for chips; empty for others.
+
+    Args:
+      topology: That the name stands for.
+      wanted: How many devices the person expects.
+    """
+    chip = topology.chip
+    each = chip.cores if chip is not None and chip.counts == "cores" else 1
+    if chip is None or each == chip.devices or wanted != topology.devices * each // chip.devices:
+        return ""
+    return (
+        f" The number in {counted_name(topology)} counts TensorCores, {each} a chip: {wanted} chips of one slice "
+        f"are {chip.name}-{wanted * each}."
+    )
+
+
 def _chip(name: str, text: str) -> Chip:
     if name in NAMES:
         return NAMES[name]
-    near = list(dict.fromkeys(NAMES[one].name for one in difflib.get_close_matches(name, NAMES)))
+    alike = difflib.get_close_matches(name, NAMES, n=len(NAMES))
+    alike.sort(key=lambda one: not one.startswith(name[:2]))
+    near = list(dict.fromkeys(NAMES[one].name for one in alike))
     known = [*near, *(chip.name for chip in CHIPS if chip.name not in near)]
     raise OptionError(
         f"no topology {text!r} is known: no chip is called {name!r}. Known chips: {', '.join(known)}. "

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
 
 from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Array, Axis, Mesh, NamedSharding
-from nbdist.engine.frameworks.shapes import ArrayShape, AskedSpec
+from nbdist.engine.frameworks.shapes import ArrayShape, AskedSpec, Entries
 from nbdist.pieces import split
 from nbdist.rehearsal.fits import could_split, impossible, padded, uneven
 from nbdist.rehearsal.mesh import Axes
@@ -35,10 +36,36 @@ def planned_arrays(
       devices: How many the mesh has.
     """
     meshes = {MESH: planned_mesh(axes, devices)}
-    return tuple(
-        _planned(shape, asked, axes, meshes, root)
-        for shape, asked in zip(shapes, specs, strict=True)
-    )
+    known: dict[tuple[object, ...], _Cut] = {}
+    found = []
+    for shape, asked in zip(shapes, specs, strict=True):
+        entries = asked.entries if asked is not None else ()
+        problem = asked.problem if asked is not None else None
+        look = (shape.shape, shape.nbytes, entries, problem)
+        if look not in known:  # the layers of a model are alike
+            known[look] = _cut(shape, entries, problem, axes, meshes)
+        cut = known[look]
+        found.append(
+            PlannedArray(
+                path=shape.path.removeprefix("/")
+                if shape.path.startswith("/")
+                else root + shape.path,
+                name=shape.name,
+                shape=shape.shape,
+                dtype=shape.dtype,
+                nbytes=shape.nbytes,
+                spec=cut.spec,
+                rule=asked.rule if asked is not None else None,
+                asked=asked is not None,
+                state=cut.state,
+                piece_shape=cut.piece_shape,
+                device_bytes=cut.device_bytes,
+                copies=cut.copies,
+                why=cut.why,
+                could=cut.could,
+            )
+        )
+    return tuple(found)
 
 
 def planned_mesh(axes: Axes, devices: int) -> Mesh:
@@ -50,57 +77,44 @@ def planned_mesh(axes: Axes, devices: int) -> Mesh:
     )
 
 
-def _planned(
-    shape: ArrayShape,
-    asked: AskedSpec | None,
-    axes: Axes,
-    meshes: Mapping[str, Mesh],
-    root: str,
-) -> PlannedArray:
-    entries = asked.entries if asked is not None else ()
-    make = functools.partial(
-        PlannedArray,
-        path=shape.path.removeprefix("/") if shape.path.startswith("/") else root + shape.path,
-        name=shape.name,
-        shape=shape.shape,
-        dtype=shape.dtype,
-        nbytes=shape.nbytes,
-        rule=asked.rule if asked is not None else None,
-        asked=asked is not None,
-    )
-    problem = impossible(entries, shape.shape, axes)
-    if problem is None and asked is not None and asked.problem is not None:
-        problem = f"{asked.problem}."
-    if problem is not None:
-        return make(
-            spec=entries,
-            state="impossible",
-            piece_shape=None,
-            device_bytes=None,
-            copies=None,
-            why=problem,
-            could=None,
-        )
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _Cut:
+    """What `PlannedArray` has of arrays of one look."""
+
+    spec: Entries
+    state: Literal["even", "uneven", "impossible"]
+    piece_shape: tuple[int, ...] | None = None
+    device_bytes: int | None = None
+    copies: int | None = None
+    why: str | None = None
+    could: str | None = None
+
+
+def _cut(
+    shape: ArrayShape, entries: Entries, problem: str | None, axes: Axes, meshes: Mapping[str, Mesh]
+) -> _Cut:
+    cannot = impossible(entries, shape.shape, axes) or (f"{problem}." if problem else None)
+    if cannot is not None:
+        return _Cut(spec=entries, state="impossible", why=cannot)
     spec = padded(entries, shape.shape)
-    sharding = NamedSharding(mesh=MESH, spec=spec, unreduced=(), memory_kind=None)
-    cut = split(
+    found = split(
         Array(
             path=shape.name,
             shape=shape.shape,
             dtype=shape.dtype,
             nbytes=shape.nbytes,
-            sharding=sharding,
+            sharding=NamedSharding(mesh=MESH, spec=spec, unreduced=(), memory_kind=None),
         ),
         meshes,
     )
     why = uneven(spec, shape.shape, axes)
     large = shape.nbytes >= LARGE_BYTES and not any(spec)
-    return make(
+    return _Cut(
         spec=spec,
         state="even" if why is None else "uneven",
-        piece_shape=cut.piece_shape,
-        device_bytes=cut.piece_bytes,
-        copies=cut.copies,
+        piece_shape=found.piece_shape,
+        device_bytes=found.piece_bytes,
+        copies=found.copies,
         why=why,
         could=could_split(spec, shape.shape, axes) if large else None,
     )

@@ -12,7 +12,7 @@ from nbdist.rehearsal.mesh import axes_text
 from nbdist.rehearsal.planned import Planned, PlannedArray
 from nbdist.rehearsal.topology import topology_text
 from nbdist.rehearsal.torus import AxisPlace, MeshPlace
-from nbdist.shorten import SMALLEST_WIDTH, shorten
+from nbdist.shorten import shorten
 from nbdist.view.text.table import ROWS, WIDTH, columns
 
 SIGNS = {"impossible": "!", "uneven": "~", "even": ""}
@@ -21,6 +21,9 @@ HEADINGS = ["", "array", "type", "spec", "per device", "copies", ""]
 
 UNCOUNTED = "Not counted: gradients, activations and what a step needs besides; padding of small dimensions."
 """A plan knows arrays, and no program."""
+
+PATH_WIDTH = 36
+"""A path has so many characters at least, also where lines get longer than others like them."""
 
 MOST_RULES = 8
 """So many rules that match nothing are listed."""
@@ -120,7 +123,7 @@ def notes(plan: Planned) -> list[str]:
 
 
 def row_cells(row: Row) -> list[str]:
-    """Sign, path, type, spec, bytes a device would hold of one, copies, and how many are alike."""
+    """Sign, path, type, spec, bytes a device would hold of one, copies; how many are alike, and their bytes."""
     array = row.first
     return [
         SIGNS[array.state] or ("·" if array.could else ""),
@@ -129,7 +132,7 @@ def row_cells(row: Row) -> list[str]:
         entries_text(array.spec) if array.asked else "none",
         "" if array.device_bytes is None else bytes_text(array.device_bytes),
         _copies_text(array),
-        f"{len(row.arrays)} alike" if len(row.arrays) > 1 else "",
+        f"{len(row.arrays)} alike, {bytes_text(row.device_bytes)}" if len(row.arrays) > 1 else "",
     ]
 
 
@@ -137,7 +140,7 @@ def _table(found: Sequence[Row], width: int) -> list[str]:
     table = [row_cells(row) for row in found]
     signs = any(row[0] for row in table)
     facts = columns([HEADINGS[2:], *(row[2:] for row in table)], right=(2, 3))
-    room = max(width - max(map(len, facts)) - 4, SMALLEST_WIDTH)
+    room = max(width - max(map(len, facts)) - 4, PATH_WIDTH)
     paths = shorten([row[1] for row in table], room)
     head = zip(["", *(row[0] for row in table)], [HEADINGS[1], *paths], facts, strict=True)
     return columns([list(cells) if signs else list(cells[1:]) for cells in head])

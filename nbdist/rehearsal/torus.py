@@ -55,17 +55,24 @@ class MeshPlace:
     split: bool
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class _Device:
     """What JAX looks at in a device to lay a mesh over it; see `nbdist.engine.frameworks.jax.torus`."""
 
-    id: int
-    coords: tuple[int, int, int]
-    core_on_chip: int
-    device_kind: str
-    process_index: int = 0
-    slice_index: int = 0
-    platform: str = "tpu"
+    # No dataclass: a pod has thousands.
+    __slots__ = ("coords", "core_on_chip", "device_kind", "id")
+    process_index = 0
+    slice_index = 0
+    platform = "tpu"
+
+    def __init__(
+        self, number: int, coords: tuple[int, int, int], core: int, device_kind: str
+    ) -> None:
+        self.id, self.coords, self.core_on_chip, self.device_kind = (
+            number,
+            coords,
+            core,
+            device_kind,
+        )
 
 
 def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
@@ -81,7 +88,7 @@ def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
     if slices is None:
         return None
     sizes = [size // slices[name] for name, size in axes.items()]
-    devices = _devices(topology)
+    devices = stand_ins(topology)
     answers = (one.mesh_over(sizes, devices) for one in imported())
     found = next((answer for answer in answers if answer is not None), None)
     if found is None:
@@ -113,7 +120,7 @@ def _slices_of(topology: Topology, axes: Axes) -> dict[str, int] | None:
     return found
 
 
-def _devices(topology: Topology) -> list[_Device]:
+def stand_ins(topology: Topology) -> list[_Device]:
     """Those of one slice in the order in which JAX has them: host by host, and in both x changes fastest."""
     assert topology.chip is not None
     x, y, z = (*topology.shape, 1)[:3]

@@ -1,4 +1,4 @@
-"""`%dist_plan` in a real kernel: without a session, and with one whose processes have other names.
+"""`%dist_plan` in a real kernel: without a session, and with one whose processes have other names."""
 
 from __future__ import annotations
 

@@ -6,7 +6,7 @@ Any pytree will do: arrays, `jax.eval_shape`'s results, modules of Flax NNX, Num
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.frameworks.jax.describe import partitions
@@ -23,11 +23,11 @@ Path = tuple[str, ...]
 
 def shapes(value: Any) -> list[ArrayShape]:
     """The arrays of a pytree, in its order; of what is no array nothing."""
-    found = []
-    for keys, variable in _leaves(value):
-        for rest, leaf in _held(variable):
-            shape = getattr(leaf, "shape", None)
-            dtype: Any = getattr(leaf, "dtype", None)
+    kind, found = _variable(), []
+    for keys, leaf in _leaves(value, kind):
+        for rest, array in _held(leaf, kind):
+            shape = getattr(array, "shape", None)
+            dtype: Any = getattr(array, "dtype", None)
             if not isinstance(shape, tuple) or not hasattr(dtype, "itemsize"):
                 continue
             found.append(
@@ -37,7 +37,7 @@ def shapes(value: Any) -> list[ArrayShape]:
                     shape=tuple(map(int, shape)),
                     dtype=str(dtype),
                     nbytes=array_bytes(shape, int(dtype.itemsize)),
-                    own=_own(variable, leaf),
+                    own=_own(leaf, array, kind),
                 )
             )
     return found
@@ -74,8 +74,9 @@ def layout(specs: Any, arrays: Sequence[ArrayShape]) -> AskedLayout | None:
       None where there is no such spec in it.
     """
     given: dict[Path, Any] = {}
-    for keys, leaf in _leaves(specs, also=_is_spec):
-        for rest, held in _held(leaf):
+    kind = _variable()
+    for keys, leaf in _leaves(specs, kind, also=_is_spec):
+        for rest, held in _held(leaf, kind):
             path = (*_names(keys), *_names(rest))
             if held is not None and spec(held) is None:
                 return None
@@ -108,36 +109,41 @@ def _is_spec(value: Any) -> bool:
     return value is None or spec(value) is not None
 
 
-def _leaves(value: Any, also: Any = lambda _: False) -> list[tuple[tuple[Any, ...], Any]]:
+def _variable() -> Any | None:
+    """The class of variables of Flax NNX; None where it has not been imported."""
+    return getattr(sys.modules.get("flax.nnx"), "Variable", None)
+
+
+def _leaves(
+    value: Any, kind: Any | None, also: Callable[[Any], bool] | None = None
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves of a pytree with their paths; variables are leaves, and what `also` says."""
     import jax
 
-    is_variable = _is_variable()
+    def is_leaf(one: Any) -> bool:
+        return (kind is not None and isinstance(one, kind)) or (also is not None and also(one))
+
     leaves: list[tuple[tuple[Any, ...], Any]] = jax.tree_util.tree_flatten_with_path(
-        value, is_leaf=lambda one: is_variable(one) or also(one)
+        value, is_leaf=is_leaf
     )[0]
     return leaves
 
 
-def _held(leaf: Any) -> list[tuple[tuple[Any, ...], Any]]:
+def _held(leaf: Any, kind: Any | None) -> list[tuple[tuple[Any, ...], Any]]:
     """What a variable of Flax NNX holds; anything else as it is."""
-    if not _is_variable()(leaf):
+    if kind is None or not isinstance(leaf, kind):
         return [((), leaf)]
-    variable = sys.modules["flax.nnx"].Variable
-    get = getattr(variable, "get_raw_value", None)
+    get = getattr(kind, "get_raw_value", None)
     value = get(leaf) if get is not None else leaf.value  # before flax 0.12
-    return _leaves(value, also=_is_spec)
+    return _leaves(value, kind, also=_is_spec)
 
 
-def _is_variable() -> Any:
-    kind = getattr(sys.modules.get("flax.nnx"), "Variable", None)
-    return lambda value: kind is not None and isinstance(value, kind)
-
-
-def _own(variable: Any, leaf: Any) -> AskedSpec | None:
+def _own(leaf: Any, array: Any, kind: Any | None) -> AskedSpec | None:
     """The spec that an array has, or that the variable it lies in was made with."""
-    if _is_variable()(variable) and (said := _annotated(variable)) is not None:
+    is_variable = kind is not None and isinstance(leaf, kind)
+    if is_variable and (said := _annotated(leaf)) is not None:
         return said
-    return spec(getattr(leaf, "sharding", None))
+    return spec(getattr(array, "sharding", None))
 
 
 def _annotated(variable: Any) -> AskedSpec | None:
@@ -164,6 +170,8 @@ def _names(keys: Sequence[Any]) -> Path:
 
 
 def _expression(keys: Sequence[Any]) -> str:
+    if not keys:
+        return ""
     import jax
 
     return str(jax.tree_util.keystr(tuple(keys)))

@@ -23,6 +23,8 @@ from nbdist.rehearsal.torus import place_mesh
         ("v5p:16x20x28", {"data": 560, "model": 16}, [{"y": 20, "z": 28}, {"x": 16}]),
         ("tpu7x:4x4x4", {"data": 16, "model": 8}, [{"y": 4, "z": 4}, {"x": 4, "core": 2}]),
         ("v5e:2x4", {"x": 8}, [{"x": 2, "y": 4}]),
+        # The devices of a host come one after the other, and JAX leaves them so.
+        ("v3:4x4", {"a": 4, "b": 8}, [{"x": 2, "y": 2}, {"x": 2, "y": 2, "core": 2}]),
     ],
 )
 def test_an_axis_lies_where_jax_puts_it(

@@ -376,10 +376,12 @@ class DistMagics(Magics):
             slices=asked.slices,
             memory=asked.memory,
         )
-        if self._in_notebook:
-            display(plan)
-        else:
+        if not self._in_notebook:
             print(plan.text())
+            return
+        display(plan)
+        if (picture := plan.picture()) is not None:
+            picture.show(in_notebook=True)
 
     @line_magic
     @teaching

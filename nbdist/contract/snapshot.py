@@ -389,7 +389,14 @@ class Notice:
 
 
 SessionState = Literal[
-    "starting", "idle", "running", "stuck", "repairing", "out of step", "stopped"
+    "starting",
+    "idle",
+    "running",
+    "stuck",
+    "repairing",
+    "out of step",
+    "stopped",
+    "planned",  # nothing of it is there: what a plan says of a pod
 ]
 
 

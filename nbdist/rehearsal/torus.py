@@ -48,31 +48,31 @@ class MeshPlace:
 
     Attributes:
       axes: One for each axis.
+      order: The devices row-major, each as the number of its slice and its place in `stand_ins`.
       split: Whether an axis takes a part of a dimension, which JAX does only when asked to.
     """
 
     axes: tuple[AxisPlace, ...]
+    order: tuple[tuple[int, int], ...]
     split: bool
 
 
-class _Device:
-    """What JAX looks at in a device to lay a mesh over it; see `nbdist.engine.frameworks.jax.torus`."""
+class Device:
+    """A device that is not there, with what JAX looks at to lay a mesh over it.
+
+    See `nbdist.engine.frameworks.jax.torus`.
+    """
 
     # No dataclass: a pod has thousands.
-    __slots__ = ("coords", "core_on_chip", "device_kind", "id")
-    process_index = 0
+    __slots__ = ("coords", "core_on_chip", "device_kind", "id", "process_index")
     slice_index = 0
     platform = "tpu"
 
     def __init__(
-        self, number: int, coords: tuple[int, int, int], core: int, device_kind: str
+        self, number: int, process: int, coords: tuple[int, int, int], core: int, kind: str
     ) -> None:
-        self.id, self.coords, self.core_on_chip, self.device_kind = (
-            number,
-            coords,
-            core,
-            device_kind,
-        )
+        self.id, self.process_index = number, process
+        self.coords, self.core_on_chip, self.device_kind = coords, core, kind
 
 
 def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
@@ -106,7 +106,23 @@ def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
                 rings=_rings(topology, lengths),
             )
         )
-    return MeshPlace(axes=tuple(places), split=split)
+    return MeshPlace(axes=tuple(places), order=_order(grid, devices, axes, slices), split=split)
+
+
+def _order(
+    grid: Any, devices: list[Device], axes: Axes, slices: Mapping[str, int]
+) -> tuple[tuple[int, int], ...]:
+    """The devices of the whole mesh: along the axis that goes over the slices, one slice after the other."""
+    numbers = {id(device): number for number, device in enumerate(devices)}
+    found = []
+    for place in itertools.product(*map(range, axes.values())):
+        inner, number = [], 0
+        for at, (name, size) in zip(place, axes.items(), strict=True):
+            each = size // slices[name]
+            inner.append(at % each)
+            number += at // each
+        found.append((number, numbers[id(grid[tuple(inner)])]))
+    return tuple(found)
 
 
 def _slices_of(topology: Topology, axes: Axes) -> dict[str, int] | None:
@@ -120,8 +136,11 @@ def _slices_of(topology: Topology, axes: Axes) -> dict[str, int] | None:
     return found
 
 
-def stand_ins(topology: Topology) -> list[_Device]:
-    """Those of one slice in the order in which JAX has them: host by host, and in both x changes fastest."""
+def stand_ins(topology: Topology) -> list[Device]:
+    """Those of one slice in the order in which JAX has them: host by host, and in both x changes fastest.
+
+    Their ids and process indices are those of libtpu: ids count all chips, x fastest, and each host has a process.
+    """
     assert topology.chip is not None
     x, y, z = (*topology.shape, 1)[:3]
     hosts = itertools.product(range(z), range(0, y, HOST), range(0, x, HOST))
@@ -131,10 +150,17 @@ def stand_ins(topology: Topology) -> list[_Device]:
         for j in range(first_y, min(first_y + HOST, y))
         for i in range(first_x, min(first_x + HOST, x))
     ]
-    cores = range(topology.devices_per_chip)
+    cores = topology.devices_per_chip
     return [
-        _Device(number, place, core, topology.chip.kind)
-        for number, (place, core) in enumerate(itertools.product(places, cores))
+        Device(
+            ((place[2] * y + place[1]) * x + place[0]) * cores + core,
+            number // HOST**2,
+            place,
+            core,
+            topology.chip.kind,
+        )
+        for number, place in enumerate(places)
+        for core in range(cores)
     ]
 
 

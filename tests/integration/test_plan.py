@@ -24,9 +24,13 @@ def test_a_plan_needs_neither_a_session_nor_a_framework(fresh: Notebook) -> None
         "import sys; print(sorted({'jax', 'keras', 'tensorflow', 'flax'} & set(sys.modules)))"
     )
     assert fresh.good(imported).text == "[]"
-    # Where the notebook computes with JAX, it says how JAX would lay the mesh.
+    assert not shown.mime("application/vnd.jupyter.widget-view+json")
+    # Where the notebook computes with JAX, it says how JAX would lay the mesh, and draws it.
     fresh.good("import jax")
-    assert "model=16  along x (16, a ring)" in fresh.good(f"{PLAN} params").text
+    drawn = fresh.good(f"{PLAN} --specs rules params")
+    assert "model=16  along x (16, a ring)" in drawn.text
+    assert len(drawn.mime("application/vnd.jupyter.widget-view+json")) == 1
+    assert "<b>planned</b> 256 tpu devices" in drawn.mime("text/html")[-1]
 
 
 def test_expressions_may_hold_blanks_and_quotes(fresh: Notebook) -> None:

@@ -1,7 +1,7 @@
-"""How an option of a start is written: `--start-timeout 60` in a line, `start_timeout_s=60` in Python.
+"""How an option of a start or a plan is written: `--start-timeout 60` in a line, `start_timeout_s=60` in Python.
 
-Texts name options with `option`. Whoever calls `nbdist.start` reads them as its parameters; all others, in magics
-and on the command line, as what they type there.
+Texts name options with `option`. Whoever calls `nbdist.start` or `nbdist.plan` reads them as its parameters; all
+others, in magics and on the command line, as what they type there.
 
 Source: imports nothing outside the standard library.
 """

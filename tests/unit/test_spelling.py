@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import inspect
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,7 @@ import nbdist
 from nbdist import spelling
 from nbdist.errors import OptionError
 from nbdist.launch.model.start_options import FLAGS, StartOptions
+from nbdist.options import dist_plan
 from nbdist.spelling import FLAGS as EXCEPTIONS
 from nbdist.spelling import Placeholder, flag, option
 from nbdist.starting import start_session
@@ -68,13 +70,20 @@ def named() -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "option":
                 name = node.args[0]
                 if isinstance(name, ast.Constant):
-                    yield f"{path.name}:{node.lineno}", name.value
+                    place = path.relative_to(PACKAGE).as_posix()
+                    yield f"{place}:{node.lineno}", name.value
 
 
 def test_texts_name_only_options_there_are() -> None:
     found = dict(named())
     assert len(found) > 100
-    assert {where: name for where, name in found.items() if name not in FLAGS} == {}
+    of_plan = {where: name for where, name in found.items() if where.startswith("rehearsal/")}
+    of_start = {where: name for where, name in found.items() if where not in of_plan}
+    assert {where: name for where, name in of_start.items() if name not in FLAGS} == {}
+    # They have the same names in `%dist_plan` and in `nbdist.plan`.
+    flags, parameters = dist_plan().flags, inspect.signature(nbdist.plan).parameters
+    assert of_plan
+    assert {n for n in of_plan.values() if flag(n) not in flags or n not in parameters} == set()
     assert EXCEPTIONS.keys() <= FLAGS.keys()
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
+from IPython.display import display
 
 import nbdist.options as options
 from nbdist.cells.listed import cells_text
@@ -19,6 +20,7 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
+from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
 from nbdist.session.session import Session
@@ -359,6 +361,29 @@ class DistMagics(Magics):
         """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
         asked, expression = options.before_expression(options.dist_layout(), line)
         print(self._active().layout(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
+    def dist_plan(self, line: str) -> None:
+        """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
+        asked, expression = options.before_expression(options.dist_plan(), line)
+        plan = plan_expression(
+            expression,
+            self.shell.user_ns,
+            session=self.session if self.session is not None and self.session.alive else None,
+            specs=asked.specs,
+            topology=asked.topology,
+            devices=asked.devices,
+            mesh=asked.mesh,
+            slices=asked.slices,
+            memory=asked.memory,
+        )
+        if not self._in_notebook:
+            print(plan.text())
+            return
+        display(plan)
+        if (picture := plan.picture()) is not None:
+            picture.show(in_notebook=True)
 
     @line_magic
     @teaching

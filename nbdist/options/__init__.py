@@ -31,6 +31,7 @@ from nbdist.options.hosts import (
 )
 from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
+from nbdist.options.rehearsal import dist_plan
 from nbdist.options.start import (
     attach_arguments,
     dist_init,
@@ -55,6 +56,7 @@ __all__ = [
     "dist_mesh",
     "dist_mode",
     "dist_nan",
+    "dist_plan",
     "dist_pull",
     "dist_push",
     "dist_recover",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 
-from nbdist.options import cells, hosts, start
+from nbdist.options import cells, hosts, rehearsal, start
 from nbdist.options.parser import Parser
 
 MAGICS: Mapping[str, Callable[[], Parser]] = {
@@ -15,6 +15,7 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
     "sync": cells.sync,
     "dist_init": start.dist_init,
     "dist_doctor": hosts.dist_doctor,
+    "dist_plan": rehearsal.dist_plan,
     **{
         make.__name__: make
         for make in (

@@ -5,7 +5,18 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import attach, check, hosts, in_step, keras_start, noop, probe, start, values
+from tests.bench import (
+    attach,
+    check,
+    hosts,
+    in_step,
+    keras_start,
+    noop,
+    plan,
+    probe,
+    start,
+    values,
+)
 
 
 def main() -> None:
@@ -19,6 +30,7 @@ def main() -> None:
     in_step.main()
     probe.main()
     values.main()
+    plan.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 
 

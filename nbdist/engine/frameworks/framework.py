@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import ArrayError, SessionError
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
@@ -214,5 +215,48 @@ class Framework:
 
         Raises:
           ArrayError: A variable holds no values.
+        """
+        return None
+
+    # -- of values that are planned, in any process -----------------------------------------------
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """The arrays of a value by their shapes, in its order; None for what is not of this framework.
+
+        Raises:
+          ArrayError: It is, and has none yet.
+        """
+        return None
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """The size of each axis of a mesh of its own, in order; None for anything else."""
+        return None
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """A spec, layout or sharding of its own; None for anything else."""
+        return None
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """What a tree of specs, or a map of layouts, asks for the arrays of a value.
+
+        Args:
+          specs: Any object.
+          arrays: Those of the value.
+          value: None where it is in another process.
+
+        Returns:
+          None for specs that are not of this framework.
+        """
+        return None
+
+    def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+        """The devices of a slice as an array in the shape of a mesh, and whether a dimension had to be split.
+
+        Args:
+          sizes: Of the axes of the mesh.
+          devices: They need not be there: stand-ins have their place and kind.
+
+        Returns:
+          None where it does not lay meshes over a network, or cannot lay this one.
         """
         return None

@@ -12,6 +12,7 @@ from tests.places import ROOT
 SECTIONS = {
     "floors": "nbdist",
     "session": "nbdist/session",
+    "rehearsal": "nbdist/rehearsal",
     "launch": "nbdist/launch",
     "agent": "nbdist/agent",
     "engine": "nbdist/engine",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks.framework import Framework
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import Observer
@@ -203,6 +204,38 @@ class Jax(Framework):
     def is_imported(self) -> bool:
         """Whether `import jax` has been begun; `jaxlib` alone has no arrays."""
         return "jax" in sys.modules
+
+    # -- of values that are planned, in any process -----------------------------------------------
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """The arrays of any pytree."""
+        from nbdist.engine.frameworks.jax.shapes import shapes
+
+        return shapes(value)
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """See `nbdist.engine.frameworks.jax.shapes.mesh_axes`."""
+        from nbdist.engine.frameworks.jax.shapes import mesh_axes
+
+        return mesh_axes(value)
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """See `nbdist.engine.frameworks.jax.shapes.spec`."""
+        from nbdist.engine.frameworks.jax.shapes import spec
+
+        return spec(value)
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """See `nbdist.engine.frameworks.jax.shapes.layout`."""
+        from nbdist.engine.frameworks.jax.shapes import layout
+
+        return layout(specs, arrays)
+
+    def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+        """See `nbdist.engine.frameworks.jax.torus.mesh_over`."""
+        from nbdist.engine.frameworks.jax.torus import mesh_over
+
+        return mesh_over(sizes, devices)
 
 
 FRAMEWORK = Jax()

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from itertools import combinations
 from math import prod
 
+from nbdist.contract.program import MeshAxes
 from nbdist.program.groups import Groups
-from nbdist.program.model import MeshAxes
 from nbdist.quantities import ranges_text
 
 SHOWN = 4

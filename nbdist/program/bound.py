@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from nbdist.contract.program import Program
 from nbdist.errors import ProgramError
-from nbdist.program.model import Program
 from nbdist.quantities import count_text
 
 HOW = (

@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from nbdist.contract.program import Collective, Direction, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
 from nbdist.program.frames import Source
 from nbdist.program.groups import Groups, groups_in, pairs_in
 from nbdist.program.hlo import Instruction, Module, occurrences
-from nbdist.program.model import Collective, Direction, MeshAxes
 from nbdist.program.runs import Runs, Times
 from nbdist.program.shapes import Shape, shapes_in
 

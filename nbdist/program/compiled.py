@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nbdist.contract.program import Memory, MeshAxes, Program
 from nbdist.errors import ProgramError
-from nbdist.program.model import Memory, MeshAxes, Program
 from nbdist.program.read import read_program
 from nbdist.program.refusal import refused
 

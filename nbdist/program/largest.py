@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from nbdist.contract.program import Buffer
 from nbdist.program.frames import Source
 from nbdist.program.hlo import Module
-from nbdist.program.model import Buffer
 from nbdist.program.runs import Runs
 from nbdist.program.shapes import Shape, shapes_in
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from nbdist.contract.program import Memory, MeshAxes, Program
 from nbdist.program.collectives import Collectives
 from nbdist.program.frames import Frames
 from nbdist.program.hlo import Module, occurrences
 from nbdist.program.largest import largest_values
 from nbdist.program.matmuls import matmul_flops
-from nbdist.program.model import Memory, MeshAxes, Program
 from nbdist.program.runs import Runs
 from nbdist.quantities import count_text
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 
-from nbdist.program.model import Program, Refusal
+from nbdist.contract.program import Program, Refusal
 
 _UNITS = {"": 1, "B": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
 _SIZE = r"(\d+(?:\.\d+)?)\s*([KMGT]?)(?:i?B)?"

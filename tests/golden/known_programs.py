@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
-from nbdist.program.model import Collective
+from nbdist.contract.program import Collective
 from tests.golden.programs import BATCH, LAYERS, WIDTH
 from tests.places import ROOT
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import PurePath
 
-from nbdist.program.model import Collective, Memory, Program, Refusal, Total, totals
+from nbdist.contract.program import Collective, Memory, Program, Refusal, Total, totals
 from nbdist.quantities import bytes_text, count_text
 from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 

@@ -6,9 +6,9 @@ from dataclasses import replace
 
 import pytest
 
+from nbdist.contract.program import Collective, Memory, Program, totals
 from nbdist.errors import ProgramError
 from nbdist.program.bound import Speeds, bound_of
-from nbdist.program.model import Collective, Memory, Program, totals
 from nbdist.program.refusal import refused
 
 MEMORY = Memory(arguments=60, outputs=40, temporaries=0, aliased=0, code=0)

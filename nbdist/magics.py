@@ -357,6 +357,13 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_explain(self, line: str) -> None:
+        """Compile a call without running it: its memory, and what its devices exchange, for which line."""
+        asked, expression = options.before_expression(options.dist_explain(), line)
+        print(self._active().explain(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
     def dist_layout(self, line: str) -> None:
         """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
         asked, expression = options.before_expression(options.dist_layout(), line)

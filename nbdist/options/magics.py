@@ -19,7 +19,8 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
     **{
         make.__name__: make
         for make in (
-            *(cells.dist_cells, cells.dist_debug, cells.dist_interrupt, cells.dist_layout),
+            *(cells.dist_cells, cells.dist_debug, cells.dist_explain),
+            *(cells.dist_interrupt, cells.dist_layout),
             *(cells.dist_mesh, cells.dist_mode, cells.dist_nan, cells.dist_pull, cells.dist_push),
             *(cells.dist_recover, cells.dist_shards, cells.dist_shutdown, cells.dist_stack),
             *(cells.dist_status, cells.dist_sync),
@@ -29,6 +30,6 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
 """By the name of the magic, without its signs."""
 
 ON_THE_PROCESSES = frozenset(
-    {"dist", "dist_layout", "dist_mesh", "dist_nan", "dist_pull", "dist_shards"}
+    {"dist", "dist_explain", "dist_layout", "dist_mesh", "dist_nan", "dist_pull", "dist_shards"}
 )
 """Those behind which stand names, or an expression, that live on the processes."""

@@ -14,6 +14,7 @@ from tests.bench import (
     noop,
     plan,
     probe,
+    program,
     start,
     values,
 )
@@ -29,6 +30,7 @@ def main() -> None:
     check.main()
     in_step.main()
     probe.main()
+    program.main()
     values.main()
     plan.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)

@@ -11,7 +11,7 @@ from nbdist.machine import checkup
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
-    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
@@ -113,6 +113,16 @@ class Framework:
           ArrayError: They are not counted in arrays of this framework.
         """
         raise ArrayError(f"NaN are not counted in arrays of {self.title}.")
+
+    def program(
+        self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+    ) -> ProgramFound:
+        """What a call would run, compiled and not run.
+
+        Raises:
+          ArrayError: There is no such program.
+        """
+        raise ArrayError(f"Programs of {self.title} are not explained; those of jax.jit are.")
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """Writes what this process has to a file, from a thread of it; None where it cannot."""

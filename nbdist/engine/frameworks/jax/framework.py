@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
@@ -80,6 +80,14 @@ class Jax(Framework):
         from nbdist.engine.frameworks.jax.nan import count
 
         return count(value, expression)
+
+    def program(
+        self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+    ) -> ProgramFound:
+        """See `nbdist.engine.frameworks.jax.program.program`."""
+        from nbdist.engine.frameworks.jax.program import program
+
+        return program(function, arguments, named, expression)
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """See `nbdist.engine.frameworks.jax.rescue`."""

@@ -9,7 +9,8 @@ from nbdist.program.model import Program
 
 HOW = (
     "No run is faster: the longest of its matrix products at peak speed, its arguments and results moved once "
-    "through the memory, and what its collectives must send over all links at once. A run is slower where these wait for "
+    "through the memory, and what its collectives must send over all "
+    "links at once. A run is slower where these wait for "
     "each other. A program that reads only parts of its arguments may take less time for memory."
 )
 

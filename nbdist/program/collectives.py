@@ -71,6 +71,7 @@ class Collectives:
         self._count = count
         self._meshes = [mesh for mesh in meshes if len(mesh.devices) == count]
         self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
+        self._inserted: set[tuple[str, ...]] = set()
         self.unread: list[str] = []
 
     def read(self) -> tuple[Collective, ...]:
@@ -86,6 +87,8 @@ class Collectives:
         for each in found:
             if (key := each.overlapped) is not None:
                 spread.setdefault(key, set()).add(self._runs.times(each.computation))
+                if _INSERTED in self._runs.caller_attributes(each.computation):
+                    self._inserted.add(key)
         seen: set[tuple[str, ...]] = set()
         collectives = []
         for each in found:
@@ -146,7 +149,9 @@ class Collectives:
             times=times.count,
             in_branch=times.branch,
             direction=direction_of(source.operation),
-            inserted=_INSERTED in found.attributes or (bool(fused) and _INSERTED in outer),
+            inserted=_INSERTED in found.attributes
+            or (bool(fused) and _INSERTED in outer)
+            or each.overlapped in self._inserted,
             fused=fused,
             file=source.file,
             line=source.line,

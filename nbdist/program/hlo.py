@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
+from itertools import pairwise
 from typing import Literal
 
 from nbdist.errors import ProgramError
@@ -96,7 +97,7 @@ class Module:
         """Computations begin in the first column, and end with a brace there."""
         text = self.text
         found = sorted([*occurrences(text, "\n%"), *occurrences(text, "\nENTRY ")])
-        for start, following in zip(found, [*found[1:], len(text)], strict=True):
+        for start, following in pairwise([*found, len(text)]):
             end = text.find("\n}", start, following)
             if end < 0:
                 raise ProgramError(

@@ -46,8 +46,9 @@ class Runs:
             calls = self._module.calls.get(computation)
             if not calls:
                 raise ProgramError(
-                    f"In the text of the program {self._module.name} nothing calls the computation "
-                    f"{computation!r}, so that it is not known how often it runs. Give all of what compiled.as_text() returns."
+                    f"In the text of the program {self._module.name} nothing calls the "
+                    f"computation {computation!r}, so that it is not known how often it runs. "
+                    "Give all of what compiled.as_text() returns."
                 )
             # A computation that called itself would find this.
             self._times[computation] = Times(None)

@@ -121,6 +121,29 @@ def tensor_parallel_step(devices: Sequence[Any]) -> Made:
 
 
 @program
+def overlapped(devices: Sequence[Any]) -> Made:
+    """The same in parts over both axes, large enough that TPUs gather weights while they compute."""
+    mesh = mesh_of(devices, data=4, model=2)
+    wide = 4 * WIDTH
+
+    def block(hidden: Any, weights: Any) -> Any:
+        inner = jax.nn.gelu(hidden @ weights["up"])
+        return hidden + inner @ weights["down"], None
+
+    def loss(weights: Any, batch: Any) -> Any:
+        hidden, _ = jax.lax.scan(block, batch, weights)
+        return (hidden**2).mean()
+
+    half = jnp.bfloat16
+    weights = {
+        "up": abstract(mesh, (LAYERS, wide, 4 * wide), None, "data", "model", dtype=half),
+        "down": abstract(mesh, (LAYERS, 4 * wide, wide), None, "model", "data", dtype=half),
+    }
+    batch = abstract(mesh, (8 * BATCH, wide), "data", None, dtype=half)
+    return jax.jit(update(loss), donate_argnums=0), (weights, batch), mesh
+
+
+@program
 def ring(devices: Sequence[Any]) -> Made:
     """Each device passes its keys on around the ring of `seq` in every turn, as ring attention does."""
     mesh = mesh_of(devices, seq=8)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 from nbdist.errors import ProgramError
 from nbdist.program.model import Program
+from nbdist.quantities import count_text
 
 HOW = (
     "No run is faster: the longest of its matrix products at peak speed, its arguments and results moved once "
@@ -76,9 +77,11 @@ def bound_of(program: Program, speeds: Speeds) -> Bound:
         left_out.append("its collectives")
     else:
         if unknown:
-            left_out.append(f"{unknown} collectives in loops whose turns are not known")
+            left_out.append(
+                f"{count_text(unknown, 'collective')} in loops whose turns are not known"
+            )
         if branched:
-            left_out.append(f"{branched} collectives in branches")
+            left_out.append(f"{count_text(branched, 'collective')} in branches")
     flops = program.matmul_flops
     return Bound(
         compute_s=None if flops is None else flops / speeds.flops_per_s,

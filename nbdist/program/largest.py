@@ -14,6 +14,9 @@ from nbdist.program.shapes import Shape, shapes_in
 MOST = 8
 """So many are kept."""
 
+SMALL = 100
+"""What is so many times smaller than the largest is not among them."""
+
 _VALUE = re.compile(r"\n\s+(?:ROOT )?%?[\w.\-]+ = ([a-z]\w*\[[\d,]*\])(\S*) ([a-z][\w\-]*)\(")
 _ELSEWHERE = re.compile(r"S\([1-9]")
 _NOT_NEW = (
@@ -44,8 +47,9 @@ def largest_values(module: Module, runs: Runs) -> tuple[Buffer, ...]:
                 sizes[match[1]] = sum(shape.bytes for shape in shapes_in(match[1]))
             sized.append((sizes[match[1]], match.start() + 1))
     found: dict[tuple[str, Source], Buffer] = {}
+    sized_most = max(sized, default=(0, 0))[0]
     for size, place in sorted(sized, key=lambda entry: (-entry[0], entry[1])):
-        if len(found) == MOST:
+        if len(found) == MOST or size * SMALL < sized_most:
             break
         buffer, source = _buffer(module, runs, size, place)
         found.setdefault((buffer.array, source), buffer)

@@ -11,6 +11,7 @@ from nbdist.program.largest import largest_values
 from nbdist.program.matmuls import matmul_flops
 from nbdist.program.model import Memory, MeshAxes, Program
 from nbdist.program.runs import Runs
+from nbdist.quantities import count_text
 
 _KERNELS = ("tpu_custom_call", "mosaic_gpu")
 
@@ -59,12 +60,13 @@ def _unread(module: Module) -> list[str]:
     for target in _KERNELS:
         count = module.text.count(f'custom_call_target="{target}"')
         if count:
-            found.append(f"what {count} Pallas kernels ({target}) may send by themselves")
+            kernels = count_text(count, "Pallas kernel")
+            found.append(f"what {kernels} ({target}) may send by themselves")
     sends = sum(
         1
         for place in occurrences(module.text, " send(")
         if "is_host_transfer=true" not in module.line_at(place)[1]
     )
     if sends:
-        found.append(f"{sends} send, which is not counted")
+        found.append(count_text(sends, "send"))
     return found

@@ -47,6 +47,8 @@ TENSOR = [
 ]
 SAME = {
     "alone": [],
+    "batched": [],
+    "convolved": [],
     "both_axes": [Known("all-reduce", ("data", "model"), PART * F32, 1, "", 'psum(batch, ("data"')],
     "branch": [Known("all-reduce", ("data",), PART * F32, 1, "", "psum(b,", in_branch=True)],
     "halves": [Known("all-reduce", None, PART * F32, 1, "", "axis_index_groups=groups")],
@@ -180,6 +182,9 @@ MATMULS = {
     # 2 operations for each number of rows × inner × columns; a gradient has two products more for each,
     # but none for the batch itself.
     "data_parallel": 2 * 2 * PART * WIDTH,
+    "batched": 2 * 2 * (BATCH // 8) * 16 * 16 * 32,
+    # Of three places along an axis the first and the last row lack one.
+    "convolved": 2 * (BATCH // 8) * (3 * 12 - 2) * (3 * 10 - 2) * 8 * 16,
     "fully_sharded": LAYERS * 3 * 2 * PART * WIDTH,
     "overlapped": LAYERS * 2 * 3 * 2 * (8 * BATCH // 4) * LARGE,
     "pipeline": 11 * 2 * BATCH // 2 * WEIGHT,

@@ -340,6 +340,32 @@ def resharded(devices: Sequence[Any]) -> Made:
 
 
 @program
+def batched(devices: Sequence[Any]) -> Made:
+    """Products of many small matrices, as attention has them; each device has its own."""
+    mesh = mesh_of(devices, data=8)
+
+    def attend(queries: Any, keys: Any) -> Any:
+        return jnp.einsum("bmn,bnk->bmk", jnp.einsum("bmk,bnk->bmn", queries, keys), keys)
+
+    part = abstract(mesh, (BATCH, 16, 32), "data")
+    return jax.jit(attend), (part, part), mesh
+
+
+@program
+def convolved(devices: Sequence[Any]) -> Made:
+    """A convolution whose kernel reaches over the edges of the image."""
+    mesh = mesh_of(devices, data=8)
+
+    def convolve(images: Any, kernel: Any) -> Any:
+        return jax.lax.conv_general_dilated(
+            images, kernel, (1, 1), "SAME", dimension_numbers=("NHWC", "HWIO", "NHWC")
+        )
+
+    images, kernel = abstract(mesh, (BATCH, 12, 10, 8), "data"), abstract(mesh, (3, 3, 8, 16))
+    return jax.jit(convolve), (images, kernel), mesh
+
+
+@program
 def alone(devices: Sequence[Any]) -> Made:
     """Nothing communicates."""
     mesh = mesh_of(devices, data=8)

@@ -15,7 +15,7 @@ LOOP = """HloModule jit_f
   %x = f32[8]{{0}} get-tuple-element(%s), index=1
   %n = s32[] get-tuple-element(%s), index=2
   %step = s32[] constant({step})
-  %next = s32[] {grow}(%i, %step)
+  %next = s32[] {grow}({counted}, %step)
   ROOT %t = (s32[], f32[8]{{0}}, s32[]) tuple({after}, %x, {kept})
 }}
 
@@ -41,6 +41,7 @@ PLAIN = {
     "end": "6",
     "step": "1",
     "grow": "add",
+    "counted": "%i",
     "after": "%next",
     "kept": "%n",
     "compared": "%i.1, %end",
@@ -79,6 +80,7 @@ def turns(**changed: str) -> int | None:
         ({"begins": "%q"}, None),
         ({"after": "%i"}, None),
         ({"after": "%n"}, None),
+        ({"counted": "%n"}, None),
         ({"grow": "multiply"}, None),
         ({"step": "-1"}, None),
         ({"direction": "NE"}, None),

@@ -9,6 +9,7 @@ import re
 import pytest
 
 from nbdist.errors import ProgramError
+from nbdist.program.collectives import direction_of
 from nbdist.program.model import Memory, MeshAxes
 from nbdist.program.read import read_program
 from tests.golden.known_programs import MATMULS, TPU, check
@@ -92,10 +93,12 @@ def test_devices_have_the_ids_of_the_mesh():
 def test_moves_that_the_compiler_put_in_are_marked_and_asked_ones_are_not():
     marked = {
         name: [each.resharding for each in read_program(text_of(name)).collectives]
-        for name in ("resharded", "scattered", "experts", "ring", "tensor_parallel")
+        for name in ("resharded", "overlapped", "scattered", "experts", "ring", "tensor_parallel")
     }
     assert marked == {
         "resharded": [True],
+        # Its four gathers, three of which lie in fusions that do not say it of the gather itself.
+        "overlapped": [True, True, False, True, True, False, False, False, False],
         "scattered": [False, False],
         "experts": [False, False],
         "ring": [False],
@@ -173,6 +176,21 @@ def test_what_is_called_by_nothing_is_refused():
     text += "\nENTRY %other (q: f32[8]) -> f32[8] {\n  ROOT %q = f32[8]{0} parameter(0)\n}\n"
     with pytest.raises(ProgramError, match=r"nothing calls the computation 'main'"):
         read_program(text)
+
+
+@pytest.mark.parametrize(
+    ("operation", "direction"),
+    [
+        ("jit(step)/jvp()/dot_general", "forward"),
+        ("jit(step)/transpose(jvp())/dot_general", "backward"),
+        ("jit(step)/(transpose(jvp())/dot_general:jvp()/reduce_sum)", "both"),
+        ("jit(step)/(transpose(jvp())/a:transpose(jvp())/b)", "backward"),
+        ("jit(step)/mul", ""),
+        ("", ""),
+    ],
+)
+def test_the_direction_of_a_gradient_is_in_the_name(operation, direction):
+    assert direction_of(operation) == direction
 
 
 def test_it_fits_where_all_it_needs_is_within_the_limit():

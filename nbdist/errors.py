@@ -119,3 +119,7 @@ class AgreementError(NbdistError, RuntimeError):
 
 class WireError(NbdistError, ValueError):
     """Data from another process or version that cannot be read."""
+
+
+class ProgramError(NbdistError, ValueError):
+    """A compiled program whose text, memory or costs cannot be read; no figure is guessed."""

@@ -31,7 +31,7 @@ from nbdist.options.hosts import (
 )
 from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
-from nbdist.options.rehearsal import dist_plan
+from nbdist.options.rehearsal import dist_plan, dist_rehearse
 from nbdist.options.start import (
     attach_arguments,
     dist_init,
@@ -60,6 +60,7 @@ __all__ = [
     "dist_pull",
     "dist_push",
     "dist_recover",
+    "dist_rehearse",
     "dist_shards",
     "dist_shutdown",
     "dist_stack",

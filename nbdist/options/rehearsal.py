@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from nbdist.options.parser import Parser
 
+_TOPOLOGY = "the pod, such as v5e-256, v5litepod-256, v5e:16x16 or v5p:4x4x8"
+_AXES = "the size of each axis, such as data=16,model=16; -1 takes what the others leave"
+
 
 def dist_plan() -> Parser:
     """`%dist_plan`."""
@@ -44,4 +47,28 @@ def dist_plan() -> Parser:
         help="the memory of a device, such as 80GB (default: that of the chip)",
     )
     parser.add_argument("expression", metavar="EXPR", nargs="+", help="any expression")
+    return parser
+
+
+def dist_rehearse() -> Parser:
+    """`%%dist_rehearse`."""
+    parser = Parser(
+        "%%dist_rehearse",
+        "Run this cell in a process of its own whose devices are those of a pod that is not there: arrays have "
+        "shapes and no values, and jitted functions are compiled for the pod and not run. A session is not touched.",
+        example="%%dist_rehearse --topology v5e:4x4 --mesh data=4,model=4\nstate = step(state, batch)",
+    )
+    add = parser.add_argument
+    add("--topology", metavar="NAME", help=f"{_TOPOLOGY} (default: that of the cell before)")
+    add("--slices", type=int, default=1, metavar="N", help="so many slices of that topology")
+    add("--mesh", metavar="AXES", help=f"{_AXES}; the cell finds it under the name mesh")
+    add(
+        "--value",
+        type=float,
+        metavar="X",
+        help="the number that stands in for each value that a program would give, such as a loss (default: none; a "
+        "cell stops where it needs one)",
+    )
+    add("--timeout", type=float, metavar="S", help="interrupt the cell after so many seconds")
+    add("--restart", action="store_true", help="begin afresh; names of the cells before are gone")
     return parser

@@ -1,0 +1,78 @@
+"""What of JAX is private and needed here, each in one function.
+
+Source: read in JAX 0.12.0.1; `versions` refuses others in which a piece is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+
+@dataclass(frozen=True, slots=True)
+class JitCall:
+    """A call of a jitted function, as it arrives at a trace.
+
+    Attributes:
+      name: Of the function.
+      jaxpr: What it does, closed over its constants.
+      in_shardings: One an argument; None where the function names none.
+      out_shardings: One a result; likewise.
+      donated: One an argument.
+      compiler_options: That the function was given.
+      of_jax: Whether JAX itself has made the function, as most of `jax.numpy` and `jax.random`.
+    """
+
+    name: str
+    jaxpr: Any
+    in_shardings: tuple[Any, ...]
+    out_shardings: tuple[Any, ...]
+    donated: tuple[bool, ...]
+    compiler_options: dict[str, Any]
+    of_jax: bool
+
+
+@contextlib.contextmanager
+def made_current(trace: Any) -> Iterator[None]:
+    """Lets a trace have every operation of this thread that no other trace has first.
+
+    `jax.core.Trace` is public, what makes one the current one is not.
+    """
+    from jax._src.core import set_current_trace
+
+    with set_current_trace(trace):
+        yield
+
+
+def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
+    """What a call of a jitted function carries; None for any other operation.
+
+    The primitive of `jax.jit` and the names of its parameters are private.
+    """
+    if primitive.name not in ("jit", "pjit"):
+        return None
+    jaxpr = params["jaxpr"]
+    return JitCall(
+        name=params["name"],
+        jaxpr=jaxpr,
+        in_shardings=_named(params["in_shardings"]),
+        out_shardings=_named(params["out_shardings"]),
+        donated=tuple(params["donated_invars"]),
+        compiler_options=dict(params["compiler_options_kvs"]),
+        of_jax=_of_jax(jaxpr),
+    )
+
+
+def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
+    """What is not named is an object of a private class there, and None in `jax.jit`'s own arguments."""
+    return tuple(one if isinstance(one, jax.sharding.Sharding) else None for one in shardings)
+
+
+def _of_jax(jaxpr: Any) -> bool:
+    filename = jaxpr.jaxpr.debug_info.func_filename
+    return filename is not None and Path(filename).is_relative_to(Path(jax.__file__).parent)

@@ -1,0 +1,84 @@
+"""The programs of a rehearsal: lowered and compiled for the pod, each once."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+
+from nbdist.errors import RehearsalError
+from nbdist.pod.described import Devices
+from nbdist.pod.lines import user_line
+from nbdist.program.compiled import program_of
+from nbdist.program.model import Program
+from nbdist.program.refusal import refused
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """A program, and how its results lie.
+
+    Attributes:
+      program: As plain data.
+      out_shardings: One a result, in order; None where the program does not fit.
+    """
+
+    program: Program
+    out_shardings: tuple[Any, ...] | None
+
+
+class Programs:
+    """Compiles for the devices of a pod, the same program once.
+
+    Args:
+      devices: Of the pod.
+      compiled: Called with each program that a function needs, also where it was compiled before.
+    """
+
+    def __init__(self, devices: Devices, compiled: Callable[[Program], None]) -> None:
+        self._devices = devices
+        self._compiled = compiled
+        self._known: dict[str, Compiled] = {}
+
+    @property
+    def all(self) -> tuple[Program, ...]:
+        """In the order in which they were compiled."""
+        return tuple(one.program for one in self._known.values())
+
+    def compiled(self, lowered: Any, name: str) -> Compiled:
+        """What a lowered function compiles to.
+
+        Args:
+          lowered: What `jax.jit(…).lower(…)` gives.
+          name: Of the function.
+
+        Raises:
+          RehearsalError: The compiler does not take it, for another reason than its size.
+        """
+        # With its files and lines, which a program tells.
+        text = lowered.as_text(debug_info=True)
+        key = hashlib.sha256(text.encode()).hexdigest()
+        if key not in self._known:
+            self._known[key] = self._compile(lowered, name)
+        self._compiled(self._known[key].program)
+        return self._known[key]
+
+    def _compile(self, lowered: Any, name: str) -> Compiled:
+        try:
+            compiled = lowered.compile()
+        except jax.errors.JaxRuntimeError as error:
+            program = refused(str(error), f"jit_{name}")
+            if program is None:
+                raise RehearsalError(
+                    f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "
+                    f"{error}"
+                ) from error
+            return Compiled(program, None)
+        chip = self._devices.topology.chip
+        program = program_of(
+            compiled, limit=chip.device_memory_bytes if chip is not None else None
+        )
+        return Compiled(program, tuple(jax.tree.leaves(compiled.output_shardings)))

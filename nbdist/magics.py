@@ -476,6 +476,7 @@ def unload(shell: Any) -> None:
     if magics is None:
         return
     magics.close()
+    magics.rehearsing.end()
     magics.completion.remove()
     if magics.mode.transform in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(magics.mode.transform)

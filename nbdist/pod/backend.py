@@ -42,10 +42,11 @@ class DescribedBackend:
         """Of the first host."""
         return len(self.local_devices())
 
-    @property
-    def __class__(self) -> type:  # type: ignore[override]
-        """That of the compiler's client: JAX asks with `isinstance` whether a backend can run what it compiles."""
-        return type(self._client)
+    def __getattribute__(self, name: str) -> Any:
+        """JAX asks with `isinstance` whether a backend can run what it compiles; this one is of the kind that cannot."""
+        if name == "__class__":
+            return type(object.__getattribute__(self, "_client"))
+        return object.__getattribute__(self, name)
 
     def __getattr__(self, name: str) -> Any:
         """What the compiler's client has."""
@@ -55,7 +56,8 @@ class DescribedBackend:
 def make_default(devices: Devices) -> None:
     """Makes `jax.devices()` those of the pod.
 
-    Values that JAX computes while it traces, such as those of `jax.ensure_compile_time_eval`, are computed on the CPU.
+    Values that JAX computes while it traces, such as those of `jax.ensure_compile_time_eval`, are computed on the
+    CPU.
     """
     register_backend_factory(
         "tpu", lambda: DescribedBackend(devices), priority=_FIRST, fail_quietly=False

@@ -7,9 +7,12 @@ import sys
 import sysconfig
 from dataclasses import dataclass
 from pathlib import Path
+from types import TracebackType
 
 _PACKAGE = str(Path(__file__).parent.parent)
-_OTHERS = tuple({_PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))})
+_OTHERS = tuple(
+    {_PACKAGE, *(sysconfig.get_path(name) for name in ("stdlib", "purelib", "platlib"))}
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,3 +51,14 @@ def user_line() -> Line | None:
 def is_users(file: str) -> bool:
     """Whether a file, or a cell, is neither nbdist's, nor the standard library's, nor an installed package's."""
     return not file.startswith((*_OTHERS, "<frozen"))
+
+
+def cut_to_users(trace: TracebackType | None) -> None:
+    """Takes from a traceback what lies below the innermost of the user's lines."""
+    last = None
+    while trace is not None:
+        if is_users(trace.tb_frame.f_code.co_filename):
+            last = trace
+        trace = trace.tb_next
+    if last is not None:
+        last.tb_next = None

@@ -68,6 +68,13 @@ def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
     )
 
 
+def has_chosen_devices() -> bool:
+    """Whether JAX has started its backends in this process; asking in a public manner would start them."""
+    from jax._src.xla_bridge import backends_are_initialized
+
+    return bool(backends_are_initialized())
+
+
 def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
     """What is not named is an object of a private class there, and None in `jax.jit`'s own arguments."""
     return tuple(one if isinstance(one, jax.sharding.Sharding) else None for one in shardings)

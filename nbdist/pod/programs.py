@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
@@ -15,6 +16,8 @@ from nbdist.pod.lines import user_line
 from nbdist.program.compiled import program_of
 from nbdist.program.model import Program
 from nbdist.program.refusal import refused
+
+_MODULE = re.compile(r"module @([\w.-]+)")
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,15 +65,16 @@ class Programs:
         text = lowered.as_text(debug_info=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         if key not in self._known:
-            self._known[key] = self._compile(lowered, name)
+            module = _MODULE.search(text)
+            self._known[key] = self._compile(lowered, name, module[1] if module else "")
         self._compiled(self._known[key].program)
         return self._known[key]
 
-    def _compile(self, lowered: Any, name: str) -> Compiled:
+    def _compile(self, lowered: Any, name: str, module: str) -> Compiled:
         try:
             compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
-            program = refused(str(error), f"jit_{name}")
+            program = refused(str(error), module)
             if program is None:
                 raise RehearsalError(
                     f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "
@@ -78,7 +82,5 @@ class Programs:
                 ) from error
             return Compiled(program, None)
         chip = self._devices.topology.chip
-        program = program_of(
-            compiled, limit=chip.device_memory_bytes if chip is not None else None
-        )
+        program = program_of(compiled, limit=chip.device_memory_bytes if chip is not None else None)
         return Compiled(program, tuple(jax.tree.leaves(compiled.output_shardings)))

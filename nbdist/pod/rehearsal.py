@@ -10,6 +10,7 @@ from nbdist.pod.described import Devices
 from nbdist.pod.pod import Pod
 from nbdist.pod.private import made_current
 from nbdist.pod.programs import Programs
+from nbdist.pod.replaced import Replaced
 from nbdist.pod.trace import RehearsalTrace
 from nbdist.program.model import Program
 from nbdist.rehearsal.topology import read_topology
@@ -44,4 +45,5 @@ class Rehearsal:
     def begin(self) -> None:
         """From here on the pod is what this process has, and every operation of this thread is rehearsed."""
         make_default(self._devices)
+        Replaced(self.trace).install()
         self._never_left.enter_context(made_current(self.trace))

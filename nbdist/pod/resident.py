@@ -8,7 +8,7 @@ from typing import Any
 from IPython.core.getipython import get_ipython
 
 from nbdist.errors import NbdistError
-from nbdist.pod.lines import is_users
+from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
 from nbdist.program.model import Program
 
@@ -58,16 +58,14 @@ def cell_begins(*, value: float | None) -> None:
 
 
 def _shown_alone(
-    shell: Any, kind: type[BaseException], error: BaseException, trace: TracebackType | None, **_: Any
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+    **_: Any,
 ) -> list[str]:
     """Of nbdist's errors the user's frames are shown, and none below them."""
-    last, frame = trace, trace
-    while frame is not None:
-        if is_users(frame.tb_frame.f_code.co_filename):
-            last = frame
-        frame = frame.tb_next
-    if last is not None:
-        last.tb_next = None
+    cut_to_users(trace)
     shown = shell.InteractiveTB.structured_traceback(kind, error, trace)
     shell._showtraceback(kind, error, shown)
     return list(shown)

@@ -54,11 +54,13 @@ class RehearsalTrace(jax.core.Trace):
             return self._put(primitive, values, params)
         return self._operation(primitive, values, params, call)
 
-    def process_shard_map(self, primitive: Any, fun: Any, args: Sequence[Any], /, **params: Any) -> Any:
+    def process_shard_map(
+        self, primitive: Any, fun: Any, args: Sequence[Any], /, **params: Any
+    ) -> Any:
         """`jax.shard_map` outside `jax.jit`, which JAX would run device by device."""
         raise RehearsalError(
-            f"jax.shard_map is called outside jax.jit in {user_line() or 'the program'}, and is compiled only inside: "
-            "write jax.jit(jax.shard_map(…))."
+            f"jax.shard_map is called outside jax.jit in {user_line() or 'the program'}, and is compiled only "
+            "inside: write jax.jit(jax.shard_map(…))."
         )
 
     def process_custom_jvp_call(
@@ -111,8 +113,8 @@ class RehearsalTrace(jax.core.Trace):
                 if others:
                     raise RehearsalError(
                         f"{sharding} has {len(others)} devices that are none of the rehearsal's "
-                        f"{self._devices.topology}, such as {others[0]}, in {user_line() or 'the program'}. Make the "
-                        "mesh of jax.devices(), or use the rehearsal's mesh."
+                        f"{self._devices.topology}, such as {others[0]}, in {user_line() or 'the program'}. Make "
+                        "the mesh of jax.devices(), or use the rehearsal's mesh."
                     )
 
     def _run(self, call: JitCall, values: Sequence[Described]) -> list[Described]:
@@ -206,7 +208,9 @@ class RehearsalTrace(jax.core.Trace):
             # A parameter that cannot be compared: compiled each time.
             key = None
         with jax.default_device(self._devices.all[0]):
-            compiled = jax.jit(functools.partial(_bound, primitive, params)).lower(*structs).compile()
+            compiled = (
+                jax.jit(functools.partial(_bound, primitive, params)).lower(*structs).compile()
+            )
         found = tuple(jax.tree.leaves(compiled.output_shardings))
         if key is not None:
             self._shardings[key] = found
@@ -258,10 +262,11 @@ def _check_donated_once(call: JitCall, values: Sequence[Described]) -> None:
     for place, donated in enumerate(call.donated):
         same = [n for n, one in enumerate(values) if one is values[place]]
         if donated and len(same) > 1:
+            places = ", ".join(map(str, same))
             raise RehearsalError(
-                f"{call.name} is given {values[place]!r} {len(same)} times, as its arrays {', '.join(map(str, same))}, "
-                f"and takes it as its own (donate_argnums), in {user_line() or 'the program'}. A device refuses that: "
-                "give it a copy."
+                f"{call.name} is given {values[place]!r} {len(same)} times, as its arrays {places}, and takes it "
+                f"as its own (donate_argnums), in {user_line() or 'the program'}. A device refuses that: give it "
+                "a copy."
             )
 
 

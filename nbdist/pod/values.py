@@ -77,7 +77,9 @@ class Described(jax.core.Tracer):
         self._committed = committed
         self._deleted = ""
         self._source = source
-        small = aval.size <= MOST_COMPUTED and all(map(_is_small, origin.arguments if origin else ()))
+        small = aval.size <= MOST_COMPUTED and all(
+            map(_is_small, origin.arguments if origin else ())
+        )
         self.origin = origin if origin is not None and origin.depth <= MOST_DEEP and small else None
 
     # -- what an array tells of itself -------------------------------------------------------------
@@ -87,8 +89,8 @@ class Described(jax.core.Tracer):
         """Raises RehearsalError where it is not known."""
         if self._sharding is None:
             raise RehearsalError(
-                f"How {self} lies on the devices is not known: it is a result of {self._source}, which does not fit. "
-                "Give that function out_shardings, or let it fit first."
+                f"How {self} lies on the devices is not known: it is a result of {self._source}, which does not "
+                "fit. Give that function out_shardings, or let it fit first."
             )
         return self._sharding
 
@@ -165,19 +167,21 @@ class Described(jax.core.Tracer):
     def _needed(self, use: str) -> str:
         line = user_line()
         where = f" in {line}" if line is not None else ""
-        source = f", which {self._source} gives," if self._source else ""
+        source = f", which {self._source} would give," if self._source else ""
         large = " An array of this size is not computed here." if self.size > MOST_COMPUTED else ""
         return (
             f"{use} needs the value of {self._described()}{source}{where}. A rehearsal compiles programs and runs "
-            f"none, so there is no value.{large} Give one that stands in for all of them with --value 1.0, or leave "
-            "this line out."
+            f"none, so there is no value.{large} Give one that stands in for all of them with --value 1.0, or "
+            "leave this line out."
         )
 
     def _described(self) -> str:
         return str(self.aval.str_short())
 
     def __array__(self, *args: Any, **kwargs: Any) -> np.ndarray[Any, Any]:
-        return np.asarray(self.value("numpy"), *args, **{k: v for k, v in kwargs.items() if v is not None})
+        return np.asarray(
+            self.value("numpy"), *args, **{k: v for k, v in kwargs.items() if v is not None}
+        )
 
     def __bool__(self) -> bool:
         return bool(self.value("if, or bool(),"))

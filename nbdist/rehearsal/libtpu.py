@@ -1,7 +1,7 @@
 """Where libtpu lies, which has the compiler for TPUs, and whether it is the one that JAX was made for.
 
-Live sessions have no use for it, and JAX would look for TPUs with it; so it may lie in a folder of its own, which only
-a rehearsal's process is given. Source: imports nothing outside the standard library.
+Live sessions have no use for it, and JAX would look for TPUs with it; so it may lie in a folder of its own, which
+only a rehearsal's process is given. Source: imports nothing outside the standard library.
 """
 
 from __future__ import annotations
@@ -48,7 +48,8 @@ def wanted() -> str:
         if match := _REQUIRED.match(line):
             return match[1] + (match[2] or "")
     raise RehearsalError(
-        f"JAX {importlib.metadata.version('jax')} does not say which libtpu it needs. Update JAX: pip install -U jax."
+        f"JAX {importlib.metadata.version('jax')} does not say which libtpu it needs. Update JAX: pip install -U "
+        "jax."
     )
 
 
@@ -80,16 +81,34 @@ def find() -> Libtpu:
     jax = importlib.metadata.version("jax")
     if found is None:
         raise RehearsalError(
-            f"A rehearsal compiles with libtpu, which is not installed. Type nbdist rehearse --install, which puts "
-            f"libtpu {version}, which JAX {jax} needs, into a folder of its own ({folder(version)}, 700 MB): no "
-            "session's environment has it, as JAX would look for TPUs there. No TPU is needed."
+            f"A rehearsal compiles with libtpu, which is not installed. Type nbdist rehearse --install, which "
+            f"puts libtpu {version}, which JAX {jax} needs, into a folder of its own ({folder(version)}, 700 MB): "
+            "no session's environment has it, as JAX would look for TPUs there. No TPU is needed."
         )
     if found.version is not None and not _matches(found.version, version):
         raise RehearsalError(
-            f"libtpu {found.version} ({found.path}) does not belong to JAX {jax}, which needs libtpu {version}. Type "
-            f"nbdist rehearse --install{_without()}."
+            f"libtpu {found.version} ({found.path}) does not belong to JAX {jax}, which needs libtpu {version}. "
+            f"Type nbdist rehearse --install{_without()}."
         )
     return found
+
+
+def variables(found: Libtpu) -> dict[str, str]:
+    """What a process needs in which JAX is to load it without a look at the TPUs of this machine.
+
+    Args:
+      found: The library.
+    """
+    return {
+        VARIABLE: str(found.path),
+        # Else it locks them, if there are any, against other processes, such as those of a session.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        # Else it asks a metadata server which pod this machine is part of, for minutes, or logs that it cannot.
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+        "TPU_WORKER_ID": "0",
+    }
 
 
 def _without() -> str:

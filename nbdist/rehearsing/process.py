@@ -14,9 +14,10 @@ from typing import Any
 from jupyter_client.manager import KernelManager
 
 from nbdist.errors import CellTimeout, ProcessError, RehearsalError
-from nbdist.quantities import bytes_text
 from nbdist.rehearsal import libtpu
 from nbdist.rehearsing.asked import AskedPod
+from nbdist.rehearsing.ended import how_it_ended
+from nbdist.rehearsing.variables import variables
 
 LOOKED_S = 0.2
 """How often the loop that shows outputs looks whether the process is there."""
@@ -60,7 +61,7 @@ class RehearsalProcess:
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._manager = KernelManager()
         self._manager.start_kernel(
-            env=variables(os.environ, str(found.path)), stdout=self._log, stderr=self._log
+            env=variables(os.environ, found), stdout=self._log, stderr=self._log
         )
         self._client = self._manager.blocking_client()
         self._client.start_channels()
@@ -74,7 +75,9 @@ class RehearsalProcess:
             )
         except RuntimeError as error:
             self.end()
-            raise RehearsalError(f"The rehearsal's process did not start: {error}{self._said()}") from error
+            raise RehearsalError(
+                f"The rehearsal's process did not start: {error}{self._said()}"
+            ) from error
         except BaseException:
             self.end()
             raise
@@ -142,8 +145,8 @@ class RehearsalProcess:
         except (TimeoutError, RehearsalError):
             self.end()
             said = (
-                " The compiler does not stop in the middle, so the rehearsal's process was ended: its names are gone, "
-                "and the next cell begins another."
+                " The compiler does not stop in the middle, so the rehearsal's process was ended: its names are "
+                "gone, and the next cell begins another."
             )
             shown("stream", {"name": "stderr", "text": said.strip() + "\n"})
             return said
@@ -187,46 +190,13 @@ class RehearsalProcess:
 
     def _ended(self) -> str:
         """What became of a process that is not there."""
-        code = self._manager.provisioner.process.returncode
-        if code == -signal.SIGKILL:
-            return (
-                f"The rehearsal's process was killed (signal 9): as a rule this machine, which has {_memory()}, had "
-                "not enough memory to compile. Its names are gone; the next cell begins another. A smaller program, "
-                "such as a scan over layers in place of a loop over them, needs less."
-            )
-        how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-        return (
-            f"The rehearsal's process ended {how}. Its names are gone; the next cell begins another.{self._said()}"
-        )
+        code = getattr(getattr(self._manager.provisioner, "process", None), "returncode", None)
+        killed = code == -signal.SIGKILL
+        said = "" if killed else self._said()
+        return f"{how_it_ended(code)} Its names are gone; the next cell begins another.{said}"
 
     def _said(self) -> str:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _LAST))
         text = self._log.read().decode(errors="replace").strip()
         return f" It said last:\n{text}" if text else ""
-
-
-def variables(environment: Mapping[str, str], library: str) -> dict[str, str]:
-    """The variables of a rehearsal's process.
-
-    Args:
-      environment: Of this one.
-      library: The path of libtpu.
-    """
-    return {
-        **environment,
-        libtpu.VARIABLE: library,
-        # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
-        "JAX_PLATFORMS": "tpu,cpu",
-        # Else libtpu asks a metadata server which pod this machine is part of, for minutes, or logs that it cannot.
-        "TPU_SKIP_MDS_QUERY": "1",
-        # Else it locks the TPUs of this machine, if there are any, against other processes, such as those of a session.
-        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
-        "TPU_WORKER_HOSTNAMES": "localhost",
-        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
-        "TPU_WORKER_ID": "0",
-    }
-
-
-def _memory() -> str:
-    return bytes_text(os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES"))

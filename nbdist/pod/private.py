@@ -49,6 +49,16 @@ def made_current(trace: Any) -> Iterator[None]:
         yield
 
 
+def is_current(trace: Any) -> bool:
+    """Whether a trace is the current one, and so no function is being traced.
+
+    `jax.core.get_opaque_trace_state` is public, and gives nothing to compare with a trace.
+    """
+    from jax._src.core import trace_ctx
+
+    return trace_ctx.trace is trace
+
+
 def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
     """What a call of a jitted function carries; None for any other operation.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -12,6 +13,7 @@ from jax.sharding import NamedSharding, Sharding
 
 from nbdist.errors import RehearsalError
 from nbdist.pod.lines import user_line
+from nbdist.pod.private import is_current
 from nbdist.pod.trace import RehearsalTrace
 from nbdist.pod.values import Described
 
@@ -32,6 +34,13 @@ class Replaced:
         jax.make_array_from_process_local_data = self.make_array_from_process_local_data
         jax.make_array_from_single_device_arrays = self.make_array_from_single_device_arrays
         jax.distributed.initialize = self.initialize
+        for place, name in (
+            (jax, "set_mesh"),
+            (jax.sharding, "set_mesh"),
+            (jax.sharding, "get_mesh"),
+        ):
+            if hasattr(place, name):
+                setattr(place, name, self._outside(getattr(place, name)))
 
     def make_array_from_callback(
         self,
@@ -72,6 +81,18 @@ class Replaced:
 
     def initialize(self, *args: Any, **kwargs: Any) -> None:
         """One process rehearses for all."""
+
+    def _outside(self, function: Callable[..., Any]) -> Callable[..., Any]:
+        """A function that JAX allows only where nothing is traced, and so where nothing but the rehearsal is."""
+
+        @functools.wraps(function, updated=())
+        def called(*args: Any, **kwargs: Any) -> Any:
+            if not is_current(self._trace):
+                return function(*args, **kwargs)
+            with jax.core.eval_context():
+                return function(*args, **kwargs)
+
+        return called
 
     def _array(self, shape: tuple[int, ...], dtype: Any, sharding: Sharding) -> Described:
         self._trace.check_devices([sharding])

@@ -169,17 +169,19 @@ class RehearsalTrace(jax.core.Trace):
         self, primitive: Any, values: Sequence[Described], params: Any, call: JitCall | None
     ) -> Any:
         """One of JAX's own operations: JAX says which shape it gives, and the compiler how that lies."""
-        run = functools.partial(_bound, primitive, params)
         several = primitive.multiple_results
         avals = _shapes(primitive, values, params)
         named = call.out_shardings if call is not None else (None,) * len(avals)
         self.check_devices(named)
         shardings = self._laid_out(primitive, params, values, avals, named)
+        run = _on_the_cpu(primitive, params, call)
         results = [
             self.described(
                 aval,
                 sharding,
-                origin=Origin(_nth(run, place if several else None), tuple(values)),
+                origin=Origin(_nth(run, place if several else None), tuple(values))
+                if run
+                else None,
             )
             for place, (aval, sharding) in enumerate(zip(avals, shardings, strict=True))
         ]
@@ -219,6 +221,15 @@ class RehearsalTrace(jax.core.Trace):
 
 def _bound(primitive: Any, params: Any, *args: Any) -> Any:
     return primitive.bind(*args, **params)
+
+
+def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[..., Any] | None:
+    """What computes an operation's value; None where it names devices, which are not there."""
+    if primitive.name == "sharding_constraint":
+        return lambda value: value
+    if call is not None and (any(call.in_shardings) or any(call.out_shardings)):
+        return None
+    return functools.partial(_bound, primitive, params)
 
 
 def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import jax
 import numpy as np
-from jax.sharding import Sharding
+from jax.sharding import Sharding, SingleDeviceSharding
 
 from nbdist.errors import RehearsalError, ValueNeeded
 from nbdist.pod.lines import user_line
@@ -40,6 +41,23 @@ def _is_small(value: Any) -> bool:
 def _depth(value: Any) -> int:
     origin = value.origin if isinstance(value, Described) else None
     return origin.depth if origin is not None else 0
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """The part of an array on one device, as `jax.Shard` names it.
+
+    Attributes:
+      device: That device.
+      index: Which part of the array.
+      replica_id: How many devices before it have the same part.
+      data: The part.
+    """
+
+    device: Any
+    index: tuple[slice, ...]
+    replica_id: int
+    data: Described
 
 
 class Described(jax.core.Tracer):
@@ -119,6 +137,36 @@ class Described(jax.core.Tracer):
         """Whether each device has all of it."""
         return bool(self.sharding.is_fully_replicated)
 
+    @property
+    def addressable_shards(self) -> list[Shard]:
+        """The parts on the devices of the first host."""
+        return [one for one in self.global_shards if one.device.process_index == 0]
+
+    @property
+    def global_shards(self) -> list[Shard]:
+        """The parts on all devices."""
+        found = []
+        places: dict[Any, int] = {}
+        for device, index in self.sharding.devices_indices_map(self.shape).items():
+            place = tuple((part.start, part.stop) for part in index)
+            found.append(Shard(device, index, places.get(place, 0), self._part(device)))
+            places[place] = places.get(place, 0) + 1
+        return found
+
+    def addressable_data(self, index: int) -> Described:
+        """The part on one device of the first host."""
+        return self.addressable_shards[index].data
+
+    def _part(self, device: Any) -> Described:
+        struct = jax.ShapeDtypeStruct(self.sharding.shard_shape(self.shape), self.dtype)
+        return Described(
+            self._trace,
+            jax.typeof(struct),
+            sharding=SingleDeviceSharding(device),
+            committed=True,
+            source=self._source,
+        )
+
     def is_deleted(self) -> bool:
         """Whether it was donated."""
         return bool(self._deleted)
@@ -132,10 +180,11 @@ class Described(jax.core.Tracer):
         self._deleted = f"it was donated to {program} in {user_line() or 'the program'}"
 
     def check_alive(self) -> None:
-        """Raises RuntimeError, as JAX does, for an array that was deleted or donated."""
+        """Raises RehearsalError, where JAX raises RuntimeError, for an array that was deleted or donated."""
         if self._deleted:
-            raise RuntimeError(
-                f"Array has been deleted with shape={self._described()}: {self._deleted}."
+            raise RehearsalError(
+                f"The array {self._described()} is there no more: {self._deleted}. It is used in "
+                f"{user_line() or 'the program'}."
             )
 
     def block_until_ready(self) -> Described:
@@ -167,12 +216,21 @@ class Described(jax.core.Tracer):
     def _needed(self, use: str) -> str:
         line = user_line()
         where = f" in {line}" if line is not None else ""
-        source = f", which {self._source} would give," if self._source else ""
-        large = " An array of this size is not computed here." if self.size > MOST_COMPUTED else ""
+        given = _source(self)
+        if not given:
+            source = ""
+        elif given == self._source:
+            source = f", which {given} would give,"
+        else:
+            source = f", which comes of what {given} would give,"
+        why = (
+            "A rehearsal compiles programs and runs none, so there is no value."
+            if given
+            else "In a rehearsal what comes of so many elements or operations is not computed."
+        )
         return (
-            f"{use} needs the value of {self._described()}{source}{where}. A rehearsal compiles programs and runs "
-            f"none, so there is no value.{large} Give one that stands in for all of them with --value 1.0, or "
-            "leave this line out."
+            f"{use} needs the value of {self._described()}{source}{where}. {why} Give one that stands in for all such "
+            "values with --value 1.0, or leave this line out."
         )
 
     def _described(self) -> str:
@@ -232,6 +290,13 @@ class Described(jax.core.Tracer):
         return format(value.item(), spec) if value is not None else str(self)
 
 
+def _source(value: Any) -> str:
+    """The program that gives a value, or one of those that it comes of; empty where none does."""
+    if not isinstance(value, Described) or value._source or value.origin is None:
+        return value._source if isinstance(value, Described) else ""
+    return next(filter(None, map(_source, value.origin.arguments)), "")
+
+
 def _computed(described: Described) -> np.ndarray[Any, Any] | None:
     if described.size > MOST_COMPUTED or jax.dtypes.issubdtype(
         described.dtype, jax.dtypes.extended
@@ -260,8 +325,7 @@ def _evaluated(value: Any, found: dict[int, Any]) -> Any:
 
 def _standing_in(value: Described) -> Any:
     stand_in = value._trace.stand_in
-    # What is computable, and too large or too deep for it, has a value of its own: another would be wrong.
-    if stand_in is None or not value._source or value.size > MOST_COMPUTED:
+    if stand_in is None or value.size > MOST_COMPUTED:
         return None
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.extended):
         return None

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax.extend.backend import register_backend_factory
 
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import Devices
 
 _FIRST = 1000
 """Above the priority of every backend of JAX."""
@@ -43,7 +43,7 @@ class DescribedBackend:
         return len(self.local_devices())
 
     def __getattribute__(self, name: str) -> Any:
-        """JAX asks with `isinstance` whether a backend can run what it compiles; this one is of the kind that cannot."""
+        """JAX asks with `isinstance` whether a backend runs what it compiles: this one does not."""
         if name == "__class__":
             return type(object.__getattribute__(self, "_client"))
         return object.__getattribute__(self, name)

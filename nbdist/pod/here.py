@@ -7,7 +7,7 @@ import os
 import jax
 
 from nbdist.errors import RehearsalError
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import describe
 from nbdist.pod.pod import Pod
 from nbdist.pod.private import has_chosen_devices
 from nbdist.pod.programs import Programs
@@ -28,7 +28,7 @@ def pod_here(topology: str, *, slices: int = 1) -> Pod:
     before = {name: os.environ.get(name) for name in libtpu.variables(found)}
     os.environ.update(libtpu.variables(found))
     try:
-        devices = Devices(read)
+        devices = describe(read)
     finally:
         for name, value in before.items():
             if value is None:

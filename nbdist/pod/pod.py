@@ -8,7 +8,7 @@ import jax
 from jax.sharding import Mesh, SingleDeviceSharding
 
 from nbdist.errors import RehearsalError
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import Devices
 from nbdist.pod.programs import Programs
 from nbdist.program.model import Program
 

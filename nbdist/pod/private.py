@@ -1,6 +1,6 @@
 """What of JAX is private and needed here, each in one function.
 
-Source: read in JAX 0.12.0.1; `versions` refuses others in which a piece is missing.
+Source: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses others in which a piece is missing.
 """
 
 from __future__ import annotations
@@ -12,6 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import jax
+import numpy as np
+
+from nbdist.errors import RehearsalError
+
+TRIED = ("0.10.2", "0.12.0.1")
+"""Versions of JAX with which the tests of `tests/rehearsal` have run."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,6 +41,43 @@ class JitCall:
     donated: tuple[bool, ...]
     compiler_options: dict[str, Any]
     of_jax: bool
+
+
+class _Probe(jax.core.Trace):
+    """Keeps what arrives of one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[JitCall | None] = []
+
+    def process_primitive(self, primitive: Any, args: Sequence[Any], params: Any, /) -> Any:
+        """Gives back its arguments."""
+        self.calls.append(jit_call(primitive, params))
+        return list(args)
+
+
+def check_jax() -> None:
+    """Tries what this module needs of JAX.
+
+    Raises:
+      RehearsalError: This version of JAX has it otherwise; names it, and those that were tried.
+    """
+    probe = _Probe()
+    try:
+        has_chosen_devices()
+        with made_current(probe):
+            called = is_current(probe)
+            jax.jit(lambda x: x)(np.float32(0))
+        works = called and len(probe.calls) == 1 and probe.calls[0] is not None
+        reason = "a call of a jitted function arrives otherwise"
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
+        works, reason = False, f"{type(error).__name__}: {error}"
+    if not works:
+        raise RehearsalError(
+            f"Cells and scripts cannot be rehearsed with JAX {jax.__version__}, whose insides are others "
+            f"({reason}). It was tried with JAX {' and '.join(TRIED)}. nbdist.rehearse(…).compile(…) needs none "
+            "of them."
+        )
 
 
 @contextlib.contextmanager

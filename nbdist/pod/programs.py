@@ -11,7 +11,7 @@ from typing import Any
 import jax
 
 from nbdist.errors import RehearsalError
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import Devices
 from nbdist.pod.lines import user_line
 from nbdist.program.compiled import program_of
 from nbdist.program.model import Program

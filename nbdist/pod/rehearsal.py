@@ -6,9 +6,9 @@ import contextlib
 from collections.abc import Callable
 
 from nbdist.pod.backend import make_default
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import describe
 from nbdist.pod.pod import Pod
-from nbdist.pod.private import made_current
+from nbdist.pod.private import check_jax, made_current
 from nbdist.pod.programs import Programs
 from nbdist.pod.replaced import Replaced
 from nbdist.pod.trace import RehearsalTrace
@@ -34,7 +34,7 @@ class Rehearsal:
         mesh: str | None = None,
         compiled: Callable[[Program], None],
     ) -> None:
-        devices = Devices(read_topology(topology, slices=slices))
+        devices = describe(read_topology(topology, slices=slices))
         programs = Programs(devices, compiled)
         self.pod = Pod(devices, programs)
         self.mesh = devices.mesh(mesh) if mesh is not None else None
@@ -43,7 +43,12 @@ class Rehearsal:
         self._never_left = contextlib.ExitStack()
 
     def begin(self) -> None:
-        """From here on the pod is what this process has, and every operation of this thread is rehearsed."""
+        """From here on the pod is what this process has, and every operation of this thread is rehearsed.
+
+        Raises:
+          RehearsalError: JAX is of a version with which that cannot be.
+        """
+        check_jax()
         make_default(self._devices)
         Replaced(self.trace).install()
         self._never_left.enter_context(made_current(self.trace))

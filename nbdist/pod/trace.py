@@ -8,10 +8,11 @@ from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import jaxpr_as_fun
 from jax.sharding import NamedSharding, Sharding, SingleDeviceSharding
 
 from nbdist.errors import RehearsalError
-from nbdist.pod.described import Devices
+from nbdist.pod.devices import Devices
 from nbdist.pod.lines import user_line
 from nbdist.pod.private import JitCall, jit_call
 from nbdist.pod.programs import Programs
@@ -174,7 +175,7 @@ class RehearsalTrace(jax.core.Trace):
         named = call.out_shardings if call is not None else (None,) * len(avals)
         self.check_devices(named)
         shardings = self._laid_out(primitive, params, values, avals, named)
-        run = _on_the_cpu(primitive, params, call)
+        run = None if any(map(_names_a_mesh, avals)) else _on_the_cpu(primitive, params, call)
         results = [
             self.described(
                 aval,
@@ -232,6 +233,12 @@ def _on_the_cpu(primitive: Any, params: Any, call: JitCall | None) -> Callable[.
     return functools.partial(_bound, primitive, params)
 
 
+def _names_a_mesh(aval: Any) -> bool:
+    """Whether a type says how an array lies, as with axes of type Explicit."""
+    sharding = getattr(aval, "sharding", None)
+    return sharding is not None and not sharding.mesh.empty and not sharding.mesh.are_all_axes_auto
+
+
 def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:
     if place is None:
         return run
@@ -240,7 +247,7 @@ def _nth(run: Callable[..., Any], place: int | None) -> Callable[..., Any]:
 
 def _called(call: JitCall) -> Callable[..., Any]:
     """A function of the same name that does the same."""
-    run = jax.extend.core.jaxpr_as_fun(call.jaxpr)
+    run = jaxpr_as_fun(call.jaxpr)
 
     def called(*args: Any) -> Any:
         return run(*args)

@@ -229,8 +229,8 @@ class Described(jax.core.Tracer):
             else "In a rehearsal what comes of so many elements or operations is not computed."
         )
         return (
-            f"{use} needs the value of {self._described()}{source}{where}. {why} Give one that stands in for all such "
-            "values with --value 1.0, or leave this line out."
+            f"{use} needs the value of {self._described()}{source}{where}. {why} Give one that stands in for all "
+            "such values with --value 1.0, or leave this line out."
         )
 
     def _described(self) -> str:

@@ -17,19 +17,14 @@ class Devices:
     """Devices of a topology.
 
     Args:
-      topology: With its chip.
-
-    Raises:
-      OptionError: The chip is not named, or libtpu does not know this topology.
+      topology: What they are of.
+      all: In the order of `jax.devices()`.
     """
 
-    def __init__(self, topology: Topology) -> None:
-        if topology.chip is None:
-            raise OptionError(
-                f"{topology} does not name a chip, and programs are compiled for one: write v5e:{topology}."
-            )
+    def __init__(self, topology: Topology, all: list[Any]) -> None:
         self.topology = topology
-        self.all: list[Any] = _devices_of_libtpu(topology)
+        self.all = all
+        self._each = frozenset(all)
 
     def mesh(self, axes: Any) -> Mesh:
         """A mesh over all devices; neighbours on it are neighbours on the pod where that can be.
@@ -54,21 +49,32 @@ class Devices:
 
     def __contains__(self, device: Any) -> bool:
         """Whether it is one of these."""
-        return device.client is self.all[0].client
+        return device in self._each
 
     def __str__(self) -> str:
         """`v5e:16x16, 256 chips`."""
         return topology_text(self.topology)
 
 
-def _devices_of_libtpu(topology: Topology) -> list[Any]:
-    """Loads libtpu; starts no TPU, and no backend of JAX."""
+def describe(topology: Topology) -> Devices:
+    """The devices of a topology, as libtpu describes them. It starts no TPU, and no backend of JAX.
+
+    Args:
+      topology: With its chip.
+
+    Raises:
+      OptionError: The chip is not named.
+      RehearsalError: libtpu does not know this topology, or is not there.
+    """
+    if topology.chip is None:
+        raise OptionError(
+            f"{topology} does not name a chip, and programs are compiled for one: write v5e:{topology}."
+        )
     slices = {"num_slices": topology.slices} if topology.slices > 1 else {}
     try:
-        return list(
-            topologies.get_topology_desc(
-                platform="tpu", topology_name=topology.name, **slices
-            ).devices
+        described = topologies.get_topology_desc(
+            platform="tpu", topology_name=topology.name, **slices
         )
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
         raise RehearsalError(f"libtpu cannot describe {topology}: {error}") from error
+    return Devices(topology, list(described.devices))

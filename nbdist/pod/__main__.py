@@ -17,6 +17,7 @@ from nbdist.errors import NbdistError
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
 from nbdist.program.model import Program
+from nbdist.view.text.program import program_text
 
 
 def main() -> int:
@@ -41,7 +42,7 @@ def main() -> int:
             seen.add(id(program))
             with options.programs.open("a") as file:
                 file.write(json.dumps(dataclasses.asdict(program)) + "\n")
-            print(program, flush=True)
+            print(program_text(program), end="\n\n", flush=True)
 
     try:
         rehearsal = Rehearsal(

@@ -11,6 +11,7 @@ from nbdist.errors import NbdistError
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
 from nbdist.program.model import Program
+from nbdist.view.text.program import program_text
 
 
 class Resident:
@@ -28,7 +29,7 @@ class Resident:
     def _show(self, program: Program) -> None:
         if id(program) not in self._shown:
             self._shown.add(id(program))
-            print(program)
+            print(program_text(program), end="\n\n")
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:

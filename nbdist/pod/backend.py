@@ -5,9 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import jax
-from jax.extend.backend import register_backend_factory
+from jax.extend.backend import get_backend, register_backend_factory
 
 from nbdist.pod.devices import Devices
+from nbdist.pod.private import has_chosen_devices
 
 _FIRST = 1000
 """Above the priority of every backend of JAX."""
@@ -63,3 +64,8 @@ def make_default(devices: Devices) -> None:
         "tpu", lambda: DescribedBackend(devices), priority=_FIRST, fail_quietly=False
     )
     jax.config.update("jax_default_device", jax.devices("cpu")[0])
+
+
+def has_described_backend() -> bool:
+    """Whether this is the process of a rehearsal; starts no backend of JAX."""
+    return has_chosen_devices() and type(get_backend()) is DescribedBackend

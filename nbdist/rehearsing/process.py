@@ -121,12 +121,13 @@ class RehearsalProcess:
         try:
             reply = self._run(code, shown=shown, until=until)
         except KeyboardInterrupt:
-            self._stop(shown)
+            said = self._stop(shown)
+            if said:
+                shown("stream", {"name": "stderr", "text": said.strip() + "\n"})
             raise
         except TimeoutError:
-            ended = self._stop(shown)
             raise CellTimeout(
-                f"The cell did not finish within --timeout {timeout_s:g} and was interrupted.{ended}"
+                f"The cell did not finish within --timeout {timeout_s:g} and was interrupted.{self._stop(shown)}"
             ) from None
         if reply.error:
             raise ProcessError(reply.error, shown=reply.traceback)
@@ -144,12 +145,10 @@ class RehearsalProcess:
             self._finish(shown, until=time.monotonic() + GRACE_S)
         except (TimeoutError, RehearsalError):
             self.end()
-            said = (
+            return (
                 " The compiler does not stop in the middle, so the rehearsal's process was ended: its names are "
                 "gone, and the next cell begins another."
             )
-            shown("stream", {"name": "stderr", "text": said.strip() + "\n"})
-            return said
         return ""
 
     def _run(

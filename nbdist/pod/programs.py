@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,18 +45,31 @@ class Programs:
         self._devices = devices
         self._compiled = compiled
         self._known: dict[str, Compiled] = {}
+        self._calls: dict[Hashable, Compiled] = {}
 
     @property
     def all(self) -> tuple[Program, ...]:
         """In the order in which they were compiled."""
         return tuple(one.program for one in self._known.values())
 
-    def compiled(self, lowered: Any, name: str) -> Compiled:
+    def compiled_before(self, call: Hashable) -> Compiled | None:
+        """What an equal call was compiled to.
+
+        Args:
+          call: See `compiled`.
+        """
+        found = self._calls.get(call)
+        if found is not None:
+            self._compiled(found.program)
+        return found
+
+    def compiled(self, lowered: Any, name: str, call: Hashable = None) -> Compiled:
         """What a lowered function compiles to.
 
         Args:
           lowered: What `jax.jit(…).lower(…)` gives.
           name: Of the function.
+          call: Equal for calls that need not be lowered again; None where no such call comes.
 
         Raises:
           RehearsalError: The compiler does not take it, for another reason than its size.
@@ -67,8 +80,11 @@ class Programs:
         if key not in self._known:
             module = _MODULE.search(text)
             self._known[key] = self._compile(lowered, name, module[1] if module else "")
-        self._compiled(self._known[key].program)
-        return self._known[key]
+        found = self._known[key]
+        if call is not None:
+            self._calls[call] = found
+        self._compiled(found.program)
+        return found
 
     def _compile(self, lowered: Any, name: str, module: str) -> Compiled:
         try:

@@ -15,7 +15,7 @@ from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.lines import user_line
 from nbdist.pod.private import JitCall, jit_call
-from nbdist.pod.programs import Programs
+from nbdist.pod.programs import Compiled, Programs
 from nbdist.pod.values import Described, Origin
 
 MOST_KEPT = 1 << 16
@@ -122,16 +122,9 @@ class RehearsalTrace(jax.core.Trace):
         """Compiles a jitted function for what it is given."""
         self.check_devices([*call.in_shardings, *call.out_shardings])
         _check_donated_once(call, values)
-        structs = [_struct(one) for one in values]
-        jitted = jax.jit(
-            _called(call),
-            in_shardings=call.in_shardings if any(call.in_shardings) else None,
-            out_shardings=list(call.out_shardings) if any(call.out_shardings) else None,
-            donate_argnums=[n for n, donated in enumerate(call.donated) if donated],
-            compiler_options=call.compiler_options or None,
-        )
-        with jax.default_device(self._devices.all[0]):
-            compiled = self._programs.compiled(jitted.lower(*structs), call.name)
+        compiled = self._programs.compiled_before(_call_key(call, values))
+        if compiled is None:
+            compiled = self._compile(call, values)
         for value, donated in zip(values, call.donated, strict=True):
             if donated and _taken(value, call):
                 value.donated_to(call.name)
@@ -146,6 +139,18 @@ class RehearsalTrace(jax.core.Trace):
             )
             for aval, sharding in zip(call.jaxpr.out_avals, shardings, strict=True)
         ]
+
+    def _compile(self, call: JitCall, values: Sequence[Described]) -> Compiled:
+        jitted = jax.jit(
+            _called(call),
+            in_shardings=call.in_shardings if any(call.in_shardings) else None,
+            out_shardings=list(call.out_shardings) if any(call.out_shardings) else None,
+            donate_argnums=[n for n, donated in enumerate(call.donated) if donated],
+            compiler_options=call.compiler_options or None,
+        )
+        with jax.default_device(self._devices.all[0]):
+            lowered = jitted.lower(*map(_struct, values))
+            return self._programs.compiled(lowered, call.name, _call_key(call, values))
 
     def _put(self, primitive: Any, values: Sequence[Described], params: Any) -> list[Described]:
         """`jax.device_put`, and what else lays out arrays."""
@@ -264,6 +269,13 @@ def _struct(value: Described) -> Any:
         sharding=value.sharding if value.committed else None,
         weak_type=getattr(value.aval, "weak_type", False),
     )
+
+
+def _call_key(call: JitCall, values: Sequence[Described]) -> Any:
+    """Equal for calls of one function with equal arguments, wherever they stand: JAX traces it once for them."""
+    named = (call.in_shardings, call.out_shardings, call.donated)
+    options = tuple(sorted(call.compiler_options.items()))
+    return call.jaxpr, call.name, named, options, tuple(_key(_struct(one)) for one in values)
 
 
 def _key(struct: Any) -> tuple[Any, ...]:

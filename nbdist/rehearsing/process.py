@@ -74,10 +74,9 @@ class RehearsalProcess:
                 until=None,
             )
         except RuntimeError as error:
+            said = self._said()
             self.end()
-            raise RehearsalError(
-                f"The rehearsal's process did not start: {error}{self._said()}"
-            ) from error
+            raise RehearsalError(f"The rehearsal's process did not start: {error}{said}") from error
         except BaseException:
             self.end()
             raise
@@ -137,6 +136,7 @@ class RehearsalProcess:
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
         self._manager.cleanup_resources()
+        self._log.close()
 
     def _stop(self, shown: Callable[[str, Mapping[str, Any]], None]) -> str:
         """Interrupts the cell, and ends the process where that does nothing; returns a sentence for the latter."""

@@ -100,6 +100,18 @@ def test_a_jitted_function_is_compiled_once_for_the_same_arguments(mesh):
         assert len(rehearsal.programs.all) == 2
 
 
+def test_a_call_that_stands_elsewhere_is_compiled_no_more(mesh):
+    with rehearsed() as rehearsal:
+        step = jax.jit(lambda x: x * 2)
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        step(x)
+        step(x)
+        assert len(rehearsal.programs.all) == 1
+        assert rehearsal.shown[0] is rehearsal.shown[1]
+        step(jax.device_put(x, NamedSharding(mesh, P())))
+        assert len(rehearsal.programs.all) == 2
+
+
 def test_operations_of_jax_are_no_programs(mesh):
     with rehearsed() as rehearsal:
         x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))

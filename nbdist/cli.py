@@ -55,11 +55,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             allow_abbrev=False,
         )
     )
-    options = parser.parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # What stands behind `--` is for a script, also where it looks like an option.
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    if end < len(words) and options.command != "rehearse":
+        parser.error(f"nbdist {options.command} takes nothing behind --")
     if options.command == "doctor":
         return examine(options)
     if options.command == "rehearse":
-        return rehearse(options)
+        return rehearse(options, words[end + 1 :])
     if options.command in listing.COMMANDS:
         return listing.COMMANDS[options.command](options)
     notebook = options.notebook or find_tour()
@@ -85,8 +90,12 @@ def examine(options: argparse.Namespace) -> int:
     return report.exit_code
 
 
-def rehearse(options: argparse.Namespace) -> int:
+def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """`nbdist rehearse`: runs a script on a pod that is not there.
+
+    Args:
+      options: Of the command.
+      arguments: Of the script.
 
     Returns:
       0 when all its programs fit, 1 when one does not, 2 when it could not be run; 130 when interrupted.
@@ -100,7 +109,7 @@ def rehearse(options: argparse.Namespace) -> int:
             )
         outcome = run_script(
             options.script,
-            options.arguments,
+            arguments,
             pod=read_asked(options.topology, options.mesh, slices=options.slices),
             value=options.value,
             timeout_s=options.timeout,

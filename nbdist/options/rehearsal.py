@@ -79,8 +79,13 @@ def rehearse_options(parser: argparse.ArgumentParser) -> None:
         action="store_true",
         help="put the compiler (libtpu, 700 MB) into a folder of its own, and do nothing else",
     )
-    add("script", nargs="?", type=Path, metavar="SCRIPT", help="a file of Python")
-    add("arguments", nargs=argparse.REMAINDER, metavar="…", help="those of the script")
+    add(
+        "script",
+        nargs="?",
+        type=Path,
+        metavar="SCRIPT",
+        help="a file of Python; what stands behind -- are its arguments",
+    )
 
 
 def _pod_options(parser: argparse.ArgumentParser, default: str, *, where: str) -> None:

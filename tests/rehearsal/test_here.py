@@ -73,7 +73,7 @@ def rehearse(tmp_path, *arguments: str) -> tuple[int, list[dict], str]:
     script = tmp_path / "train.py"
     script.write_text(SCRIPT)
     options = ("--topology", "v5e-16", "--mesh", "data=16", "--json")
-    done = python("-m", "nbdist.cli", "rehearse", *options, str(script), *arguments)
+    done = python("-m", "nbdist.cli", "rehearse", str(script), *options, "--", *arguments)
     return done.returncode, json.loads(done.stdout)["programs"], done.stderr
 
 

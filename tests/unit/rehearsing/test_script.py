@@ -112,9 +112,9 @@ def test_bad_options_are_code_2(arguments, capsys):
     assert capsys.readouterr().err.startswith("nbdist rehearse: ")
 
 
-def test_options_behind_the_script_are_its_own(process, train, tmp_path):
+def test_what_stands_behind_two_dashes_is_the_scripts(process, train, tmp_path):
     process([FITS], f"open({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv[-3:]))")
-    assert cli.main(["rehearse", "--topology", "v5e:4x4", str(train), "--mesh", "x"]) == 0
+    assert cli.main(["rehearse", str(train), "--topology", "v5e:4x4", "--", "--mesh", "x"]) == 0
     assert (tmp_path / "seen").read_text() == repr([str(train), "--mesh", "x"])
 
 

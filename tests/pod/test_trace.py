@@ -11,12 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError
 from nbdist.pod.values import Described
-from tests.engine.pod.rehearsed import rehearsed
-
-
-@pytest.fixture
-def mesh():
-    return jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+from tests.pod.rehearsed import rehearsed
 
 
 def auto_mesh(devices: int):

@@ -13,13 +13,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError, ValueNeeded
 from nbdist.pod.values import Described
-from tests.engine.pod.rehearsed import rehearsed
-
-
-@pytest.fixture
-def mesh():
-    return jax.make_mesh((4, 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-
+from tests.pod.rehearsed import rehearsed
 
 NEEDED = {
     "float()": float,

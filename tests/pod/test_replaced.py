@@ -12,7 +12,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import RehearsalError
 from nbdist.pod.replaced import Replaced, global_shape_of
-from tests.engine.pod.rehearsed import rehearsed
+from tests.pod.rehearsed import rehearsed
 
 
 def test_arrays_of_callbacks_and_parts_are_described(mesh):

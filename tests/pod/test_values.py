@@ -83,8 +83,8 @@ def test_a_layout_changes_no_value(mesh):
 
 def test_an_array_of_numpy_that_changes_later_has_the_value_it_had():
     with rehearsed():
-        source = np.arange(4)
-        x = jnp.asarray(source)
+        source = np.arange(4, dtype=np.int32)
+        x = jax.device_put(source, jax.devices()[0])
         source[:] = 7
         assert np.asarray(x).tolist() == [0, 1, 2, 3]
 

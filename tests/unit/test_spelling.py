@@ -77,7 +77,11 @@ def named() -> Iterator[tuple[str, str]]:
 def test_texts_name_only_options_there_are() -> None:
     found = dict(named())
     assert len(found) > 100
-    of_plan = {where: name for where, name in found.items() if where.startswith("rehearsal/")}
+    of_plan = {
+        where: name
+        for where, name in found.items()
+        if where.startswith(("rehearsal/", "rehearsing/"))
+    }
     of_start = {where: name for where, name in found.items() if where not in of_plan}
     assert {where: name for where, name in of_start.items() if name not in FLAGS} == {}
     # They have the same names in `%dist_plan` and in `nbdist.plan`.

@@ -15,7 +15,7 @@ BIN_OLDEST    := $(VENV_OLDEST)/bin
 READY_OLDEST  := $(VENV_OLDEST)/.ready
 # What depends on the versions: not the front end, whose tools are not there, and not the launchers.
 TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
-                 tests/engine tests/unit --ignore=tests/unit/contract/test_types.py
+                 tests/engine tests/pod tests/unit --ignore=tests/unit/contract/test_types.py
 # In the order in which they begin: the longest first.
 TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py tables.py table_of_hosts.py \
                  lost.py other_ways.py repair_disturbed.py under_way.py)
@@ -106,7 +106,7 @@ test-oldest: $(READY_OLDEST)
 	$(BIN_OLDEST)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest
 
-# One process at a time: libtpu lets no other run beside it.
+# One after the other: the process of the tests locks libtpu against others that do not say they share it.
 test-rehearse: $(READY_REHEARSE)
 	$(BIN_REHEARSE)/python -m pytest tests/rehearsal
 

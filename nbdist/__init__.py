@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 
     from nbdist.launch.model.host_list import AskedHost
     from nbdist.launch.model.progress import StartProgress
+    from nbdist.pod.pod import Pod
     from nbdist.rehearsal.array_plan import ArrayPlan
     from nbdist.rehearsal.topology import Topology
     from nbdist.session.session import Session
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "plan", "start"]
+__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "plan", "rehearse", "start"]
 
 
 def start(
@@ -267,6 +268,32 @@ def plan(
             memory=memory,
             name=name,
         )
+
+
+def rehearse(topology: str, *, slices: int = 1) -> Pod:
+    """A pod that is not there, to compile programs for: whether they fit, and what they send.
+
+    It compiles in this process, and takes no device: in `%%dist_rehearse`, in a script of `nbdist rehearse`, and
+    where JAX has chosen other devices than TPUs, which stay as they are.
+
+    Args:
+      topology: Such as `"v5e:4x4"` or `"v5e-256"`.
+      slices: So many slices of that topology.
+
+    Returns:
+      A `Pod` with `mesh(data=4, model=4)` and `compile(function, *abstract_arguments)`.
+
+    Raises:
+      OptionError: There is no such topology; says which are near.
+      RehearsalError: libtpu is not installed or not the one of this JAX, or this process must not load it; says
+        what to type.
+    """
+    from nbdist.spelling import Door, through
+
+    with through(Door.PYTHON):
+        from nbdist.pod.here import pod_here
+
+        return pod_here(topology, slices=slices)
 
 
 def current() -> Session | None:

@@ -23,6 +23,7 @@ from nbdist.notebook.moved import Moved
 from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
+from nbdist.rehearsing.rehearsing import Rehearsing
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, start_session
@@ -83,6 +84,7 @@ class DistMagics(Magics):
         self.feed = Feed()
         self.channel = Channel(self.feed)
         self.mode = Mode()
+        self.rehearsing = Rehearsing()
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
     # -- the session -----------------------------------------------------------------------------
@@ -392,6 +394,22 @@ class DistMagics(Magics):
         if (picture := plan.picture()) is not None:
             picture.show(in_notebook=True)
 
+    @cell_magic
+    @teaching
+    def dist_rehearse(self, line: str, cell: str) -> None:
+        """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
+        asked = options.dist_rehearse().parse(line)
+        self.rehearsing.run(
+            # The first line, so that lines have the numbers that the notebook shows.
+            f"# %%dist_rehearse {line}\n{cell}",
+            topology=asked.topology,
+            slices=asked.slices,
+            mesh=asked.mesh,
+            value=asked.value,
+            timeout_s=asked.timeout,
+            restart=asked.restart,
+        )
+
     @line_magic
     @teaching
     def dist_push(self, line: str) -> None:
@@ -467,6 +485,7 @@ def unload(shell: Any) -> None:
     if magics is None:
         return
     magics.close()
+    magics.rehearsing.end()
     magics.completion.remove()
     if magics.mode.transform in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(magics.mode.transform)

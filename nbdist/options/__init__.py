@@ -32,7 +32,7 @@ from nbdist.options.hosts import (
 )
 from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
-from nbdist.options.rehearsal import dist_plan
+from nbdist.options.rehearsal import dist_plan, dist_rehearse, rehearse_options
 from nbdist.options.start import (
     attach_arguments,
     dist_init,
@@ -62,6 +62,7 @@ __all__ = [
     "dist_pull",
     "dist_push",
     "dist_recover",
+    "dist_rehearse",
     "dist_shards",
     "dist_shutdown",
     "dist_stack",
@@ -74,6 +75,7 @@ __all__ = [
     "names_and_expressions",
     "rank",
     "refuse_beside_restart",
+    "rehearse_options",
     "start_arguments",
     "sync",
 ]

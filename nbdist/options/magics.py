@@ -16,6 +16,7 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
     "dist_init": start.dist_init,
     "dist_doctor": hosts.dist_doctor,
     "dist_plan": rehearsal.dist_plan,
+    "dist_rehearse": rehearsal.dist_rehearse,
     **{
         make.__name__: make
         for make in (

@@ -59,10 +59,11 @@ OF_MAGICS = (
     "spelling.py",
     "options",
     "notebook",
+    "rehearsing",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
 
-OF_PLAN = "rehearsal/"
+OF_PLAN = ("rehearsal/", "rehearsing/")
 """Where texts name the options of `nbdist.plan` and `%dist_plan`, which have the same names."""
 
 OF_SESSION = {

@@ -13,6 +13,7 @@ SECTIONS = {
     "floors": "nbdist",
     "session": "nbdist/session",
     "rehearsal": "nbdist/rehearsal",
+    "pod": "nbdist/pod",
     "launch": "nbdist/launch",
     "agent": "nbdist/agent",
     "engine": "nbdist/engine",

@@ -57,11 +57,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         )
     )
     words = list(sys.argv[1:] if arguments is None else arguments)
-    # What stands behind `--` is for a script, also where it looks like an option.
+    # What follows `--` is for a script, also where it looks like an option.
     end = words.index("--") if "--" in words else len(words)
     options = parser.parse_args(words[:end])
     if end < len(words) and options.command != "rehearse":
-        parser.error(f"nbdist {options.command} takes nothing behind --")
+        parser.error(f"nbdist {options.command} takes nothing after --")
     with through(Door.MAGIC):
         return run(options, words[end + 1 :])
 
@@ -71,7 +71,7 @@ def run(options: argparse.Namespace, rest: Sequence[str] = ()) -> int:
 
     Args:
       options: The command and its options.
-      rest: What stands behind `--`.
+      rest: What follows `--`.
 
     Returns:
       The exit code.

@@ -51,8 +51,8 @@ COMMANDS = {
     "mesh": ("%dist_mesh", "session.mesh()"),
     "rehearse": ("%%dist_rehearse", "nbdist rehearse"),
 }
-"""By what it does: the magic, and what is called in Python. The doctor and a rehearsal of a cell or a script have no
-call; a shell has them."""
+"""By what it does: the magic, and what is called in Python. The doctor, and a rehearsal of a cell or a script,
+have no call; a shell has them."""
 
 ALONE = {"tpu": "here"}
 """Values for which the flag stands alone."""

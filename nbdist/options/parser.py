@@ -144,7 +144,7 @@ def _words_of_code(line: str) -> list[str]:
 
 
 def _first_word(line: str) -> tuple[str, str]:
-    """The first word, which quotes and brackets hold together, and what stands behind it.
+    """The first word, which quotes and brackets keep together, and what follows it.
 
     A word that is nothing but a quotation is an option's value, and comes without its quotes.
     """

@@ -84,7 +84,7 @@ def rehearse_options(parser: argparse.ArgumentParser) -> None:
         nargs="?",
         type=Path,
         metavar="SCRIPT",
-        help="a file of Python; what stands behind -- are its arguments",
+        help="a file of Python; what follows -- are its arguments",
     )
 
 

@@ -74,7 +74,7 @@ class Programs:
         Raises:
           RehearsalError: The compiler does not take it, for another reason than its size.
         """
-        # With its files and lines, which a program tells.
+        # With its files and lines, which a program names.
         text = lowered.as_text(debug_info=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         if key not in self._known:

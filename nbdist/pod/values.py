@@ -100,7 +100,7 @@ class Described(jax.core.Tracer):
         )
         self.origin = origin if origin is not None and origin.depth <= MOST_DEEP and small else None
 
-    # -- what an array tells of itself -------------------------------------------------------------
+    # -- what is known of an array -----------------------------------------------------------------
 
     @property
     def sharding(self) -> Sharding:

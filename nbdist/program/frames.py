@@ -59,7 +59,7 @@ class Frames:
         """Of an instruction: the innermost frame that lies in no library.
 
         Args:
-          attributes: What stands behind its operands.
+          attributes: What follows its operands.
         """
         name = _OP_NAME.search(attributes)
         operation = name[1] if name else ""

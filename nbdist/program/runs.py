@@ -94,7 +94,7 @@ class Runs:
         return found
 
     def caller_attributes(self, computation: str) -> str:
-        """What stands behind the operands of the one instruction that calls a computation; else empty."""
+        """What follows the operands of the one instruction that calls a computation; else empty."""
         calls = self._module.calls.get(computation, [])
         outer = self._module.instruction_at(calls[0].start) if len(calls) == 1 else None
         return outer.attributes if outer is not None else ""

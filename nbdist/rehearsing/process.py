@@ -198,4 +198,4 @@ class RehearsalProcess:
         size = self._log.seek(0, os.SEEK_END)
         self._log.seek(max(0, size - _LAST))
         text = self._log.read().decode(errors="replace").strip()
-        return f" It said last:\n{text}" if text else ""
+        return f" Its last output:\n{text}" if text else ""

@@ -20,7 +20,7 @@ FITS, NOT = {"name": "jit_step", "fits": True}, {"name": "jit_big", "fits": Fals
 
 @pytest.fixture
 def process(monkeypatch, tmp_path):
-    """What runs in place of `python -m nbdist.pod`: writes programs and ends as it is told."""
+    """What runs in place of `python -m nbdist.pod`: writes programs and ends as asked."""
 
     def make(programs=(), then="pass"):
         lines = "".join(json.dumps(one) + "\n" for one in programs)
@@ -112,7 +112,7 @@ def test_bad_options_are_code_2(arguments, capsys):
     assert capsys.readouterr().err.startswith("nbdist rehearse: ")
 
 
-def test_what_stands_behind_two_dashes_is_the_scripts(process, train, tmp_path):
+def test_what_follows_two_dashes_is_the_scripts(process, train, tmp_path):
     process([FITS], f"open({str(tmp_path / 'seen')!r}, 'w').write(repr(sys.argv[-3:]))")
     assert cli.main(["rehearse", str(train), "--topology", "v5e:4x4", "--", "--mesh", "x"]) == 0
     assert (tmp_path / "seen").read_text() == repr([str(train), "--mesh", "x"])

@@ -67,6 +67,8 @@ def test_a_process_that_has_not_chosen_its_devices_is_left_alone():
     done = python("-c", PREPARED + "nbdist.rehearse('v5e:4x4')")
     assert "RehearsalError: JAX has not chosen its devices in this process yet" in done.stderr
     assert "Call jax.devices() first" in done.stderr
+    assert "or use nbdist rehearse, which has a process of its own" in done.stderr
+    assert "%%" not in done.stderr
 
 
 def rehearse(tmp_path, *arguments: str) -> tuple[int, list[dict], str]:

@@ -251,7 +251,7 @@ class CellRun:
             outcomes,
             self.execution.tracebacks,
             {p: end.last_lines for p, end in ends.items()},
-            way_on=facts.why_and_way_on if facts.out_of_step else None,
+            advice=facts.why_and_advice if facts.out_of_step else None,
             diverged=facts.diverged,
         )
 

@@ -45,7 +45,7 @@ class CellContext:
     """One for each cell.
 
     Attributes:
-      link: The way to the processes.
+      link: The connection to the processes.
       hosts: Host names by process id.
       reports: What the processes have reported.
       facts: What is known of the processes now.

@@ -92,7 +92,7 @@ class Execution:
     Args:
       cell: What to run.
       targets: On which processes.
-      link: The way to them.
+      link: The connection to them.
       hosts: Host names by process id.
       output: Gets all output.
       reports: What the processes have reported.

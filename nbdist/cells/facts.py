@@ -16,7 +16,7 @@ WITHOUT_REPAIR = "A repair needs all processes: {pull} brings values here, {rest
 class Facts:
     """Kept between cells, replaced as a whole.
 
-    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `way_on`
+    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `advice`
     is the sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things
     are, for whoever reads it now). `lost` says how processes ended, `stuck` which did not come back from an
     interrupt, `silent` which hosts do not answer (and since when, Unix seconds), `since` the cell after which the
@@ -27,7 +27,7 @@ class Facts:
     """
 
     workers: frozenset[int]
-    way_on: str
+    advice: str
     lost: Mapping[int, str] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
     silent: Mapping[str, float] = field(default_factory=dict)
@@ -46,10 +46,10 @@ class Facts:
     def remedy(self) -> str:
         """The sentence that says how to go on now; no repair is offered where a process is missing."""
         lost = not self.workers.isdisjoint(self.lost)
-        return sentence(WITHOUT_REPAIR if self.proves and lost else self.way_on)
+        return sentence(WITHOUT_REPAIR if self.proves and lost else self.advice)
 
     @property
-    def why_and_way_on(self) -> str:
+    def why_and_advice(self) -> str:
         """The end of a sentence that says the session is out of step."""
         return f"{f': {self.why}' if self.why else ''}. {self.remedy}"
 
@@ -100,5 +100,5 @@ class Facts:
             why=self.why,
             repairing=repairing,
             repaired=self.repaired,
-            way_on=self.remedy,
+            advice=self.remedy,
         )

@@ -26,7 +26,7 @@ def failure(
     tracebacks: Mapping[int, str],
     last_lines: Mapping[int, tuple[str, ...]],
     *,
-    way_on: str | None,
+    advice: str | None,
     diverged: str | None = None,
 ) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
@@ -35,18 +35,18 @@ def failure(
       outcomes: Where each process ended.
       tracebacks: IPython's tracebacks, by process id.
       last_lines: What processes that are gone wrote last.
-      way_on: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
+      advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
       diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
         where all have raised the same.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
-        return None if diverged is None else _diverged(diverged, way_on)
+        return None if diverged is None else _diverged(diverged, advice)
     cause = first_cause(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
-    if way_on is not None:
-        summary += f"; the session is out of step{way_on}"
+    if advice is not None:
+        summary += f"; the session is out of step{advice}"
     body: list[str] = []
     if cause.process_id in tracebacks:
         body += [_named(outcomes, same), tracebacks[cause.process_id]]
@@ -58,7 +58,7 @@ def failure(
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(outcomes, set(same))
     alike = cause.outcome == "raised" and len(same) == len(outcomes)
-    if alike and diverged is not None and way_on is None:
+    if alike and diverged is not None and advice is None:
         # Nothing else says why something was lost where all have ended alike.
         body.append(f"The session was found out of step: {diverged}")
     return ProcessError(
@@ -81,10 +81,10 @@ def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: fl
     return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
 
 
-def _diverged(diverged: str, way_on: str | None) -> ProcessError:
+def _diverged(diverged: str, advice: str | None) -> ProcessError:
     """All have finished, and not all have computed the same."""
     text = f"all processes finished the cell, but {diverged}"
-    out = "" if way_on is None else f"; the session is out of step{way_on}"
+    out = "" if advice is None else f"; the session is out of step{advice}"
     advice = "All processes must call the same functions on global arrays, in the same order."
     return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
 

@@ -44,7 +44,7 @@ def refuse_disagreement(
       code: The cell.
       hosts: Host names by process id.
       activity: The newest activity of a process, for one that does not answer.
-      digests: A shorter way to their digests; None where it does not lead to all.
+      digests: A faster question for their digests; None where not all can be asked so.
       timeout_s: For all answers together.
 
     Raises:

@@ -53,7 +53,7 @@ def reserved_ports(count: int) -> Iterator[list[int]]:
 
 
 def own_address(other: str) -> str | None:
-    """The address of this machine from which `other` is reached; None where no way leads there.
+    """The address of this machine from which `other` is reached; None where there is no route.
 
     Nothing is sent: connecting a UDP socket only has the system choose a route.
     """

@@ -38,7 +38,7 @@ class Known:
     `failed` holds the processes whose part of the running cell has raised while others are still in
     it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
     (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
-    `why` says how the processes are known to be out of step, `way_on` how to go on then. `repairing`: they are
+    `why` says how the processes are known to be out of step, `advice` how to go on then. `repairing`: they are
     being brought in step; `repaired` says what was done the last time, until another cell has ended. The merger
     writes the notices about these itself; `notices` are any others, shown first.
     """
@@ -49,7 +49,7 @@ class Known:
     silent: Mapping[str, float] = field(default_factory=dict)
     out_of_step: bool = False
     why: str | None = None
-    way_on: str = ""
+    advice: str = ""
     repairing: bool = False
     repaired: str | None = None
     stopped: bool = False

@@ -43,7 +43,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
             Notice(
                 level="bad",
                 title="The collectives are out of step.",
-                text=f"{why} {known.way_on}".rstrip(),
+                text=f"{why} {known.advice}".rstrip(),
             )
         )
     elif known.repaired is not None:

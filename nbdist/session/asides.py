@@ -34,7 +34,7 @@ REPLIES = 10
 
 
 class Asides:
-    """Questions to the processes of one session, by way of their agents.
+    """Questions to the processes of one session, through their agents.
 
     Args:
       agents: Of the processes.

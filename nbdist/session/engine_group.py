@@ -1,4 +1,4 @@
-"""The processes of a session while they live: the way to them, their beginning and their end."""
+"""The processes of a session while they live: the connection to them, their beginning and their end."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class EngineGroup:
     Made by `begin` or `again`.
 
     Attributes:
-      link: The way to them.
+      link: The connection to them.
       plan: What runs where.
       monitor: Receives their reports.
       health: What is known of them beyond their reports.
@@ -61,7 +61,7 @@ class EngineGroup:
       hurry: Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
 
     Args:
-      link: The way to them.
+      link: The connection to them.
       session: The session's id, as snapshots carry it.
       publish: Called with each new snapshot, on the monitor's thread.
     """

@@ -1,4 +1,4 @@
-"""The states in the life of a session's engines, and the ways from one to another."""
+"""The states in the life of a session's engines, and the changes from one to another."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class EngineState(Enum):
     """They were stopped, or this kernel has left them."""
 
     def to(self, other: EngineState) -> EngineState:
-        """The other state, where there is a way to it.
+        """The other state, where it may follow this one.
 
         Raises:
           SessionError: There is none.

@@ -43,7 +43,7 @@ class Health:
         self.state = EngineState.STARTING
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
-            way_on=framework_named(plan.framework).after_failure,
+            advice=framework_named(plan.framework).after_failure,
         )
         self.last_cell = 0
         self._left: dict[int, int] = {}
@@ -68,8 +68,8 @@ class Health:
         """
         proves = len(self.facts.workers) > 1 and all(ready)
         with self._lock:
-            way_on = RECOVER if proves else self.facts.way_on
-            self.facts = replace(self.facts, proves=proves, way_on=way_on)
+            advice = RECOVER if proves else self.facts.advice
+            self.facts = replace(self.facts, proves=proves, advice=advice)
             self._show()
 
     def running(self) -> None:

@@ -111,7 +111,7 @@ class FakeEngines:
         self.plan = plan_of("h1", "h2")
         self.health = Health(self.plan, self.monitor)  # type: ignore[arg-type]
         self.facts = Facts(
-            workers=frozenset({0, 1}), way_on="%dist_recover tries again.", proves=True
+            workers=frozenset({0, 1}), advice="%dist_recover tries again.", proves=True
         )
         self.health.running()
         self.reports = Reports(self.monitor, self.health, self.plan.hosts, self.send)  # type: ignore[arg-type]

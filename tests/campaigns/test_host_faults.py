@@ -87,7 +87,7 @@ class Titles:
         self._thread.join()
 
 
-def test_a_host_that_takes_ssh_and_nothing_else_is_reported_with_the_way_that_is_barred(
+def test_a_host_that_takes_ssh_and_nothing_else_is_reported_with_the_connection_that_is_blocked(
     hosts: TestBed, left: Left
 ) -> None:
     hosts.only_ssh(2)

@@ -184,7 +184,9 @@ def write(bed: TestBed, i: int, path: str, text: str) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_a_way_that_is_barred_is_reported_for_both_its_ends(doctor: Doctor, hosts: TestBed) -> None:
+def test_a_connection_that_is_blocked_is_reported_for_both_its_ends(
+    doctor: Doctor, hosts: TestBed
+) -> None:
     # What h2 says to h1 is dropped, answers included.
     assert hosts.exec(2, "ip", "route", "add", "blackhole", hosts.address(1)).returncode == 0
     reported = doctor("h1,h2")

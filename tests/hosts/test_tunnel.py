@@ -15,7 +15,7 @@ from tests.testbed.hosts import TestBed
 
 
 @pytest.fixture
-def barred(hosts: TestBed) -> Iterator[TestBed]:
+def blocked(hosts: TestBed) -> Iterator[TestBed]:
     """Between this machine and the hosts there is ssh and nothing else; hosts reach each other."""
     for i in (1, 2):
         hosts.only_ssh_with_this_machine(i)
@@ -25,9 +25,9 @@ def barred(hosts: TestBed) -> Iterator[TestBed]:
 
 
 def test_hosts_that_reach_only_each_other_compute_through_a_tunnel(
-    barred: TestBed, left: Left
+    blocked: TestBed, left: Left
 ) -> None:
-    config = str(barred.ssh_config)
+    config = str(blocked.ssh_config)
     with pytest.raises(HostError, match=r"(?s)cannot connect to the notebook's.*tunnel=True"):
         nbdist.start(hosts="h1:1,h2:1", ssh_config=config)
     with nbdist.start(hosts="h1:1,h2:1", ssh_config=config, tunnel=True) as session:
@@ -42,8 +42,8 @@ def test_hosts_that_reach_only_each_other_compute_through_a_tunnel(
         session.run("x = 1")
         assert session.pull("x") == 1
         for i in (1, 2):
-            listening = {own.rpartition(":")[0] for own, _ in sockets(barred, i, LISTENING)}
-            assert listening == {"127.0.0.1", barred.address(i)}, "nothing is open to others"
+            listening = {own.rpartition(":")[0] for own, _ in sockets(blocked, i, LISTENING)}
+            assert listening == {"127.0.0.1", blocked.address(i)}, "nothing is open to others"
     left.nothing()
 
 

@@ -223,8 +223,8 @@ def said_by(call: Callable[[], object]) -> str:
         return str(error)
 
 
-LOST = Facts(workers=frozenset((0, 1)), way_on=RECOVER, lost={1: "gone"}, proves=True)
-OUT = Facts(workers=frozenset((0, 1)), way_on=RECOVER, since=3)
+LOST = Facts(workers=frozenset((0, 1)), advice=RECOVER, lost={1: "gone"}, proves=True)
+OUT = Facts(workers=frozenset((0, 1)), advice=RECOVER, since=3)
 THREADS = {
     0: Threads(
         threads=(ThreadStack(name="main", lines=("a",)), ThreadStack(name="other", lines=("b",)))
@@ -235,7 +235,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
     "out of step": (lambda: OUT.remedy, "%dist_recover brings", "session.recover() brings"),
     "a process lost": (lambda: LOST.remedy, "%dist_pull brings", "session.pull brings"),
     "no repair": (
-        lambda: Facts(workers=OUT.workers, way_on=framework_named("jax").after_failure).remedy,
+        lambda: Facts(workers=OUT.workers, advice=framework_named("jax").after_failure).remedy,
         "%dist_init --restart starts",
         "session.restart() starts",
     ),

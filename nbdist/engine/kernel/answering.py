@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import threading
@@ -35,6 +36,19 @@ if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
 
 logger = logging.getLogger(__name__)
+
+
+def answer_questions(resident: Resident) -> None:
+    """Begins to answer what kernels ask past the main thread; called on that. A second call changes nothing.
+
+    They ask through the agent of this host, from which the process has a descriptor; it has none where somebody
+    else has started it.
+    """
+    asked = os.environ.pop("NBDIST_ASKED", None)
+    if asked is not None:
+        resident.lines.reachable = True
+        os.set_inheritable(int(asked), False)
+        Answering(resident, running_loop()).start(int(asked))
 
 
 class Answering:
@@ -139,3 +153,10 @@ class Answering:
         if resident.probe is not None:
             resident.probe.say_again()
         resident.publisher.echo(resident.echo.of())
+
+
+def running_loop() -> asyncio.AbstractEventLoop | None:
+    """That of the engine's main thread, in which each request is handled; None outside of one."""
+    with contextlib.suppress(RuntimeError):
+        return asyncio.get_running_loop()
+    return None

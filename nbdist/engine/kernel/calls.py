@@ -21,6 +21,7 @@ from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import encode
 from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
+from nbdist.engine.kernel.answering import answer_questions
 from nbdist.engine.kernel.labels import LOOKS, PREFIX
 from nbdist.engine.kernel.together import evaluate, widget_event
 from nbdist.errors import NbdistError, SessionError
@@ -176,6 +177,7 @@ def hello(
 ) -> tuple[engine.Greeted | engine.OtherNbdist, list[Any]]:
     """See `Hello`."""
     resident.settle(process_id=call.process_id, framework_name=call.framework)
+    answer_questions(resident)
     greeted = engine.Greeted(
         protocol=PROTOCOL,
         nbdist=__version__,

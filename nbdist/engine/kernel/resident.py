@@ -1,9 +1,7 @@
-"""What nbdist keeps on an engine: the cell that runs, the probe, the way to the framework."""
+"""What nbdist keeps on an engine: the cell that runs, the probe, the framework."""
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import logging
 import os
 import re
@@ -37,7 +35,6 @@ from nbdist.engine.cell.where import where
 from nbdist.engine.cell.withdrawal import Withdrawal
 from nbdist.engine.frameworks import framework_named, frameworks
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.engine.kernel.answering import Answering
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
@@ -140,7 +137,6 @@ class Resident:
             process_id = int(os.environ["NBDIST_PROCESS_ID"])
         self.process_id = process_id
         self.framework = framework_named(framework_name)
-        answering = Answering(self, running_loop())
         self.echo.install()
         NotebookCells(
             self.shell,
@@ -175,11 +171,6 @@ class Resident:
             owners=self._owners,
         )
         self.probe.start()
-        asked = os.environ.pop("NBDIST_ASKED", None)
-        self.lines.reachable = asked is not None
-        if asked is not None:
-            os.set_inheritable(int(asked), False)
-            answering.start(int(asked))
 
     @property
     def where(self) -> str:
@@ -268,10 +259,3 @@ class Resident:
                 self.shell.user_ns,
                 in_step=label.in_step,
             )
-
-
-def running_loop() -> asyncio.AbstractEventLoop | None:
-    """That of the engine's main thread, in which each request is handled; None outside of one."""
-    with contextlib.suppress(RuntimeError):
-        return asyncio.get_running_loop()
-    return None

@@ -55,7 +55,7 @@ class AgentHandle:
 
     Args:
       reach: How it was started.
-      channel: The process, and the ways to and from it.
+      channel: The process, and the streams to and from it.
       log: Where its standard error goes, which may be needed when it fails before it can say anything.
       on_event: Called from a thread of this object with each event of the agent.
     """

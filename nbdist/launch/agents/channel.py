@@ -14,7 +14,7 @@ from typing import Protocol
 
 
 class Channel(Protocol):
-    """One agent, or the command that leads to it, and the ways to and from it."""
+    """One agent, or the command that leads to it, and the streams to and from it."""
 
     pid: int
 

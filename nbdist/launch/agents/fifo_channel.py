@@ -1,4 +1,4 @@
-"""Ways to an agent that outlive the kernel.
+"""Channels to an agent that outlive the kernel.
 
 A kept agent reads its orders from a named pipe that it holds open itself, and writes its events to a file; both
 lie in the session's private folder, so that another kernel finds there all it needs. The command may be `ssh` or

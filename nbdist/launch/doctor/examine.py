@@ -10,9 +10,9 @@ from typing import Any
 
 from nbdist.engine.frameworks import imported
 from nbdist.launch.doctor.finding import Examined, Facts
+from nbdist.launch.doctor.reachability import Reachability, try_connections
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import Visit
-from nbdist.launch.doctor.ways import Ways, try_ways
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.ssh import SshOptions
 from nbdist.machine import checkup
@@ -21,7 +21,7 @@ from nbdist.machine import checkup
 def examine_all(
     hosts: Sequence[AskedHost], options: SshOptions, *, folder: str | None = None
 ) -> tuple[list[Examined], Facts]:
-    """Looks at hosts, all at once: as long as the slowest takes, and `CONNECT_SECONDS` where a way is barred.
+    """Looks at hosts, all at once: as long as the slowest takes; `CONNECT_SECONDS` where a connection is blocked.
 
     Args:
       hosts: What to look at; this machine where one of them is local.
@@ -42,12 +42,14 @@ def examine_all(
             for look in looks:
                 look.result()
             kernel = here.result()
-            ways = try_ways(pool, list(visits.values()))
+            reachability = try_connections(pool, list(visits.values()))
         except BaseException:
             for visit in visits.values():
                 visit.kill()
             raise
-    return [_examined(host, options, kernel, visits.get(host.name), ways) for host in hosts], kernel
+    return [
+        _examined(host, options, kernel, visits.get(host.name), reachability) for host in hosts
+    ], kernel
 
 
 def kernel_facts(asked: Mapping[str, Any]) -> Facts:
@@ -74,7 +76,7 @@ def _examined(
     options: SshOptions,
     kernel: Facts,
     visit: Visit | None,
-    ways: Ways,
+    reachability: Reachability,
 ) -> Examined:
     processes = host.processes or 1
     if visit is None:
@@ -85,7 +87,7 @@ def _examined(
         facts=visit.facts,
         trouble=visit.trouble,
         clock=visit.clock,
-        reached=ways.reached.get(host.name, {}),
-        reachable=ways.reachable.get(host.name),
+        reached=reachability.reached.get(host.name, {}),
+        reachable=reachability.reachable.get(host.name),
         processes=processes,
     )

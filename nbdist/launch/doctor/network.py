@@ -1,4 +1,4 @@
-"""Names, ways and clocks: whether the hosts find each other."""
+"""Names, connections and clocks: whether the hosts find each other."""
 
 from __future__ import annotations
 
@@ -116,7 +116,7 @@ def _silent(case: Case, answer: Facts) -> Finding:
 
 
 def _tunnel(case: Case) -> str:
-    """What goes past a barred way, where ssh leads to all hosts and no process is on this machine."""
+    """What goes past a blocked connection, where ssh leads to all hosts and no process is on this machine."""
     if case.needs.launcher not in ("ssh", "tpu") or any(one.local for one in case.everyone):
         return ""
     return f"; or go through ssh: {start_with('tunnel', True)}, and the same hosts"

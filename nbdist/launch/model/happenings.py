@@ -10,7 +10,7 @@ from nbdist.contract.events import Event
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HostEnded:
-    """The agent of a host, or the way to it, has ended."""
+    """The agent of a host, or the connection to it, has ended."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

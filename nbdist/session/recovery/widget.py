@@ -47,6 +47,6 @@ def deliver(engines: EngineGroup, event: Event, *, busy: Mapping[int, int], rule
         return
     if engines.facts.out_of_step:
         raise SessionError(
-            f"What the widget does may compute, and the processes are not in step{engines.facts.why_and_way_on}"
+            f"What the widget does may compute, and the processes are not in step{engines.facts.why_and_advice}"
         )
     ask_all_workers(engines, call, wanted=ids, timeout_s=math.inf, rules=rules)

@@ -94,7 +94,7 @@ def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:
 
 
 def test_a_cell_that_went_well_raises_nothing() -> None:
-    assert failure(by_id(process(0, "finished")), {}, {}, way_on=None) is None
+    assert failure(by_id(process(0, "finished")), {}, {}, advice=None) is None
 
 
 def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
@@ -106,7 +106,7 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
         ),
         {1: "Traceback of 1"},
         {},
-        way_on="%dist_init --restart starts afresh on the same plan.",
+        advice="%dist_init --restart starts afresh on the same plan.",
     )
     assert error is not None
     shown = "\n".join(error._render_traceback_())
@@ -122,7 +122,7 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
         by_id(process(0, "finished"), gone),
         {},
         {1: ("last word",)},
-        way_on="%dist_init --restart starts afresh on the same plan.",
+        advice="%dist_init --restart starts afresh on the same plan.",
     )
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
@@ -137,7 +137,7 @@ def test_where_all_raise_alike_it_is_said_why_they_were_repaired(ends, said) -> 
         by_id(*(process(i, end, error="ValueError: no", time=1.0) for i, end in enumerate(ends))),
         {},
         {},
-        way_on=None,
+        advice=None,
         diverged="process 1 sent 2, process 0 sent 3",
     )
     assert error is not None
@@ -162,7 +162,7 @@ def test_a_host_is_named_only_where_the_session_has_several() -> None:
     alone = process(1, "raised", error="ValueError: no", one_host=True)
     for one, named in ((several, "process 1 (host h1)"), (alone, "process 1")):
         assert say_failure(one)[0] == f"{named}   ValueError: no"
-        shown = failure(by_id(one), {1: "the traceback"}, {}, way_on=None)
+        shown = failure(by_id(one), {1: "the traceback"}, {}, advice=None)
         assert shown is not None
         assert shown.shown.startswith(f"{named}\nthe traceback")
         silent = silence({1: replace(one, outcome="running", silent_s=9.0)})

@@ -106,7 +106,7 @@ COMPUTES = [
 @pytest.mark.parametrize("code", LOOKS)
 def test_a_cell_that_looks_only_runs(code: str) -> None:
     assert not computes(code)
-    refuse_computing(code, Facts(workers=frozenset({0, 1}), way_on="", since=3, why="w"))
+    refuse_computing(code, Facts(workers=frozenset({0, 1}), advice="", since=3, why="w"))
 
 
 @pytest.mark.parametrize("code", COMPUTES, ids=lambda code: code[:30])
@@ -121,14 +121,14 @@ def test_functions_that_walk_over_an_array_compute(name: str) -> None:
 
 
 def test_a_function_of_the_users_that_has_the_name_of_a_harmless_one_is_not_harmless() -> None:
-    facts = Facts(workers=frozenset({0, 1}), way_on="", since=3, why="w")
+    facts = Facts(workers=frozenset({0, 1}), advice="", since=3, why="w")
     with pytest.raises(SessionError):
         refuse_computing("print = f\nprint(x)", facts)
 
 
 def test_no_repair_is_offered_where_a_process_is_missing() -> None:
     facts = Facts(
-        workers=frozenset({0, 1}), way_on="%dist_recover tries again.", since=3, proves=True
+        workers=frozenset({0, 1}), advice="%dist_recover tries again.", since=3, proves=True
     )
     assert facts.remedy == "%dist_recover tries again."
     with pytest.raises(SessionError) as error:
@@ -145,7 +145,7 @@ def test_no_repair_is_offered_where_a_process_is_missing() -> None:
 def test_the_error_says_since_when_why_and_what_to_do() -> None:
     facts = Facts(
         workers=frozenset({0, 1}),
-        way_on="%dist_recover tries again.",
+        advice="%dist_recover tries again.",
         since=3,
         why="process 1 did not stop when interrupted",
     )

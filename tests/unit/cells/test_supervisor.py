@@ -291,7 +291,7 @@ def test_the_limit_of_a_cell_interrupts_it(clock: Clock) -> None:
     assert scene.supervisor.timed_out
     assert scene.asked[0][0] == "interrupt"
     assert 5.0 <= scene.asked[0][2] < 5.2
-    error = timeout_error(outcomes, 5.0, Facts(workers=frozenset({0, 1}), way_on=""))
+    error = timeout_error(outcomes, 5.0, Facts(workers=frozenset({0, 1}), advice=""))
     assert isinstance(error, CellTimeout)
     assert "processes 0, 1 did not finish the cell within 5.0 s (--timeout)" in str(error)
 

@@ -149,7 +149,7 @@ def test_this_machine_is_reported_the_address_at_which_a_host_sees_it() -> None:
     assert finding.do == "sudo sed -i.bak 's/^127.0.1.1/10.0.0.1/' /etc/hosts"
 
 
-def test_one_way_that_is_barred_between_hosts_is_opened_on_the_other_side() -> None:
+def test_one_connection_that_is_blocked_between_hosts_is_opened_on_the_other_side() -> None:
     reached = {"this machine": {"ms": 1.0}, "h2": {"error": "no answer within 1.5 s"}}
     other = examined("h2", reported=facts("h2", address="10.0.0.12", firewalls=["ufw"]))
     finding = only(found(examined("h1", reached=reached), other))
@@ -181,12 +181,12 @@ def test_a_tunnel_that_ssh_does_not_make_is_reported_with_what_allows_it() -> No
 
 
 def test_a_host_this_machine_cannot_call_is_an_error_only_where_this_machine_computes() -> None:
-    barred = examined(reached={"this machine": {"ms": 1}}, reachable={"error": "timed out"})
-    finding = only(found(barred))
+    blocked = examined(reached={"this machine": {"ms": 1}}, reachable={"error": "timed out"})
+    finding = only(found(blocked))
     assert finding.severity == "warning"
     assert "no process runs on this machine" in finding.what
     here = kernel()
-    finding = only(found(barred, Examined(host="localhost", facts=here), here=here))
+    finding = only(found(blocked, Examined(host="localhost", facts=here), here=here))
     assert finding.severity == "error"
     assert finding.do.startswith("ssh h1 sudo iptables -I INPUT -s 10.0.0.1 ")
 

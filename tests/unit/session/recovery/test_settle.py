@@ -430,12 +430,12 @@ def test_a_repair_is_learned_and_said(repairs: list[int]) -> None:
     assert engines.facts.repaired == REPAIRED.text()
 
 
-def test_that_it_is_out_of_step_is_said_with_the_way_on() -> None:
+def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
     engines = FakeEngines(step=sent)
     text = make_sure(engines, automatic=False)
     assert text is not None
     assert text.startswith("the session is out of step: the processes have sent different")
-    assert text.endswith(engines.facts.way_on)
+    assert text.endswith(engines.facts.advice)
     assert engines.facts.out_of_step
 
 

@@ -13,7 +13,7 @@ from nbdist.session.recovery.differing import differing
 from nbdist.session.recovery.inplace import Repaired
 from tests.builders.engines import sent
 
-FACTS = Facts(workers=frozenset({0, 1}), way_on="%dist_recover brings them in step.", proves=True)
+FACTS = Facts(workers=frozenset({0, 1}), advice="%dist_recover brings them in step.", proves=True)
 LATE = {
     0: ProcessOutcome(process_id=0, host="h1", outcome="interrupted"),
     1: ProcessOutcome(process_id=1, host="h1", outcome="finished"),
@@ -69,7 +69,7 @@ def test_the_view_says_the_same_in_sentences() -> None:
         (FACTS, "was interrupted; variables are kept."),
         (FACTS.recovered("in step again after 1.2 s; lost: q"), "was interrupted."),
         (
-            Facts(workers=FACTS.workers, way_on=FACTS.way_on, since=3, why="stuck"),
+            Facts(workers=FACTS.workers, advice=FACTS.advice, since=3, why="stuck"),
             "was interrupted; the session is out of step. %dist_recover brings them in step.",
         ),
     ],

@@ -64,7 +64,7 @@ def guard() -> Watch | None:
 
 
 def _agreement(process: Process) -> Agreement | None:
-    """The way to the other processes; None where JAX's coordinator cannot be used for it."""
+    """The agreement with the other processes; None where JAX's coordinator cannot be used for it."""
     if coordinator_client() is None:
         return None
     board = Board(coordinator_client, process.process_id)

@@ -37,7 +37,7 @@ class Watch:
     """Looks at calls of one process's main thread.
 
     Args:
-      agreement: The way to the other processes; None: each looks at itself alone.
+      agreement: With the other processes; None: each looks at itself alone.
       interrupts: Of this engine.
       stop: Finds the step before which all leave.
     """

@@ -18,15 +18,15 @@ OUTSIDE = "192.0.2.1"
 
 
 @dataclass(frozen=True, slots=True)
-class Ways:
+class Reachability:
     """What `checkup.connect` answered: by host and whom it called, and by host for calls from this machine."""
 
     reached: dict[str, dict[str, Facts]] = field(default_factory=dict)
     reachable: dict[str, Facts] = field(default_factory=dict)
 
 
-def try_ways(pool: Executor, visits: Sequence[Visit]) -> Ways:
-    """Lets all call all, at once. Takes a few milliseconds, or `CONNECT_SECONDS` where a way is barred."""
+def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
+    """Lets all call all, at once. Takes a few milliseconds, or `CONNECT_SECONDS` where a connection is blocked."""
     with contextlib.ExitStack() as stack:
         listening = _listening(visits, stack)
         ports: dict[str, Sequence[Any]] = {
@@ -46,7 +46,7 @@ def try_ways(pool: Executor, visits: Sequence[Visit]) -> Ways:
             }
             for visit, answer in zip(visits, answers, strict=True)
         }
-        return Ways(reached, dict(zip(ports, back.result(), strict=True)))
+        return Reachability(reached, dict(zip(ports, back.result(), strict=True)))
 
 
 def _targets(

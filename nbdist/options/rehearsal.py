@@ -64,7 +64,7 @@ def dist_rehearse() -> Parser:
     )
     _pod_options(parser, "default: that of the cell before", where="the cell finds it")
     parser.add_argument(
-        "--restart", action="store_true", help="begin afresh; names of the cells before are gone"
+        "--restart", action="store_true", help="start over; names of the cells before are gone"
     )
     return parser
 

@@ -74,7 +74,7 @@ def check_jax() -> None:
         works, reason = False, f"{type(error).__name__}: {error}"
     if not works:
         raise RehearsalError(
-            f"Cells and scripts cannot be rehearsed with JAX {jax.__version__}, whose insides are others "
+            f"Cells and scripts cannot be rehearsed with JAX {jax.__version__}, whose internals differ "
             f"({reason}). It was tried with JAX {' and '.join(TRIED)}. nbdist.rehearse(…).compile(…) needs none "
             "of them."
         )

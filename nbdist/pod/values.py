@@ -183,7 +183,7 @@ class Described(jax.core.Tracer):
         """Raises RehearsalError, where JAX raises RuntimeError, for an array that was deleted or donated."""
         if self._deleted:
             raise RehearsalError(
-                f"The array {self._described()} is there no more: {self._deleted}. It is used in "
+                f"The array {self._described()} no longer exists: {self._deleted}. It is used in "
                 f"{user_line() or 'the program'}."
             )
 

@@ -43,7 +43,9 @@ def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> As
         return AskedLayout(specs=[_asked(one) for one in _called(specs, arrays)], unmatched=())
     if (rules := _rules(specs)) is not None:
         return _ruled(rules, arrays)
-    raise OptionError(f"{option('specs')}: {_shown(specs)} is no such thing. Allowed: {TAKEN}.")
+    raise OptionError(
+        f"{option('specs')}: {_shown(specs)} is not readable as specs. Allowed: {TAKEN}."
+    )
 
 
 def _called(function: Callable[..., Any], arrays: Sequence[ArrayShape]) -> list[Any]:

@@ -41,7 +41,7 @@ class Rehearsing:
           slices: So many of the topology.
           value: What stands in for values.
           timeout_s: None for no limit.
-          restart: Whether to begin afresh.
+          restart: Whether to start over.
 
         Raises:
           OptionError: The pod cannot be.
@@ -77,7 +77,7 @@ class Rehearsing:
             return
         if process is not None:
             why = "as asked" if restart else f"for {asked}" if process.alive else "as it had ended"
-            print(f"The rehearsal begins afresh, {why}; names of the cells before are gone.")
+            print(f"The rehearsal starts over, {why}; names of the cells before are gone.")
         self.end()
         self._process = RehearsalProcess(asked)
         atexit.register(self._process.end)

@@ -134,7 +134,7 @@ def test_an_array_that_was_donated_is_gone(mesh):
         assert x.is_deleted()
         assert not y.is_deleted()
         with pytest.raises(
-            RehearsalError, match=r"there no more: it was donated to <lambda> in line \d+ of"
+            RehearsalError, match=r"no longer exists: it was donated to <lambda> in line \d+ of"
         ):
             x + 1
 

@@ -168,8 +168,8 @@ def test_what_the_number_of_a_name_counts_is_said_where_somebody_took_it_for_chi
         ({"mesh": "x=8", "specs": [("(", ("x",))]}, "'(' is no regular expression"),
         ({"mesh": "x=8", "specs": [("a", 3)]}, "3 is no spec"),
         ({"mesh": "x=8", "specs": [("a", (3,))]}, "(3,) is no spec"),
-        ({"mesh": "x=8", "specs": "x"}, "'x' is no such thing. Allowed: a tree of PartitionSpec"),
-        ({"mesh": "x=8", "specs": 7}, "7 is no such thing"),
+        ({"mesh": "x=8", "specs": "x"}, "'x' is not readable as specs. Allowed: a tree of PartitionSpec"),
+        ({"mesh": "x=8", "specs": 7}, "7 is not readable as specs"),
         ({"mesh": "x=8", "specs": lambda path: 3}, "3 is no spec"),
     ],
 )  # fmt: skip

@@ -15,10 +15,14 @@ BIN_OLDEST    := $(VENV_OLDEST)/bin
 READY_OLDEST  := $(VENV_OLDEST)/.ready
 # What depends on the versions: not the front end, whose tools are not there, and not the launchers.
 TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
-                 tests/engine tests/unit --ignore=tests/unit/contract/test_types.py
+                 tests/engine tests/pod tests/unit --ignore=tests/unit/contract/test_types.py
 # In the order in which they begin: the longest first.
 TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py tables.py table_of_hosts.py \
                  lost.py other_ways.py repair_disturbed.py under_way.py)
+# XLA for TPUs, which compiles where there is none; 700 MB, which nothing else needs.
+VENV_REHEARSE  := .venv-rehearse
+BIN_REHEARSE   := $(VENV_REHEARSE)/bin
+READY_REHEARSE := $(VENV_REHEARSE)/.ready
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 # Where it is set, as in many images of containers, each kernel and each agent of a test compiles all of nbdist anew.
 unexport PYTHONDONTWRITEBYTECODE
@@ -26,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-tensorflow test-oldest versions test-in-step test-faults test-scale bench check types golden screenshots clean help
+.PHONY: demo docs test test-tensorflow test-oldest test-rehearse versions test-in-step test-faults test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
@@ -34,6 +38,7 @@ help:
 	@echo "make test             all checks, and the tests of everything but TensorFlow"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
 	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
+	@echo "make test-rehearse    programs compiled for TPUs that are not there"
 	@echo "make test-in-step     failures of many kinds, after which all values are kept"
 	@echo "make test-faults      that, and faults at random moments, many times"
 	@echo "make test-scale       the demo in a terminal, a day of work, and more processes"
@@ -42,6 +47,7 @@ help:
 	@echo "make check            formatting, types and architecture only"
 	@echo "make types            schema, TypeScript types and constants from nbdist/contract/"
 	@echo "make golden           golden snapshots, from real JAX shardings"
+	@echo "make golden-programs  what XLA for TPUs makes of a few programs"
 	@echo "make screenshots      the README's pictures, taken by the browser tests"
 
 # An environment with the browser part built into it; brought up to date when what either is made
@@ -70,6 +76,12 @@ $(READY_OLDEST): pyproject.toml tests/oldest.txt
 	NBDIST_SKIP_JS=1 $(BIN_OLDEST)/python -m pip install --quiet --constraint tests/oldest.txt --editable '.[test-oldest]'
 	@touch $@
 
+$(READY_REHEARSE): pyproject.toml $(READY)
+	@test -x $(BIN_REHEARSE)/python || $(PYTHON) -m venv $(VENV_REHEARSE)
+	$(BIN_REHEARSE)/python -m pip install --quiet --upgrade pip
+	NBDIST_SKIP_JS=1 $(BIN_REHEARSE)/python -m pip install --quiet --editable '.[test-rehearse]'
+	@touch $@
+
 demo: $(READY)
 	$(BIN)/nbdist demo
 
@@ -93,6 +105,10 @@ test-tensorflow: $(READY_TENSORFLOW)
 test-oldest: $(READY_OLDEST)
 	$(BIN_OLDEST)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest
+
+# One after the other: the process of the tests locks libtpu against others that do not say they share it.
+test-rehearse: $(READY_REHEARSE)
+	$(BIN_REHEARSE)/python -m pytest tests/rehearsal
 
 # What the tests run with, and whether the README names it.
 versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)
@@ -133,9 +149,12 @@ types: $(READY)
 golden: $(READY)
 	$(BIN)/python tests/golden/make.py
 
+golden-programs: $(READY_REHEARSE)
+	TPU_SKIP_MDS_QUERY=1 JAX_PLATFORMS=cpu $(BIN_REHEARSE)/python -m tests.golden.make_programs
+
 screenshots: $(READY)
 	$(BIN)/python -m tests.browser.install
 	NBDIST_SHOTS=docs $(BIN)/python -m pytest tests/browser -k "screenshot or test_k4_k5"
 
 clean:
-	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) labextension/node_modules labextension/lib nbdist/static nbdist/labextension build/docs
+	rm -rf $(VENV) $(VENV_TENSORFLOW) $(VENV_OLDEST) $(VENV_REHEARSE) labextension/node_modules labextension/lib nbdist/static nbdist/labextension build/docs

@@ -16,6 +16,9 @@ from nbdist import options
 from nbdist.launch.model.start_options import FLAGS, Flag, StartOptions
 from nbdist.magics import DistMagics
 from nbdist.options.parser import Parser
+from nbdist.quantities import bytes_text
+from nbdist.rehearsal.chips import CHIPS, Chip
+from nbdist.rehearsal.topology import counted_name, read_topology
 
 MARK = re.compile(r"^<!-- generated: ([\w-]+) -->$", re.M)
 SPECIAL = re.compile(r"([\\*_<>|\[\]`])")
@@ -219,6 +222,44 @@ def documented_class(one: type) -> str:
     return f"```{{eval-rst}}\n.. autoclass:: {name}()\n   :members:\n   :undoc-members:\n```"
 
 
+# -- what is known of chips -----------------------------------------------------------------------
+
+
+def chips() -> str:
+    """A row a generation of TPU, each with the page that its figures are from."""
+    head = (
+        "",
+        "also",
+        "devices a chip",
+        "memory of a chip",
+        "bf16 peak",
+        "memory bandwidth",
+        "links, bandwidth of all",
+        "largest slice",
+        "source",
+    )
+    return table(head, (chip_row(chip) for chip in CHIPS))
+
+
+def chip_row(chip: Chip) -> list[str]:
+    """One generation of TPU."""
+    largest = read_topology(
+        f"{chip.name}-{chip.pod * (chip.cores if chip.counts == 'cores' else 1)}"
+    )
+    links = "" if chip.ici_bytes_per_s is None else f", {chip.ici_bytes_per_s / 1e9:,.0f} GB/s"
+    return [
+        f"`{chip.name}`",
+        ", ".join(f"`{alias}`" for alias in chip.aliases),
+        str(chip.devices),
+        bytes_text(chip.memory_bytes),
+        f"{chip.bf16_flops / 1e12:,.0f} TFLOP/s",
+        f"{chip.hbm_bytes_per_s / 1e9:,.0f} GB/s",
+        f"{chip.ici_links}{links}",
+        f"`{largest.name}` (`{counted_name(largest)}`)",
+        f"[page]({chip.source})",
+    ]
+
+
 def changelog() -> str:
     """The repository's, with links that lead somewhere from a page of the site."""
     text = (Path(__file__).parents[1] / "CHANGELOG.md").read_text(encoding="utf-8")
@@ -230,6 +271,7 @@ PARTS: Mapping[str, Callable[[], str]] = {
     "start-options": start_options,
     "init-options": init_options,
     "returned": returned,
+    "chips": chips,
     "changelog": changelog,
 }
 """What can stand in a mark."""

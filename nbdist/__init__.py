@@ -17,12 +17,15 @@ if TYPE_CHECKING:
 
     from nbdist.launch.model.host_list import AskedHost
     from nbdist.launch.model.progress import StartProgress
+    from nbdist.pod.pod import Pod
+    from nbdist.rehearsal.array_plan import ArrayPlan
+    from nbdist.rehearsal.topology import Topology
     from nbdist.session.session import Session
 
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "start"]
+__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "plan", "rehearse", "start"]
 
 
 def start(
@@ -213,6 +216,84 @@ def checkpoint() -> None:
     resident = None if module is None else module.Resident.there()
     if resident is not None:
         resident.checkpoint()
+
+
+def plan(
+    value: Any,
+    specs: Any = None,
+    *,
+    topology: str | Topology | None = None,
+    slices: int = 1,
+    devices: int | None = None,
+    mesh: Any = None,
+    memory: str | int | None = None,
+    name: str = "value",
+) -> ArrayPlan:
+    """What each device of a pod would hold of an array, a tree or a model.
+
+    Only shapes are looked at: neither a session nor a device is needed. `%dist_plan` has the same options.
+
+    Args:
+      value: An array, a pytree, what `jax.eval_shape` gives, a model of Flax NNX, a model or optimizer of Keras.
+      specs: A tree of `PartitionSpec` or `NamedSharding` in which each stands for all below its place; a list of
+        (regular expression, spec) of which the first counts that is found in the path, such as `"mlp/kernel"`; a
+        function of the path, or of the path and the shape; a `LayoutMap` or distribution of Keras. Default: those
+        that the arrays carry.
+      topology: Of the pod, such as `"v5e-256"`, `"v5litepod-256"`, `"v5e:16x16"`, `"v5p:4x4x8"` or `"4x4x4"`.
+      slices: So many slices of that topology.
+      devices: So many CPU or GPU devices, in place of a topology.
+      mesh: The size of each axis, such as `"data=16,model=16"` or `{"data": 16, "model": -1}`, of which -1 takes
+        what the others leave; or a mesh of JAX or Keras. Default: that of the specs, else of the arrays.
+      memory: Of one device, in bytes or such as `"80GB"`, in powers of 1024; default: that of the chip.
+      name: What the value is called.
+
+    Returns:
+      An `ArrayPlan`: plain data, `text()`, and a table in a notebook.
+
+    Raises:
+      OptionError: An unknown topology, a mesh that does not fit, or specs that are none; says what would do.
+      ArrayError: The value has no arrays.
+    """
+    from nbdist.rehearsal.plan import make_plan
+    from nbdist.spelling import Door, through
+
+    with through(Door.PYTHON):
+        return make_plan(
+            value,
+            specs,
+            topology=topology,
+            slices=slices,
+            devices=devices,
+            mesh=mesh,
+            memory=memory,
+            name=name,
+        )
+
+
+def rehearse(topology: str, *, slices: int = 1) -> Pod:
+    """A pod that is not there, to compile programs for: whether they fit, and what they send.
+
+    It compiles in this process, and takes no device: in `%%dist_rehearse`, in a script of `nbdist rehearse`, and
+    where JAX has chosen other devices than TPUs, which stay as they are.
+
+    Args:
+      topology: Such as `"v5e:4x4"` or `"v5e-256"`.
+      slices: So many slices of that topology.
+
+    Returns:
+      A `Pod` with `mesh(data=4, model=4)` and `compile(function, *abstract_arguments)`.
+
+    Raises:
+      OptionError: There is no such topology; says which are near.
+      RehearsalError: libtpu is not installed or not the one of this JAX, or this process must not load it; says
+        what to type.
+    """
+    from nbdist.spelling import Door, through
+
+    with through(Door.PYTHON):
+        from nbdist.pod.here import pod_here
+
+        return pod_here(topology, slices=slices)
 
 
 def current() -> Session | None:

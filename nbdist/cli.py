@@ -1,7 +1,8 @@
 """The command `nbdist`.
 
 `nbdist demo` runs the tour, in JupyterLab where somebody can look, else in this terminal; `nbdist doctor`
-checks hosts before a start; `nbdist ls` lists the sessions that run, `nbdist stop` stops one.
+checks hosts before a start; `nbdist ls` lists the sessions that run, `nbdist stop` stops one; `nbdist rehearse`
+compiles what a script does for a pod that is not there.
 """
 
 from __future__ import annotations
@@ -20,9 +21,12 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import listing
-from nbdist.errors import OptionError
+from nbdist.errors import NbdistError, OptionError
 from nbdist.launch.doctor import doctor
-from nbdist.options import doctor_arguments, doctor_options
+from nbdist.options import doctor_arguments, doctor_options, rehearse_options
+from nbdist.rehearsal import libtpu
+from nbdist.rehearsing.asked import read_asked
+from nbdist.rehearsing.script import NOT_RUN, run_script
 from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
@@ -45,19 +49,37 @@ def main(arguments: Sequence[str] | None = None) -> int:
         commands.add_parser("doctor", help="check hosts before a start", allow_abbrev=False)
     )
     listing.add_commands(commands)
-    options = parser.parse_args(arguments)
+    rehearse_options(
+        commands.add_parser(
+            "rehearse",
+            help="compile what a script does for a pod that is not there",
+            allow_abbrev=False,
+        )
+    )
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    # What follows `--` is for a script, also where it looks like an option.
+    end = words.index("--") if "--" in words else len(words)
+    options = parser.parse_args(words[:end])
+    if end < len(words) and options.command != "rehearse":
+        parser.error(f"nbdist {options.command} takes nothing after --")
     with through(Door.MAGIC):
-        return run(options)
+        return run(options, words[end + 1 :])
 
 
-def run(options: argparse.Namespace) -> int:
+def run(options: argparse.Namespace, rest: Sequence[str] = ()) -> int:
     """Does what a command line says.
+
+    Args:
+      options: The command and its options.
+      rest: What follows `--`.
 
     Returns:
       The exit code.
     """
     if options.command == "doctor":
         return examine(options)
+    if options.command == "rehearse":
+        return rehearse(options, rest)
     if options.command in listing.COMMANDS:
         return listing.COMMANDS[options.command](options)
     notebook = options.notebook or find_tour()
@@ -81,6 +103,44 @@ def examine(options: argparse.Namespace) -> int:
         return 130
     print(report.json() if options.json else report.text())
     return report.exit_code
+
+
+def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
+    """`nbdist rehearse`: runs a script on a pod that is not there.
+
+    Args:
+      options: Of the command.
+      arguments: Of the script.
+
+    Returns:
+      0 when all its programs fit, 1 when one does not, 2 when it could not be run; 130 when interrupted.
+    """
+    try:
+        if options.install:
+            return subprocess.call(libtpu.install_command(libtpu.wanted()))
+        if options.script is None or options.topology is None:
+            raise OptionError(
+                "a script and --topology are needed, such as train.py --topology v5e:4x4."
+            )
+        outcome = run_script(
+            options.script,
+            arguments,
+            pod=read_asked(options.topology, options.mesh, slices=options.slices),
+            value=options.value,
+            timeout_s=options.timeout,
+            # What the script prints is not part of the JSON.
+            output=sys.stderr.fileno() if options.json else None,
+        )
+    except NbdistError as error:
+        print(f"nbdist rehearse: {error}", file=sys.stderr)
+        return NOT_RUN
+    except KeyboardInterrupt:
+        return 130
+    if outcome.reason:
+        print(f"nbdist rehearse: {outcome.reason}", file=sys.stderr)
+    if options.json:
+        print(json.dumps({"exit_code": outcome.exit_code, "programs": outcome.programs}, indent=2))
+    return outcome.exit_code
 
 
 def find_tour() -> Path:

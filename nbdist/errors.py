@@ -119,3 +119,15 @@ class AgreementError(NbdistError, RuntimeError):
 
 class WireError(NbdistError, ValueError):
     """Data from another process or version that cannot be read."""
+
+
+class ProgramError(NbdistError, ValueError):
+    """A compiled program whose text, memory or costs cannot be read; no figure is guessed."""
+
+
+class RehearsalError(NbdistError, RuntimeError):
+    """What cannot be rehearsed: no compiler is there, it does not fit JAX, or it does not take the program."""
+
+
+class ValueNeeded(NbdistError, RuntimeError):
+    """A rehearsal needs a value, and arrays have none there."""

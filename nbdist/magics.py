@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
+from IPython.display import display
 
 import nbdist.options as options
 from nbdist.cells.listed import cells_text
@@ -19,8 +20,10 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
+from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
 from nbdist.quantities import count_text
+from nbdist.rehearsing.rehearsing import Rehearsing
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, start_session
@@ -81,6 +84,7 @@ class DistMagics(Magics):
         self.feed = Feed()
         self.channel = Channel(self.feed)
         self.mode = Mode()
+        self.rehearsing = Rehearsing()
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
     # -- the session -----------------------------------------------------------------------------
@@ -355,10 +359,56 @@ class DistMagics(Magics):
 
     @line_magic
     @teaching
+    def dist_explain(self, line: str) -> None:
+        """Compile a call without running it: its memory, and what its devices exchange, for which line."""
+        asked, expression = options.before_expression(options.dist_explain(), line)
+        print(self._active().explain(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
     def dist_layout(self, line: str) -> None:
         """Show each variable of a Keras model with the rule that placed it; of others as %dist_shards does."""
         asked, expression = options.before_expression(options.dist_layout(), line)
         print(self._active().layout(expression, **options.limit(asked)).text())
+
+    @line_magic
+    @teaching
+    def dist_plan(self, line: str) -> None:
+        """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
+        asked, expression = options.before_expression(options.dist_plan(), line)
+        plan = plan_expression(
+            expression,
+            self.shell.user_ns,
+            session=self.session if self.session is not None and self.session.alive else None,
+            specs=asked.specs,
+            topology=asked.topology,
+            devices=asked.devices,
+            mesh=asked.mesh,
+            slices=asked.slices,
+            memory=asked.memory,
+        )
+        if not self._in_notebook:
+            print(plan.text())
+            return
+        display(plan)
+        if (picture := plan.picture()) is not None:
+            picture.show(in_notebook=True)
+
+    @cell_magic
+    @teaching
+    def dist_rehearse(self, line: str, cell: str) -> None:
+        """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
+        asked = options.dist_rehearse().parse(line)
+        self.rehearsing.run(
+            # The first line, so that lines have the numbers that the notebook shows.
+            f"# %%dist_rehearse {line}\n{cell}",
+            topology=asked.topology,
+            slices=asked.slices,
+            mesh=asked.mesh,
+            value=asked.value,
+            timeout_s=asked.timeout,
+            restart=asked.restart,
+        )
 
     @line_magic
     @teaching
@@ -450,6 +500,7 @@ def unload(shell: Any) -> None:
     if magics is None:
         return
     magics.close()
+    magics.rehearsing.end()
     magics.completion.remove()
     if magics.mode.transform in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(magics.mode.transform)

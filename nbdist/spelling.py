@@ -49,8 +49,10 @@ COMMANDS = {
     "push": ("%dist_push", "session.push"),
     "pull": ("%dist_pull", "session.pull"),
     "mesh": ("%dist_mesh", "session.mesh()"),
+    "rehearse": ("%%dist_rehearse", "nbdist rehearse"),
 }
-"""By what it does: the magic, and what is called in Python. The doctor has no call; a shell has it."""
+"""By what it does: the magic, and what is called in Python. The doctor, and a rehearsal of a cell or a script,
+have no call; a shell has them."""
 
 ALONE = {"tpu": "here"}
 """Values for which the flag stands alone."""

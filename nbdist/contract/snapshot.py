@@ -17,7 +17,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-VERSION = 4
+VERSION = 5
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -389,7 +389,14 @@ class Notice:
 
 
 SessionState = Literal[
-    "starting", "idle", "running", "stuck", "repairing", "out of step", "stopped"
+    "starting",
+    "idle",
+    "running",
+    "stuck",
+    "repairing",
+    "out of step",
+    "stopped",
+    "planned",  # nothing of it is there: what a plan says of a pod
 ]
 
 

@@ -5,6 +5,7 @@ from nbdist.options.cells import (
     dist,
     dist_cells,
     dist_debug,
+    dist_explain,
     dist_interrupt,
     dist_layout,
     dist_mesh,
@@ -31,6 +32,7 @@ from nbdist.options.hosts import (
 )
 from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
+from nbdist.options.rehearsal import dist_plan, dist_rehearse, rehearse_options
 from nbdist.options.start import (
     attach_arguments,
     dist_init,
@@ -49,15 +51,18 @@ __all__ = [
     "dist_cells",
     "dist_debug",
     "dist_doctor",
+    "dist_explain",
     "dist_init",
     "dist_interrupt",
     "dist_layout",
     "dist_mesh",
     "dist_mode",
     "dist_nan",
+    "dist_plan",
     "dist_pull",
     "dist_push",
     "dist_recover",
+    "dist_rehearse",
     "dist_shards",
     "dist_shutdown",
     "dist_stack",
@@ -70,6 +75,7 @@ __all__ = [
     "names_and_expressions",
     "rank",
     "refuse_beside_restart",
+    "rehearse_options",
     "start_arguments",
     "sync",
 ]

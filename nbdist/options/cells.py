@@ -216,6 +216,18 @@ def dist_nan() -> Parser:
     return parser
 
 
+def dist_explain() -> Parser:
+    """`%dist_explain`."""
+    parser = Parser(
+        "%dist_explain",
+        "Compile a call without running it, and show its memory and what its devices exchange.",
+        example="%dist_explain step(params, batch)",
+    )
+    _add_timeout(parser)
+    parser.add_argument("call", metavar="CALL", nargs="+", help="a function of jax.jit, called")
+    return parser
+
+
 def dist_layout() -> Parser:
     """`%dist_layout`."""
     parser = Parser(

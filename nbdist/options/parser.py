@@ -100,7 +100,7 @@ class Parser(argparse.ArgumentParser):
             word, _, rest = rest.partition(" ")
             words.append(word)
             if self.takes_value(word):
-                value, _, rest = rest.strip().partition(" ")
+                value, rest = _first_word(rest.strip())
                 words += [value] if value else []
             rest = rest.strip()
         return words, rest
@@ -136,25 +136,32 @@ class Parser(argparse.ArgumentParser):
 
 def _words_of_code(line: str) -> list[str]:
     """`k=p['a b'] --on "0,1"` → `["k=p['a b']", "--on", "0,1"]`."""
-    words, word, quote, depth = [], "", "", 0
-    for sign in line:
+    words, rest = [], line.strip()
+    while rest:
+        word, rest = _first_word(rest)
+        words.append(word)
+    return words
+
+
+def _first_word(line: str) -> tuple[str, str]:
+    """The first word, which quotes and brackets keep together, and what follows it.
+
+    A word that is nothing but a quotation is an option's value, and comes without its quotes.
+    """
+    end, quote, depth = len(line), "", 0
+    for place, sign in enumerate(line):
         if sign.isspace() and not quote and depth <= 0:
-            words.append(word)
-            word = ""
-            continue
+            end = place
+            break
         if quote:
             quote = "" if sign == quote else quote
         elif sign in "'\"":
             quote = sign
         else:
             depth += (sign in "([{") - (sign in ")]}")
-        word += sign
-    # A word that is nothing but a quotation is an option's value.
-    return [
-        word[1:-1] if len(word) > 1 and word[0] == word[-1] and word[0] in "'\"" else word
-        for word in [*words, word]
-        if word
-    ]
+    word, rest = line[:end], line[end:].strip()
+    quoted = len(word) > 1 and word[0] == word[-1] and word[0] in "'\""
+    return (word[1:-1] if quoted else word), rest
 
 
 OPTIONS_OF_OTHERS = ("--slurm-option", "--mpi-option")

@@ -6,7 +6,14 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-from nbdist.contract.calls.arrays import CountNan, FindLayout, FindShards, ModelFound, Summarize
+from nbdist.contract.calls.arrays import (
+    CompileCall,
+    CountNan,
+    FindLayout,
+    FindShards,
+    ModelFound,
+    Summarize,
+)
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError, SessionError
 from nbdist.launch.model.framework import framework_named
@@ -16,6 +23,7 @@ from nbdist.session.recovery.expression import ask_some
 from nbdist.session.running import Cells
 from nbdist.spelling import command
 from nbdist.view.layout import Layout
+from nbdist.view.program import Explained
 from nbdist.view.shards import Shards
 from nbdist.view.text import nan_text
 from nbdist.view.values import shown_values
@@ -28,7 +36,7 @@ AGAIN_SECONDS = 0.005
 
 
 class Looks:
-    """What `Session.shards`, `layout`, `nan` and `values` answer.
+    """What `Session.shards`, `layout`, `nan`, `explain` and `values` answer.
 
     Args:
       engines: The processes.
@@ -82,6 +90,16 @@ class Looks:
         workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
         found = self._evaluation.of(CountNan(expression=expression), workers, timeout_s=timeout_s)
         return nan_text(expression, {p: answer for p, (answer, _) in found.items()})
+
+    def explain(self, expression: str, *, timeout_s: float) -> Explained:
+        """The program that a call would run; see `nbdist.session.session.Session.explain`."""
+        engines = self._engines
+        workers = [p for p in engines.choice.targets(None) if p in engines.facts.workers]
+        found = self._evaluation.of(
+            CompileCall(expression=expression), workers, timeout_s=timeout_s
+        )
+        answers = {p: answer for p, (answer, _) in found.items()}
+        return Explained.of(expression.strip(), answers, engines.plan.hosts)
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """What is in an array; see `nbdist.session.session.Session.values`."""

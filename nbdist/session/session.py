@@ -31,6 +31,7 @@ from nbdist.spelling import command
 from nbdist.view.feed import Feed
 from nbdist.view.layout import Layout
 from nbdist.view.picture import Picture
+from nbdist.view.program import Explained
 from nbdist.view.shards import Shards
 from nbdist.view.text import status_text
 
@@ -38,6 +39,9 @@ A = TypeVar("A")
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
+
+COMPILE_SECONDS = 600.0
+"""How long the processes may take to compile the program of a call."""
 
 LOOK_SECONDS = 5.0
 """How long processes may take to look at the values of an array."""
@@ -453,6 +457,26 @@ class Session:
           SessionError: A process is busy, or did not answer in time; or the session computes with TensorFlow.
         """
         return self._alive().looks.nan(expression, timeout_s=timeout_s)
+
+    def explain(self, expression: str, *, timeout_s: float = COMPILE_SECONDS) -> Explained:
+        """The program that a call would run: its memory, and what it exchanges along which axis, for which line.
+
+        All processes lower and compile it from the types of the arguments; nothing of it runs.
+
+        Args:
+          expression: A call of what `jax.jit` has made, such as `step(params, batch)`; its function and arguments
+            may be any expressions of the processes' namespace.
+          timeout_s: How many seconds the processes may take to compile it.
+
+        Returns:
+          An `Explained`; `text()` is what `%dist_explain` prints, and names processes whose program differs.
+
+        Raises:
+          ArrayError: `expression` is no call, raises, or its function is not made by `jax.jit`.
+          ProgramError: What the compiler gives cannot be read.
+          SessionError: A process is busy, or did not answer in time.
+        """
+        return self._alive().looks.explain(expression, timeout_s=timeout_s)
 
     def layout(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Layout | Shards:
         """Every variable of one Keras model, with the rule that placed it and what each device holds.

@@ -8,12 +8,12 @@ from typing import Any
 from nbdist.contract.messages import Values, ValuesPicture, plain
 from nbdist.errors import NbdistError
 from nbdist.spelling import Door, through
-from nbdist.view.feed import Feed
 from nbdist.view.kernel import between_cells
+from nbdist.view.source import Source
 
 
 def answer_values(
-    feed: Feed, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
+    feed: Source, kernel: Any, path: str, send: Callable[[dict[str, Any]], None]
 ) -> None:
     """Answers what is in the array of a path.
 
@@ -32,7 +32,7 @@ def answer_values(
     between_cells(kernel, answer)
 
 
-def _values(feed: Feed, path: str) -> Values:
+def _values(feed: Source, path: str) -> Values:
     if feed.values is None:
         return Values(path=path, error="No session is running.")
     try:

@@ -12,7 +12,7 @@ from typing import Any
 
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError
-from nbdist.view.feed import Feed
+from nbdist.view.source import Source
 from nbdist.view.still import still_html
 from nbdist.view.text import mesh_text
 
@@ -30,7 +30,7 @@ class Picture:
     """
 
     def __init__(
-        self, feed: Feed, snapshot: Callable[[], Snapshot], *, path: str | None = None
+        self, feed: Source, snapshot: Callable[[], Snapshot], *, path: str | None = None
     ) -> None:
         self._feed = feed
         self._snapshot = snapshot

@@ -15,6 +15,7 @@ from nbdist.view.asked import answer_values
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed, Plain
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+from nbdist.view.source import Source
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
 
@@ -42,7 +43,7 @@ class View(anywidget.AnyWidget):
     view_id = traitlets.Unicode().tag(sync=True)
     focus = traitlets.Unicode().tag(sync=True)
 
-    def __init__(self, feed: Feed, *, view_id: str, focus: str | None = None) -> None:
+    def __init__(self, feed: Source, *, view_id: str, focus: str | None = None) -> None:
         if not SCRIPT.is_file():
             raise NbdistError(
                 f"The browser part of nbdist is not built: {SCRIPT} is missing. "
@@ -51,7 +52,8 @@ class View(anywidget.AnyWidget):
         super().__init__(view_id=view_id, focus=focus or "")
         self._feed = feed
         self._kernel = running_kernel()
-        Channel(feed).open()
+        if isinstance(feed, Feed):  # the side panel is the session's, never a plan's
+            Channel(feed).open()
         self.on_msg(self._received)
 
     def open(self) -> None:

@@ -5,7 +5,19 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.bench import attach, check, hosts, in_step, keras_start, noop, probe, start, values
+from tests.bench import (
+    attach,
+    check,
+    hosts,
+    in_step,
+    keras_start,
+    noop,
+    plan,
+    probe,
+    program,
+    start,
+    values,
+)
 
 
 def main() -> None:
@@ -18,7 +30,9 @@ def main() -> None:
     check.main()
     in_step.main()
     probe.main()
+    program.main()
     values.main()
+    plan.main()
     subprocess.run([sys.executable, "-m", "tests.bench.view", "--shots", "build/bench"], check=True)
 
 

@@ -58,8 +58,12 @@ OF_MAGICS = (
     "spelling.py",
     "options",
     "notebook",
+    "rehearsing",
 )
 """What only magics and commands reach, and speaks their language. `starting.py`: `kept_here`, for `%dist_init`."""
+
+OF_PLAN = ("rehearsal/", "rehearsing/")
+"""Where texts name the options of `nbdist.plan` and `%dist_plan`, which have the same names."""
 
 OF_SESSION = {
     name
@@ -116,20 +120,25 @@ def named() -> Iterator[tuple[str, str]]:
             if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "option":
                 name = node.args[0]
                 if isinstance(name, ast.Constant) and isinstance(name.value, str):
-                    yield f"{path.name}:{node.lineno}", name.value
+                    place = path.relative_to(PACKAGE).as_posix()
+                    yield f"{place}:{node.lineno}", name.value
 
 
 def test_texts_name_only_options_there_are() -> None:
     found = dict(named())
     assert len(found) > 100
-    assert {name for name in found.values() if name not in FLAGS} <= OF_SESSION
+    of_plan = {name for where, name in found.items() if where.startswith(OF_PLAN)}
+    others = {name for where, name in found.items() if not where.startswith(OF_PLAN)}
+    assert {name for name in others if name not in FLAGS} <= OF_SESSION
+    assert of_plan
+    assert of_plan <= inspect.signature(nbdist.plan).parameters.keys()
     assert EXCEPTIONS.keys() <= FLAGS.keys() | OF_SESSION
 
 
 @pytest.mark.parametrize("name", sorted({name for _, name in named()} - FLAGS.keys()))
 def test_the_flag_of_a_method_is_one_that_its_magic_takes(name: str) -> None:
-    taken = {flag for magic in ("dist", "dist_push", "dist_pull") for flag in MAGICS[magic]().flags}
-    assert flag(name) in taken
+    magics = ("dist", "dist_push", "dist_pull", "dist_plan")
+    assert flag(name) in {flag for magic in magics for flag in MAGICS[magic]().flags}
 
 
 @pytest.mark.parametrize(

@@ -228,8 +228,10 @@ class LiveView {
   }
 
   private writeAge(): void {
-    // A session that has stopped says nothing more, and that is no sign of trouble.
-    if (!this.known || !this.painter.seen || this.known.snapshot.state === 'stopped') return;
+    // A session that has stopped says nothing more, nor does a plan, and that is no sign of trouble.
+    if (!this.known || !this.painter.seen) return;
+    const { state } = this.known.snapshot;
+    if (state === 'stopped' || state === 'planned') return;
     this.page.header.tick((performance.now() - this.receivedAt) / 1000);
   }
 

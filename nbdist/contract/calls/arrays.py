@@ -9,6 +9,7 @@ from typing import Any, ClassVar, Literal
 from nbdist.contract.array_summary import ArraySummary
 from nbdist.contract.calls.call import Call, Done
 from nbdist.contract.calls.evaluating import Evaluating, EvaluatingExpression
+from nbdist.contract.program import Program
 from nbdist.contract.snapshot import Array, Distribution, Mesh, Model
 
 
@@ -92,6 +93,26 @@ class CountNan(EvaluatingExpression[NanCounts]):
     """NaN and infinite values in the process's pieces of a tree."""
 
     NAME: ClassVar[str] = "nan"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ProgramFound:
+    """What a call would run.
+
+    Attributes:
+      program: As this process has compiled it.
+      digest: Of what the compiler was given, which must be equal on all processes.
+    """
+
+    program: Program
+    digest: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CompileCall(EvaluatingExpression[ProgramFound]):
+    """What a call would run, compiled and not run; `expression` is the call."""
+
+    NAME: ClassVar[str] = "program"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

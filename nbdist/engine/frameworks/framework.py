@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import ArrayError, SessionError
@@ -11,12 +11,13 @@ from nbdist.machine import checkup
 from nbdist.spelling import option
 
 if TYPE_CHECKING:
-    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
@@ -112,6 +113,16 @@ class Framework:
           ArrayError: They are not counted in arrays of this framework.
         """
         raise ArrayError(f"NaN are not counted in arrays of {self.title}.")
+
+    def program(
+        self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+    ) -> ProgramFound:
+        """What a call would run, compiled and not run.
+
+        Raises:
+          ArrayError: There is no such program.
+        """
+        raise ArrayError(f"Programs of {self.title} are not explained; those of jax.jit are.")
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """Writes what this process has to a file, from a thread of it; None where it cannot."""
@@ -214,5 +225,48 @@ class Framework:
 
         Raises:
           ArrayError: A variable holds no values.
+        """
+        return None
+
+    # -- of values that are planned, in any process -----------------------------------------------
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """The arrays of a value by their shapes, in its order; None for what is not of this framework.
+
+        Raises:
+          ArrayError: It is, and has none yet.
+        """
+        return None
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """The size of each axis of a mesh of its own, in order; None for anything else."""
+        return None
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """A spec, layout or sharding of its own; None for anything else."""
+        return None
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """What a tree of specs, or a map of layouts, asks for the arrays of a value.
+
+        Args:
+          specs: Any object.
+          arrays: Those of the value.
+          value: None where it is in another process.
+
+        Returns:
+          None for specs that are not of this framework.
+        """
+        return None
+
+    def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+        """The devices of a slice as an array in the shape of a mesh, and whether a dimension had to be split.
+
+        Args:
+          sizes: Of the axes of the mesh.
+          devices: They need not be there: stand-ins have their place and kind.
+
+        Returns:
+          None where it does not lay meshes over a network, or cannot lay this one.
         """
         return None

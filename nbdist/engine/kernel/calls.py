@@ -134,6 +134,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         values_contract.LetGo: values.let_go,
         arrays.FindShards: shards,
         arrays.CountNan: nan,
+        arrays.CompileCall: program,
         arrays.Summarize: summary,
         arrays.UseWidget: widget,
         arrays.FindLayout: layout,
@@ -284,6 +285,16 @@ def nan(
     """See `CountNan`."""
     value = evaluate(resident, call.expression, number=call.number)
     return resident.framework.nan(value, call.expression), []
+
+
+def program(
+    resident: Resident, buffers: Buffers, call: arrays.CompileCall
+) -> tuple[arrays.ProgramFound, list[Any]]:
+    """See `CompileCall`."""
+    from nbdist.engine.kernel.explaining import called
+
+    function, arguments, named = called(resident, call.expression, number=call.number)
+    return resident.framework.program(function, arguments, named, call.expression), []
 
 
 def summary(

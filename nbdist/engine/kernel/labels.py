@@ -6,7 +6,18 @@ LOOKS = frozenset({"complete", "inspect", "layout"})
 """Calls that one process alone gets, and in which an attribute of a user's object may compute."""
 
 INTERRUPTIBLE = LOOKS | {
-    *("initialize", "offer", "widget", "digests", "receive", "ready", "shards", "nan", "summary")
+    *(
+        "initialize",
+        "offer",
+        "widget",
+        "digests",
+        "receive",
+        "ready",
+        "shards",
+        "nan",
+        "program",
+        "summary",
+    )
 }
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""
 

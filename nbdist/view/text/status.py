@@ -31,7 +31,9 @@ def summary_text(snapshot: Snapshot) -> str:
     """`running   4 processes on 2 hosts   8 cpu devices`."""
     hosts = {process.host for process in snapshot.processes}
     processes = count_text(len(snapshot.processes), "process")
-    parts = [snapshot.state, f"{processes} on {count_text(len(hosts), 'host')}"]
+    parts: list[str] = [snapshot.state]
+    if snapshot.state != "planned":
+        parts.append(f"{processes} on {count_text(len(hosts), 'host')}")
     for platform in dict.fromkeys(device.platform for device in snapshot.devices):
         count = sum(device.platform == platform for device in snapshot.devices)
         parts.append(count_text(count, f"{platform} device"))

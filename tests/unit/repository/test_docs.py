@@ -32,8 +32,16 @@ MAGIC = re.compile(r"(?<![\w%])%%?(?:dist\w*|rank|sync|local)\b")
 COMMAND = re.compile(r"(?<![\w/.-])nbdist (?=[a-z])(\w+)(?=[` ]| --|$)", re.M)
 TARGET = re.compile(r"\bmake ([a-z][\w-]*)(?=[`\s,.]|$)")
 FLAG = re.compile(r"(?<![\w-])--[a-z][a-z-]+")
-OTHERS_FLAGS = {"--logdir", "--format", "--worker", "--command", "--dry-run", "--profile"}
-"""Of commands that are not nbdist's: TensorBoard's, gcloud's and ipcluster's."""
+OTHERS_FLAGS = {
+    "--logdir",
+    "--format",
+    "--worker",
+    "--command",
+    "--dry-run",
+    "--profile",
+    "--steps",
+}
+"""Of commands that are not nbdist's: TensorBoard's, gcloud's, ipcluster's and a script's."""
 ROW = re.compile(r"^\| ([KT]\d) \|.*\|$", re.M)
 NAMED_TEST = re.compile(r"`(tests/[\w/.]+)::(test_\w+)`")
 CELL = re.compile(r"^\| (local|SSH|Slurm|MPI|TPU|attach|doctor) \|.*\|$", re.M)
@@ -66,6 +74,7 @@ def flags() -> set[str]:
     assert len(makers) > 5
     listed = argparse.ArgumentParser().add_subparsers()
     listing.add_commands(listed)
+    options.rehearse_options(listed.add_parser("rehearse"))
     parsers = [*(make() for make in makers), *listed.choices.values()]
     return {flag for parser in parsers for a in parser._actions for flag in a.option_strings}
 

@@ -7,7 +7,7 @@ from pathlib import Path
 import nbdist
 
 PACKAGE = Path(nbdist.__file__).parent
-ON_HOSTS = ("agent", "engine", "machine", "contract")
+ON_HOSTS = ("agent", "engine", "machine", "contract", "program")
 
 PROOF = """
 import importlib, sys

@@ -12,6 +12,8 @@ from tests.places import ROOT
 SECTIONS = {
     "floors": "nbdist",
     "session": "nbdist/session",
+    "rehearsal": "nbdist/rehearsal",
+    "pod": "nbdist/pod",
     "launch": "nbdist/launch",
     "agent": "nbdist/agent",
     "engine": "nbdist/engine",

@@ -19,6 +19,10 @@ export function hostOf(scene: Scene, key: string): string {
 /** A device's process id: the first part of its key. */
 export const processOf = (key: string): number => Number(key.split(':')[0]);
 
+/** The host of a device, or its process where no host is known: what one cell stands for where devices are many. */
+export const unitOf = (scene: Scene, key: string): string =>
+  hostOf(scene, key) || `process ${processOf(key)}`;
+
 /** `data 1, model 0`. */
 export function coordinatesText(grid: Grid, position: number): string {
   const parts: string[] = [];
@@ -67,6 +71,8 @@ export function heldText(scene: Scene, key: string): string {
 export function memoryText(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
   const memory = device?.memory;
+  if (scene.snapshot.state === 'planned' && memory?.bytes_limit === null)
+    return memory.bytes_in_use === null ? '' : bytesText(memory.bytes_in_use);
   if (memory?.bytes_limit && memory.bytes_in_use !== null) {
     return `${bytesText(memory.bytes_in_use)} of ${bytesText(memory.bytes_limit)}`;
   }

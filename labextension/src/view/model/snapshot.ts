@@ -14,7 +14,8 @@ export interface Snapshot {
   session: string;
   sequence: number;
   time: number;
-  state: 'starting' | 'idle' | 'running' | 'stuck' | 'repairing' | 'out of step' | 'stopped';
+  state:
+    'starting' | 'idle' | 'running' | 'stuck' | 'repairing' | 'out of step' | 'stopped' | 'planned';
   version: number;
   processes: Process[];
   devices: Device[];

@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
-    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, Summary
+    from nbdist.contract.calls.arrays import ArraysFound, NanCounts, ProgramFound, Summary
     from nbdist.contract.calls.engine import Initialized, Membership, UsedDevices
     from nbdist.contract.calls.stepping import Origin, Versions
     from nbdist.contract.iopub import Rescued
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import Observer
@@ -79,6 +80,14 @@ class Jax(Framework):
         from nbdist.engine.frameworks.jax.nan import count
 
         return count(value, expression)
+
+    def program(
+        self, function: Any, arguments: Sequence[Any], named: Mapping[str, Any], expression: str
+    ) -> ProgramFound:
+        """See `nbdist.engine.frameworks.jax.program.program`."""
+        from nbdist.engine.frameworks.jax.program import program
+
+        return program(function, arguments, named, expression)
 
     def rescue(self, namespace: dict[str, object], process_id: int) -> Rescued | None:
         """See `nbdist.engine.frameworks.jax.rescue`."""
@@ -203,6 +212,38 @@ class Jax(Framework):
     def is_imported(self) -> bool:
         """Whether `import jax` has been begun; `jaxlib` alone has no arrays."""
         return "jax" in sys.modules
+
+    # -- of values that are planned, in any process -----------------------------------------------
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """The arrays of any pytree."""
+        from nbdist.engine.frameworks.jax.shapes import shapes
+
+        return shapes(value)
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """See `nbdist.engine.frameworks.jax.shapes.mesh_axes`."""
+        from nbdist.engine.frameworks.jax.shapes import mesh_axes
+
+        return mesh_axes(value)
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """See `nbdist.engine.frameworks.jax.shapes.spec`."""
+        from nbdist.engine.frameworks.jax.shapes import spec
+
+        return spec(value)
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """See `nbdist.engine.frameworks.jax.shapes.layout`."""
+        from nbdist.engine.frameworks.jax.shapes import layout
+
+        return layout(specs, arrays)
+
+    def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+        """See `nbdist.engine.frameworks.jax.torus.mesh_over`."""
+        from nbdist.engine.frameworks.jax.torus import mesh_over
+
+        return mesh_over(sizes, devices)
 
 
 FRAMEWORK = Jax()

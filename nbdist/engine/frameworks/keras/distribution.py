@@ -161,7 +161,12 @@ def rules_of(distribution: Any) -> list[tuple[str, Any]]:
     Private API: `ModelParallel._layout_map` and `LayoutMap._layout_map`. No public way leads from a
     distribution to its map, and the map's own methods may be a user's. Without them no rules are known.
     """
-    found = pairs(attribute(attribute(distribution, "_layout_map"), "_layout_map"))
+    return rules_of_map(attribute(distribution, "_layout_map"))
+
+
+def rules_of_map(layout_map: Any) -> list[tuple[str, Any]]:
+    """The rules of a `LayoutMap`, as `rules_of`."""
+    found = pairs(attribute(layout_map, "_layout_map"))
     return [(pattern, layout) for pattern, layout in found if type(pattern) is str]
 
 

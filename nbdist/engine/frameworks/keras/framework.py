@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from nbdist.contract.calls.engine import Initialized
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
+    from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
     from nbdist.engine.values.parts import Children, OfferArray
@@ -113,6 +114,36 @@ class Keras(Jax):
         from nbdist.engine.frameworks.keras.digest import model_digest
 
         return model_digest(value, path, offer_array)
+
+    # -- of values that are planned, in any process -----------------------------------------------
+
+    def shapes(self, value: Any) -> Sequence[ArrayShape] | None:
+        """The variables of a layer, model or optimizer."""
+        from nbdist.engine.frameworks.keras.shapes import shapes
+
+        return shapes(value)
+
+    def mesh_axes(self, value: Any) -> Mapping[str, int] | None:
+        """See `nbdist.engine.frameworks.keras.shapes.mesh_axes`."""
+        from nbdist.engine.frameworks.keras.shapes import mesh_axes
+
+        return mesh_axes(value)
+
+    def spec(self, value: Any) -> AskedSpec | None:
+        """See `nbdist.engine.frameworks.keras.shapes.spec`."""
+        from nbdist.engine.frameworks.keras.shapes import spec
+
+        return spec(value)
+
+    def layout(self, specs: Any, arrays: Sequence[ArrayShape], value: Any) -> AskedLayout | None:
+        """See `nbdist.engine.frameworks.keras.shapes.layout`."""
+        from nbdist.engine.frameworks.keras.shapes import layout
+
+        return layout(specs, arrays, value)
+
+    def mesh_over(self, sizes: Sequence[int], devices: Sequence[Any]) -> tuple[Any, bool] | None:
+        """None: its back end lays meshes."""
+        return None
 
 
 FRAMEWORK = Keras()

@@ -33,6 +33,8 @@ export class ArrayValues implements Section {
     const path = scene.array?.path ?? null;
     const busy = scene.snapshot.state === 'running';
     this.path = path;
+    // Of a plan there are no values.
+    setShown(this.node, scene.snapshot.state !== 'planned');
     if (!this.changed(path, values, busy, look)) return;
     const answer = values.answer?.path === path ? values.answer : null;
     const asked = values.asked !== null && values.asked === path;

@@ -1,6 +1,14 @@
 /** Everything known of the device under the pointer or the cursor. */
 
-import { heldText, hostOf, nameOf, coordinatesText, processOf } from '../../model/device_text';
+import {
+  coordinatesText,
+  heldText,
+  hostOf,
+  memoryText,
+  nameOf,
+  processOf,
+  unitOf,
+} from '../../model/device_text';
 import { bytesText, countText } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
@@ -13,7 +21,11 @@ const HINT = 'Point at a device, or move to it with the arrow keys.';
 /** Copies that are listed by name; the rest are counted. */
 const MOST_NAMED = 6;
 
-function memoryRows(device: Device | undefined): Row[] {
+function memoryRows(scene: Scene, device: Device | undefined): Row[] {
+  if (scene.snapshot.state === 'planned') {
+    const text = device ? memoryText(scene, device.key) : '';
+    return text ? [['would take', text]] : [];
+  }
   const rows: Row[] = [];
   if (device?.live_bytes !== null && device?.live_bytes !== undefined) {
     rows.push(['live arrays', bytesText(device.live_bytes)]);
@@ -54,15 +66,15 @@ function rowsOf(scene: Scene, key: string): Row[] {
     ...(device?.coords ? [['coordinates', `(${device.coords.join(', ')})`] as const] : []),
     ...(held ? [['holds', held] as const] : []),
     ...othersRow(scene, key),
-    ...memoryRows(device),
+    ...memoryRows(scene, device),
   ];
 }
 
 /** Devices of the same host that share a cell with `key`. */
 function together(scene: Scene, key: string, hosts: boolean): readonly string[] {
   if (!hosts) return [key];
-  const host = hostOf(scene, key);
-  return scene.grid.devices.filter(other => hostOf(scene, other) === host);
+  const host = unitOf(scene, key);
+  return scene.grid.devices.filter(other => unitOf(scene, other) === host);
 }
 
 export class DeviceDetail implements Section {
@@ -92,7 +104,7 @@ export class DeviceDetail implements Section {
   }
 
   private hostTitle(scene: Scene, key: string, devices: readonly string[]): string {
-    return `${hostOf(scene, key) || `process ${processOf(key)}`}: ${countText(devices.length, 'device')}`;
+    return `${unitOf(scene, key)}: ${countText(devices.length, 'device')}`;
   }
 
   private hostList(scene: Scene, devices: readonly string[]): HTMLElement {

@@ -24,9 +24,10 @@ function entriesOf(scene: Scene): Entry[] {
   if (snapshot.processes.some(process => process.state === 'lost')) {
     entries.push({ sign: 'lost', text: 'lost' });
   }
+  const planned = snapshot.state === 'planned';
   const bars = {
-    limit: 'memory in use, of the limit',
-    fullest: 'live arrays, of the fullest device',
+    limit: planned ? 'planned arrays, of the memory' : 'memory in use, of the limit',
+    fullest: planned ? '' : 'live arrays, of the fullest device',
     nothing: '',
   }[fullness.meaning];
   if (bars) entries.push({ sign: 'bar', text: bars });

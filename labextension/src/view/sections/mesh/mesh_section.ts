@@ -3,7 +3,7 @@
 import { planeOf, type Block } from '../../layout/blocks';
 import { layCards, type CardLayout } from '../../layout/card_layout';
 import { layHosts, layTiles, type TileLayout } from '../../layout/tile_layout';
-import { addendText, describeDevice, processOf } from '../../model/device_text';
+import { addendText, describeDevice, unitOf } from '../../model/device_text';
 import { countText, dimensionTexts, meshText } from '../../model/format';
 import { axisTypesText, type Grid } from '../../model/grid';
 import type { Scene } from '../../model/scene';
@@ -233,8 +233,7 @@ const shortened = (path: string): string => shortenAll([path], 38).get(path) ?? 
 function hostUnits(scene: Scene): readonly Unit[] {
   const hosts = new Map<string, string[]>();
   for (const key of scene.grid.devices) {
-    const process = processOf(key);
-    const name = scene.directory.processes.get(process)?.host ?? `process ${process}`;
+    const name = unitOf(scene, key);
     const devices = hosts.get(name);
     if (devices) devices.push(key);
     else hosts.set(name, [key]);

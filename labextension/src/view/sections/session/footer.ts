@@ -32,14 +32,19 @@ function contextText(scene: Scene): string | null {
 }
 
 function factsOf(scene: Scene): Fact[] {
-  const { arrays, arrays_omitted, devices } = scene.snapshot;
+  const { arrays, arrays_omitted, devices, state } = scene.snapshot;
   const facts: Fact[] = [];
   const context = contextText(scene);
   if (context) facts.push(['mesh in context', context, '']);
   const omitted = arrays_omitted ? `, ${countText(arrays_omitted, 'more', 'more')} not listed` : '';
   const bytes = arrays.reduce((sum, array) => sum + array.nbytes, 0);
+  const label = state === 'planned' ? 'planned' : 'named';
   if (arrays.length)
-    facts.push(['named', countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
+    facts.push([label, countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
+  const [device] = devices;
+  const taken = device?.memory?.bytes_in_use ?? null;
+  if (state === 'planned' && taken !== null)
+    facts.push(['they would take', `${bytesText(taken)} a device`, '']);
   const live = liveText(devices);
   if (live) facts.push(['live arrays', live, ', with what Python has not collected yet']);
   return facts;

@@ -3,7 +3,7 @@
 import { countText, secondsText } from '../../model/format';
 import type { Scene } from '../../model/scene';
 import type { Snapshot } from '../../model/snapshot';
-import { element, setAttributes, setText } from '../parts/element';
+import { element, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
 
 /** States that stop the work. */
@@ -33,10 +33,12 @@ export class Header implements Section {
     const { state, processes, devices } = scene.snapshot;
     if (!this.changed(state, processes.length, devices, scene.directory.hosts.length)) return;
     setText(this.state, state);
-    if (state === 'stopped') setText(this.age, '');
+    if (state === 'stopped' || state === 'planned') setText(this.age, '');
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
     const hosts = countText(scene.directory.hosts.length, 'host');
-    setText(this.size, `${countText(processes.length, 'process', 'processes')} on ${hosts}`);
+    const size = `${countText(processes.length, 'process', 'processes')} on ${hosts}`;
+    setText(this.size, state === 'planned' ? '' : size);
+    setShown(this.size, state !== 'planned');
     setText(this.devices, devicesText(scene));
   }
 

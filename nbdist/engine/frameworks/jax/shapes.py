@@ -1,0 +1,177 @@
+"""The arrays of a pytree by their shapes, and the specs that are asked for them; nothing is computed.
+
+Any pytree will do: arrays, `jax.eval_shape`'s results, modules of Flax NNX, NumPy's arrays among them.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from nbdist.engine.frameworks.jax.describe import partitions
+from nbdist.engine.frameworks.shapes import (
+    ArrayShape,
+    AskedLayout,
+    AskedSpec,
+    array_bytes,
+    entry,
+)
+
+Path = tuple[str, ...]
+
+
+def shapes(value: Any) -> list[ArrayShape]:
+    """The arrays of a pytree, in its order; of what is no array nothing."""
+    kind, found = _variable(), []
+    for keys, leaf in _leaves(value, kind):
+        for rest, array in _held(leaf, kind):
+            shape = getattr(array, "shape", None)
+            dtype: Any = getattr(array, "dtype", None)
+            if not isinstance(shape, tuple) or not hasattr(dtype, "itemsize"):
+                continue
+            found.append(
+                ArrayShape(
+                    path=_expression(keys) + _expression(rest),
+                    name="/".join((*_names(keys), *_names(rest))),
+                    shape=tuple(map(int, shape)),
+                    dtype=str(dtype),
+                    nbytes=array_bytes(shape, int(dtype.itemsize)),
+                    own=_own(leaf, array, kind),
+                )
+            )
+    return found
+
+
+def spec(value: Any) -> AskedSpec | None:
+    """A `PartitionSpec`, or a sharding with one; None for anything else."""
+    kinds = sys.modules.get("jax.sharding")
+    if kinds is None:
+        return None
+    if isinstance(value, kinds.PartitionSpec):
+        return _asked(partitions(value), None)
+    if isinstance(value, kinds.NamedSharding):
+        return _asked(partitions(value.spec), mesh_axes(value.mesh))
+    return None
+
+
+def mesh_axes(value: Any) -> dict[str, int] | None:
+    """The axes of a mesh of JAX, with devices or without; None for anything else."""
+    kinds = sys.modules.get("jax.sharding")
+    if kinds is None or not isinstance(value, kinds.Mesh | kinds.AbstractMesh):
+        return None
+    return {str(name): int(size) for name, size in value.shape.items()}
+
+
+def layout(specs: Any, arrays: Sequence[ArrayShape]) -> AskedLayout | None:
+    """What a tree of specs asks for each array of a value; a spec stands for all that is below its place.
+
+    Args:
+      specs: A tree of `PartitionSpec`, `NamedSharding` and None, of which each stands for all below its place.
+      arrays: Those of the value.
+
+    Returns:
+      None where there is no such spec in it.
+    """
+    given: dict[Path, Any] = {}
+    kind = _variable()
+    for keys, leaf in _leaves(specs, kind, also=_is_spec):
+        for rest, held in _held(leaf, kind):
+            path = (*_names(keys), *_names(rest))
+            if held is not None and spec(held) is None:
+                return None
+            given[path] = held
+    if all(one is None for one in given.values()):
+        return None
+    used: set[Path] = set()
+    found = []
+    for array in arrays:
+        names = tuple(array.name.split("/")) if array.name else ()
+        above = [names[:n] for n in range(len(names), -1, -1) if names[:n] in given]
+        used |= set(above[:1])
+        held = given[above[0]] if above else None
+        found.append(spec(held) if held is not None else None)
+    unmatched = ["/".join(path) for path, one in given.items() if path not in used and one]
+    axes = next((one.axes for one in found if one is not None and one.axes), None)
+    return AskedLayout(specs=found, unmatched=unmatched, axes=axes, noun="spec")
+
+
+def _asked(parts: Sequence[Any], axes: Mapping[str, int] | None) -> AskedSpec:
+    entries = [entry(part) for part in parts]
+    left = [str(place) for place, one in enumerate(entries) if one is None]
+    problem = (
+        f"P.UNCONSTRAINED leaves dimension {', '.join(left)} to the compiler" if left else None
+    )
+    return AskedSpec(entries=tuple(one or () for one in entries), axes=axes, problem=problem)
+
+
+def _is_spec(value: Any) -> bool:
+    return value is None or spec(value) is not None
+
+
+def _variable() -> Any | None:
+    """The class of variables of Flax NNX; None where it has not been imported."""
+    return getattr(sys.modules.get("flax.nnx"), "Variable", None)
+
+
+def _leaves(
+    value: Any, kind: Any | None, also: Callable[[Any], bool] | None = None
+) -> list[tuple[tuple[Any, ...], Any]]:
+    """The leaves of a pytree with their paths; variables are leaves, and what `also` says."""
+    import jax
+
+    def is_leaf(one: Any) -> bool:
+        return (kind is not None and isinstance(one, kind)) or (also is not None and also(one))
+
+    leaves: list[tuple[tuple[Any, ...], Any]] = jax.tree_util.tree_flatten_with_path(
+        value, is_leaf=is_leaf
+    )[0]
+    return leaves
+
+
+def _held(leaf: Any, kind: Any | None) -> list[tuple[tuple[Any, ...], Any]]:
+    """What a variable of Flax NNX holds; anything else as it is."""
+    if kind is None or not isinstance(leaf, kind):
+        return [((), leaf)]
+    get = getattr(kind, "get_raw_value", None)
+    value = get(leaf) if get is not None else leaf.value  # before flax 0.12
+    return _leaves(value, kind, also=_is_spec)
+
+
+def _own(leaf: Any, array: Any, kind: Any | None) -> AskedSpec | None:
+    """The spec that an array has, or that the variable it lies in was made with."""
+    is_variable = kind is not None and isinstance(leaf, kind)
+    if is_variable and (said := _annotated(leaf)) is not None:
+        return said
+    return spec(getattr(array, "sharding", None))
+
+
+def _annotated(variable: Any) -> AskedSpec | None:
+    """What `nnx.with_partitioning` has noted, under each of the names that versions of Flax have for it."""
+    known = variable.get_metadata() if hasattr(variable, "get_metadata") else {}
+    names = ("out_sharding", "sharding_names", "sharding")
+    found = next((known[name] for name in names if known.get(name) is not None), None)
+    if isinstance(found, tuple | list):
+        return _asked(found, None)
+    return spec(found)
+
+
+def _names(keys: Sequence[Any]) -> Path:
+    """The keys of a path alone: `['dense'].kernel[0]` → `("dense", "kernel", "0")`."""
+    found = []
+    for key in keys:
+        for attribute in ("key", "name", "idx"):
+            if hasattr(key, attribute):
+                found.append(str(getattr(key, attribute)))
+                break
+        else:
+            found.append(str(key))
+    return tuple(found)
+
+
+def _expression(keys: Sequence[Any]) -> str:
+    if not keys:
+        return ""
+    import jax
+
+    return str(jax.tree_util.keystr(tuple(keys)))

@@ -1,0 +1,74 @@
+"""`python -m nbdist.pod`: a script on a pod that is not there; `nbdist rehearse` starts it.
+
+What it compiles is in the file `--programs`, a line of JSON each, as soon as it is compiled.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import runpy
+import sys
+import traceback
+from pathlib import Path
+
+from nbdist.contract.program import Program
+from nbdist.errors import NbdistError
+from nbdist.pod.lines import cut_to_users
+from nbdist.pod.rehearsal import Rehearsal
+from nbdist.view.text.program import program_text
+
+
+def main() -> int:
+    """Runs the script.
+
+    Returns:
+      0, or 2 where it did not come to its end.
+    """
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--topology", required=True)
+    parser.add_argument("--slices", type=int, default=1)
+    parser.add_argument("--mesh")
+    parser.add_argument("--value", type=float)
+    parser.add_argument("--programs", type=Path, required=True)
+    parser.add_argument("script", type=Path)
+    parser.add_argument("arguments", nargs=argparse.REMAINDER)
+    options = parser.parse_args()
+    seen: set[int] = set()
+
+    def compiled(program: Program) -> None:
+        if id(program) not in seen:
+            seen.add(id(program))
+            with options.programs.open("a") as file:
+                file.write(json.dumps(dataclasses.asdict(program)) + "\n")
+            print(program_text(program), end="\n\n", flush=True)
+
+    try:
+        rehearsal = Rehearsal(
+            options.topology, slices=options.slices, mesh=options.mesh, compiled=compiled
+        )
+    except NbdistError as error:
+        print(f"nbdist rehearse: {error}", file=sys.stderr)
+        return 2
+    rehearsal.trace.stand_in = options.value
+    rehearsal.begin()
+    sys.argv = [str(options.script), *options.arguments]
+    sys.path[0] = str(options.script.resolve().parent)
+    names = {"mesh": rehearsal.mesh} if rehearsal.mesh is not None else {}
+    try:
+        runpy.run_path(str(options.script), init_globals=names, run_name="__main__")
+    except NbdistError as error:
+        cut_to_users(error.__traceback__)
+        traceback.print_exception(error)
+        return 2
+    except SystemExit as error:
+        return 0 if error.code in (None, 0) else 2
+    except Exception:  # noqa: BLE001 - the script's own, shown as Python shows it
+        traceback.print_exc()
+        return 2
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

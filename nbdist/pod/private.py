@@ -1,0 +1,138 @@
+"""What of JAX is private and needed here, each in one function.
+
+Source: read in JAX 0.10.2 and 0.12.0.1; `check_jax` refuses others in which a piece is missing.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from nbdist.errors import RehearsalError
+
+TRIED = ("0.10.2", "0.12.0.1")
+"""Versions of JAX with which the tests of `tests/rehearsal` have run."""
+
+
+@dataclass(frozen=True, slots=True)
+class JitCall:
+    """A call of a jitted function, as it arrives at a trace.
+
+    Attributes:
+      name: Of the function.
+      jaxpr: What it does, closed over its constants.
+      in_shardings: One an argument; None where the function names none.
+      out_shardings: One a result; likewise.
+      donated: One an argument.
+      compiler_options: That the function was given.
+      of_jax: Whether JAX itself has made the function, as most of `jax.numpy` and `jax.random`.
+    """
+
+    name: str
+    jaxpr: Any
+    in_shardings: tuple[Any, ...]
+    out_shardings: tuple[Any, ...]
+    donated: tuple[bool, ...]
+    compiler_options: dict[str, Any]
+    of_jax: bool
+
+
+class _Probe(jax.core.Trace):
+    """Keeps what arrives of one call."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls: list[JitCall | None] = []
+
+    def process_primitive(self, primitive: Any, args: Sequence[Any], params: Any, /) -> Any:
+        """Gives back its arguments."""
+        self.calls.append(jit_call(primitive, params))
+        return list(args)
+
+
+def check_jax() -> None:
+    """Tries what this module needs of JAX.
+
+    Raises:
+      RehearsalError: This version of JAX has it otherwise; names it, and those that were tried.
+    """
+    probe = _Probe()
+    try:
+        has_chosen_devices()
+        with made_current(probe):
+            called = is_current(probe)
+            jax.jit(lambda x: x)(np.float32(0))
+        works = called and len(probe.calls) == 1 and probe.calls[0] is not None
+        reason = "a call of a jitted function arrives otherwise"
+    except (ImportError, AttributeError, KeyError, TypeError, ValueError) as error:
+        works, reason = False, f"{type(error).__name__}: {error}"
+    if not works:
+        raise RehearsalError(
+            f"Cells and scripts cannot be rehearsed with JAX {jax.__version__}, whose internals differ "
+            f"({reason}). It was tried with JAX {' and '.join(TRIED)}. nbdist.rehearse(…).compile(…) needs none "
+            "of them."
+        )
+
+
+@contextlib.contextmanager
+def made_current(trace: Any) -> Iterator[None]:
+    """Lets a trace have every operation of this thread that no other trace has first.
+
+    `jax.core.Trace` is public, what makes one the current one is not.
+    """
+    from jax._src.core import set_current_trace
+
+    with set_current_trace(trace):
+        yield
+
+
+def is_current(trace: Any) -> bool:
+    """Whether a trace is the current one, and so no function is being traced.
+
+    `jax.core.get_opaque_trace_state` is public, and gives nothing to compare with a trace.
+    """
+    from jax._src.core import trace_ctx
+
+    return trace_ctx.trace is trace
+
+
+def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
+    """What a call of a jitted function carries; None for any other operation.
+
+    The primitive of `jax.jit` and the names of its parameters are private.
+    """
+    if primitive.name not in ("jit", "pjit"):
+        return None
+    jaxpr = params["jaxpr"]
+    return JitCall(
+        name=params["name"],
+        jaxpr=jaxpr,
+        in_shardings=_named(params["in_shardings"]),
+        out_shardings=_named(params["out_shardings"]),
+        donated=tuple(params["donated_invars"]),
+        compiler_options=dict(params["compiler_options_kvs"]),
+        of_jax=_of_jax(jaxpr),
+    )
+
+
+def has_chosen_devices() -> bool:
+    """Whether JAX has started its backends in this process; asking in a public manner would start them."""
+    from jax._src.xla_bridge import backends_are_initialized
+
+    return bool(backends_are_initialized())
+
+
+def _named(shardings: Sequence[Any]) -> tuple[Any, ...]:
+    """What is not named is an object of a private class there, and None in `jax.jit`'s own arguments."""
+    return tuple(one if isinstance(one, jax.sharding.Sharding) else None for one in shardings)
+
+
+def _of_jax(jaxpr: Any) -> bool:
+    filename = jaxpr.jaxpr.debug_info.func_filename
+    return filename is not None and Path(filename).is_relative_to(Path(jax.__file__).parent)

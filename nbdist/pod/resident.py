@@ -1,0 +1,72 @@
+"""What stays in a rehearsal's process between cells."""
+
+from __future__ import annotations
+
+from types import TracebackType
+from typing import Any
+
+from IPython.core.getipython import get_ipython
+
+from nbdist.contract.program import Program
+from nbdist.errors import NbdistError
+from nbdist.pod.lines import cut_to_users
+from nbdist.pod.rehearsal import Rehearsal
+from nbdist.view.text.program import program_text
+
+
+class Resident:
+    """The rehearsal of this process, and which of its programs the cell has shown."""
+
+    def __init__(self, topology: str, mesh: str | None, slices: int) -> None:
+        self._shown: set[int] = set()
+        self.rehearsal = Rehearsal(topology, slices=slices, mesh=mesh, compiled=self._show)
+
+    def cell_begins(self, value: float | None) -> None:
+        """Programs are shown again, once in this cell."""
+        self._shown.clear()
+        self.rehearsal.trace.stand_in = value
+
+    def _show(self, program: Program) -> None:
+        if id(program) not in self._shown:
+            self._shown.add(id(program))
+            print(program_text(program), end="\n\n")
+
+
+def begin(topology: str, mesh: str | None, *, slices: int) -> None:
+    """Makes this process a rehearsal; `mesh` and `rehearsal` are names in it.
+
+    Raises:
+      NbdistError: It cannot be.
+    """
+    resident = Resident(topology, mesh, slices)
+    resident.rehearsal.begin()
+    shell = get_ipython()
+    names: dict[str, Any] = {"pod": resident.rehearsal.pod}
+    if resident.rehearsal.mesh is not None:
+        names["mesh"] = resident.rehearsal.mesh
+    shell.user_ns.update(names)
+    shell.set_custom_exc((NbdistError,), _shown_alone)
+    shell.nbdist_resident = resident
+
+
+def cell_begins(*, value: float | None) -> None:
+    """Called before each cell.
+
+    Args:
+      value: What stands in for values in it.
+    """
+    get_ipython().nbdist_resident.cell_begins(value)
+
+
+def _shown_alone(
+    shell: Any,
+    kind: type[BaseException],
+    error: BaseException,
+    trace: TracebackType | None,
+    **_: Any,
+) -> list[str]:
+    """Of nbdist's errors the user's frames are shown, and none below them."""
+    cut_to_users(trace)
+    shown = shell.InteractiveTB.structured_traceback(kind, error, trace)
+    shell._showtraceback(kind, error, shown)
+    return list(shown)

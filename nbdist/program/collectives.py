@@ -1,0 +1,272 @@
+"""The collectives of a program: what is exchanged, along which axes, how often, for which line."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from nbdist.contract.program import Collective, Direction, MeshAxes
+from nbdist.errors import ProgramError
+from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
+from nbdist.program.frames import Source
+from nbdist.program.groups import Groups, groups_in, pairs_in
+from nbdist.program.hlo import Instruction, Module, occurrences
+from nbdist.program.runs import Runs, Times
+from nbdist.program.shapes import Shape, shapes_in
+
+KINDS = (
+    "all-reduce",
+    "all-gather",
+    "reduce-scatter",
+    "all-to-all",
+    "collective-permute",
+    "collective-broadcast",
+    "ragged-all-to-all",
+)
+_GROUPS, _PAIRS = "replica_groups=", "source_target_pairs="
+_INSERTED = 'is_spmd_generated="true"'
+_OVERLAPPED = '"async_collective_fusion_config":'
+_STEPS = 8
+"""So many instructions back the line of a moved value is looked for."""
+_CHAIN = re.compile(r'\bchain_id="(\w+)"')
+_CHANNEL = re.compile(r"\bchannel_id=(\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class _Found:
+    computation: str
+    instruction: Instruction
+
+    @property
+    def kind(self) -> str:
+        return self.instruction.opcode.removesuffix("-start")
+
+    @property
+    def place(self) -> tuple[str, str]:
+        return self.computation, self.instruction.name
+
+    @property
+    def overlapped(self) -> tuple[str, ...] | None:
+        """Of one that XLA for TPUs runs piece by piece in several fusions: what is the same in all of these."""
+        attributes = self.instruction.attributes
+        if _OVERLAPPED not in attributes:
+            return None
+        parts = [pattern.search(attributes) for pattern in (_CHANNEL, _CHAIN)]
+        return (self.kind, *(part[1] if part else "" for part in parts))
+
+
+class Collectives:
+    """Reads the collectives of a program.
+
+    Args:
+      module: The program.
+      runs: How often its computations run.
+      meshes: The user's; the first whose axes fit names those of a collective.
+    """
+
+    def __init__(self, module: Module, runs: Runs, meshes: Sequence[MeshAxes]) -> None:
+        self._module, self._runs = module, runs
+        count = module.replicas * module.partitions
+        self._count = count
+        self._meshes = [mesh for mesh in meshes if len(mesh.devices) == count]
+        self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
+        self._inserted: set[tuple[str, ...]] = set()
+        self.unread: list[str] = []
+
+    def read(self) -> tuple[Collective, ...]:
+        """All of them, in the order of the text.
+
+        Raises:
+          ProgramError: One is written in a form that is not known here.
+        """
+        found = list(self._find())
+        starts = self._starts()
+        begun = {each.overlapped for each in found if each.place in starts}
+        spread: dict[tuple[str, ...], set[Times]] = {}
+        for each in found:
+            if (key := each.overlapped) is not None:
+                spread.setdefault(key, set()).add(self._runs.times(each.computation))
+                if _INSERTED in self._runs.caller_attributes(each.computation):
+                    self._inserted.add(key)
+        seen: set[tuple[str, ...]] = set()
+        collectives = []
+        for each in found:
+            key = each.overlapped
+            times = self._runs.times(each.computation)
+            if key is not None and key in begun:
+                # All the fusions that one is spread over name it; it is begun once.
+                if each.place not in starts:
+                    continue
+            elif key is not None:
+                if key in seen:
+                    continue
+                seen.add(key)
+                times = times if len(spread[key]) == 1 else Times(None, times.branch)
+            collectives.append(self._collective(each, times))
+        return tuple(collectives)
+
+    def _find(self) -> Iterator[_Found]:
+        module = self._module
+        places = sorted(
+            [*occurrences(module.text, f", {_GROUPS}"), *occurrences(module.text, f", {_PAIRS}")]
+        )
+        for place in places:
+            computation, found = module.computation_at(place), module.instruction_at(place)
+            if computation is None or found is None:
+                continue
+            if found.opcode.removesuffix("-start") in KINDS:
+                yield _Found(computation, found)
+            elif not found.opcode.endswith(("-done", "-update")):
+                self.unread.append(f"{found.opcode} ({found.name}), which names groups of devices")
+
+    def _starts(self) -> set[tuple[str, str]]:
+        """Where XLA for TPUs begins a collective that goes on in other fusions."""
+        module, found = self._module, set()
+        for place in occurrences(module.text, 'custom_call_target="AsyncCollectiveStart"'):
+            computation, start = module.computation_at(place), module.instruction_at(place)
+            if computation is not None and start is not None:
+                found |= {(computation, name) for name in start.operands}
+        return found
+
+    def _collective(self, each: _Found, times: Times) -> Collective:
+        found, computation = each.instruction, each.computation
+        groups, axes, devices = self._groups(each)
+        arrays = self._arrays(each)
+        kind, fused = each.kind, ""
+        outer = self._runs.caller_attributes(computation)
+        if kind == "all-reduce" and self._is_sliced(each, outer):
+            kind, fused = "reduce-scatter", "all-reduce and dynamic-slice in one fusion"
+        source = self._source(each)
+        permutes = kind == "collective-permute"
+        return Collective(
+            kind=kind,
+            axes=axes,
+            devices=devices,
+            group_size=2 if permutes else max(map(len, groups)),
+            bytes=sum(shape.bytes for shape in arrays),
+            arrays=tuple(map(str, arrays)),
+            times=times.count,
+            in_branch=times.branch,
+            direction=direction_of(source.operation),
+            inserted=_INSERTED in found.attributes
+            or (bool(fused) and _INSERTED in outer)
+            or each.overlapped in self._inserted,
+            fused=fused,
+            file=source.file,
+            line=source.line,
+            function=source.function,
+            operation=source.operation,
+            name=found.name,
+        )
+
+    def _source(self, each: _Found) -> Source:
+        """Of a collective that has no line, as those that XLA adds: of the value that it moves."""
+        found = own = self._runs.source(each.computation, each.instruction.attributes)
+        moved: Instruction | None = each.instruction
+        for _ in range(_STEPS):
+            if found.file or moved is None or not moved.operands:
+                break
+            moved = self._module.defined(each.computation, moved.operands[0])
+            if moved is not None:
+                found = self._runs.source(each.computation, moved.attributes)
+        if not found.file:
+            return own
+        return replace(found, operation=own.operation or found.operation)
+
+    def _is_sliced(self, each: _Found, outer: str) -> bool:
+        """Whether an all-reduce and the slice that each device keeps of it are one fusion, which scatters."""
+        if not (
+            each.computation.startswith("all-reduce-scatter") or "AllReduceScatterFusion" in outer
+        ):
+            return False
+        begin, end = self._module.spans[each.computation]
+        return f" dynamic-slice(%{each.instruction.name}," in self._module.text[begin:end]
+
+    def _groups(self, each: _Found) -> tuple[Groups, tuple[str, ...] | None, str]:
+        attributes = each.instruction.attributes
+        pairs = _PAIRS in attributes
+        key = _PAIRS if pairs else _GROUPS
+        at = attributes.index(key) + len(key)
+        text, groups = (
+            pairs_in(attributes[at:]) if pairs else groups_in(attributes[at:], self._count)
+        )
+        if not pairs and not self._are_devices(each):
+            # Groups of replicas, each with all its partitions.
+            if self._module.replicas == 1:
+                text, groups = "all", (tuple(range(self._count)),)
+            else:
+                return groups, None, f"replicas {devices_text(groups, None)}"
+        if (text, pairs) not in self._along:
+            self._along[text, pairs] = self._named(groups, pairs)
+        return groups, *self._along[text, pairs]
+
+    def _are_devices(self, each: _Found) -> bool:
+        """Whether the numbers of its groups are those of partitions, not of replicas."""
+        if (
+            self._module.partitions == 1
+            or "use_global_device_ids=true" in each.instruction.attributes
+        ):
+            return True
+        channel = _CHANNEL.search(each.instruction.attributes)
+        return channel is not None and each.kind in (
+            "all-to-all",
+            "collective-broadcast",
+            "ragged-all-to-all",
+        )
+
+    def _named(self, groups: Groups, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
+        for mesh in self._meshes:
+            axes = axes_of_pairs(groups, mesh) if pairs else axes_of(groups, mesh)
+            if axes is not None:
+                return axes, ""
+        first = self._meshes[0] if self._meshes else None
+        return None, devices_text(groups, first, pairs=pairs)
+
+    def _arrays(self, each: _Found) -> tuple[Shape, ...]:
+        found, kind = each.instruction, each.kind
+        shapes = shapes_in(found.type)
+        if found.opcode in ("all-gather-start", "collective-permute-start"):
+            # A start gives its operands, its results and what it needs itself.
+            count = len(found.operands)
+            shapes = shapes[count : 2 * count]
+        elif kind in ("reduce-scatter", "ragged-all-to-all"):
+            operands = found.operands if kind == "reduce-scatter" else found.operands[:1]
+            shapes = tuple(shape for name in operands for shape in self._shapes_of(each, name))
+        if (
+            kind == "collective-permute"
+            and len(found.operands) > 1
+            and "slice_sizes=" in found.attributes
+        ):
+            raise ProgramError(
+                f"The program {self._module.name} has a permutation of parts of arrays ({found.name}), which "
+                "cannot be read here."
+            )
+        if not shapes:
+            raise ProgramError(
+                f"The program {self._module.name} has a collective without arrays: {found.opcode} ({found.name})"
+            )
+        return shapes
+
+    def _shapes_of(self, each: _Found, operand: str) -> tuple[Shape, ...]:
+        found = self._module.defined(each.computation, operand)
+        if found is None:
+            raise ProgramError(
+                f"The program {self._module.name} has no {operand!r}, which {each.instruction.name} takes. "
+                "Give all of what compiled.as_text() returns."
+            )
+        return shapes_in(found.type)
+
+
+def direction_of(operation: str) -> Direction:
+    """From JAX's name of an operation, such as `jit(step)/transpose(jvp())/dot_general`.
+
+    One that XLA has made of several has all their names, `jit(step)/(a:b)`.
+    """
+    parts = operation.split(":") if "/(" in operation else [operation]
+    backward = ["transpose(" in part for part in parts]
+    if all(backward):
+        return "backward"
+    if any(backward):
+        return "both"
+    return "forward" if any("jvp(" in part for part in parts) else ""

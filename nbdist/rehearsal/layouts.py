@@ -1,0 +1,127 @@
+"""What a person asks for each array: a tree of specs, rules, a function, or a map of layouts."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from nbdist.engine.frameworks import imported
+from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec, entry
+from nbdist.errors import OptionError
+from nbdist.spelling import option
+
+MOST_SHOWN = 60
+"""Characters of a value that is no spec."""
+
+TAKEN = (
+    "a tree of PartitionSpec or NamedSharding, a list of (regular expression, spec), a function of the path, or a "
+    "Keras LayoutMap or distribution"
+)
+
+
+def layout_of(specs: Any, arrays: Sequence[ArrayShape], value: Any = None) -> AskedLayout:
+    """One spec for each array; without any specs, those that the arrays carry themselves.
+
+    Args:
+      specs: See `nbdist.plan`.
+      arrays: Of the value.
+      value: What they are of; None where it is in another process.
+
+    Raises:
+      OptionError: They are none that nbdist knows.
+    """
+    if specs is None:
+        own = [array.own for array in arrays]
+        axes = next((one.axes for one in own if one is not None and one.axes), None)
+        return AskedLayout(specs=own, unmatched=(), axes=axes)
+    for framework in imported():
+        if (found := framework.layout(specs, arrays, value)) is not None:
+            return found
+    if callable(specs):
+        return AskedLayout(specs=[_asked(one) for one in _called(specs, arrays)], unmatched=())
+    if (rules := _rules(specs)) is not None:
+        return _ruled(rules, arrays)
+    raise OptionError(
+        f"{option('specs')}: {_shown(specs)} is not readable as specs. Allowed: {TAKEN}."
+    )
+
+
+def _called(function: Callable[..., Any], arrays: Sequence[ArrayShape]) -> list[Any]:
+    """What a function of the path answers, or of the path and the shape where it takes two arguments."""
+    if _takes_shape(function):
+        return [function(array.name, array.shape) for array in arrays]
+    return [function(array.name) for array in arrays]
+
+
+def _takes_shape(function: Callable[..., Any]) -> bool:
+    try:
+        parameters = inspect.signature(function).parameters.values()
+    except (TypeError, ValueError):
+        return False
+    positional = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    needed = [one for one in parameters if one.kind in positional and one.default is one.empty]
+    return len(needed) > 1
+
+
+def _rules(specs: Any) -> list[tuple[re.Pattern[str], Any]] | None:
+    """Rules from a list of pairs; None for anything else.
+
+    Raises:
+      OptionError: A pattern that is no regular expression.
+    """
+    if not isinstance(specs, list | tuple):
+        return None
+    rules = []
+    for pair in specs:
+        if not isinstance(pair, list | tuple) or len(pair) != 2:
+            return None
+        pattern, spec = pair
+        if not isinstance(pattern, str | re.Pattern):
+            return None
+        try:
+            rules.append((re.compile(pattern), spec))
+        except re.error as error:
+            raise OptionError(
+                f"{option('specs')}: {pattern!r} is no regular expression: {error}."
+            ) from None
+    return rules
+
+
+def _ruled(
+    rules: Sequence[tuple[re.Pattern[str], Any]], arrays: Sequence[ArrayShape]
+) -> AskedLayout:
+    """The first rule whose pattern is found in the path of an array gives its spec."""
+    asked = [(pattern.pattern, _asked(spec, rule=pattern.pattern)) for pattern, spec in rules]
+    used: set[int] = set()
+    found: list[AskedSpec | None] = []
+    for array in arrays:
+        number = next((n for n, (one, _) in enumerate(rules) if one.search(array.name)), None)
+        found.append(asked[number][1] if number is not None else None)
+        used |= {number} if number is not None else set()
+    unmatched = [pattern for number, (pattern, _) in enumerate(asked) if number not in used]
+    return AskedLayout(specs=found, unmatched=unmatched)
+
+
+def _asked(value: Any, *, rule: str | None = None) -> AskedSpec | None:
+    if value is None and rule is None:
+        return None
+    if value is None:
+        return AskedSpec(entries=(), rule=rule)
+    for framework in imported():
+        if (found := framework.spec(value)) is not None:
+            return AskedSpec(
+                entries=found.entries, axes=found.axes, rule=rule, problem=found.problem
+            )
+    entries = [entry(part) for part in value] if isinstance(value, tuple | list) else [None]
+    if any(one is None for one in entries):
+        raise OptionError(
+            f"{option('specs')}: {_shown(value)} is no spec. Write PartitionSpec('data', None) or ('data', None)."
+        )
+    return AskedSpec(entries=tuple(one or () for one in entries), rule=rule)
+
+
+def _shown(value: Any) -> str:
+    text = repr(value)
+    return text if len(text) <= MOST_SHOWN else f"{text[:MOST_SHOWN]}…"

@@ -1,0 +1,150 @@
+"""Where libtpu lies, which has the compiler for TPUs, and whether it is the one that JAX was made for.
+
+Live sessions have no use for it, and JAX would look for TPUs with it; so it may lie in a folder of its own, which
+only a rehearsal's process is given. Source: imports nothing outside the standard library.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from nbdist.errors import RehearsalError
+
+VARIABLE = "TPU_LIBRARY_PATH"
+"""JAX loads the library that it names, in place of an installed one."""
+
+_REQUIRED = re.compile(r"libtpu\s*==\s*([\d.]+)(\.\*)?\s*;.*extra\s*==\s*['\"]tpu['\"]")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Libtpu:
+    """The library.
+
+    Attributes:
+      path: Of `libtpu.so`.
+      version: Of its package; None where none lies beside it.
+    """
+
+    path: Path
+    version: str | None
+
+
+def wanted() -> str:
+    """The version that the installed JAX asks for, such as `0.0.50.*`.
+
+    Raises:
+      RehearsalError: JAX is not installed, or does not say.
+    """
+    try:
+        lines = importlib.metadata.requires("jax") or []
+    except importlib.metadata.PackageNotFoundError:
+        raise RehearsalError(f"JAX is not installed in {sys.prefix}: pip install jax.") from None
+    for line in lines:
+        if match := _REQUIRED.match(line):
+            return match[1] + (match[2] or "")
+    raise RehearsalError(
+        f"JAX {importlib.metadata.version('jax')} does not say which libtpu it needs. Update JAX: pip install -U "
+        "jax."
+    )
+
+
+def folder(version: str) -> Path:
+    """Where `nbdist rehearse --install` puts it.
+
+    Args:
+      version: As `wanted` has it.
+    """
+    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
+    return Path(cache) / "nbdist" / f"libtpu-{version.removesuffix('.*')}"
+
+
+def install_command(version: str) -> list[str]:
+    """What puts it there, with the Python that runs."""
+    target = str(folder(version))
+    package = f"libtpu=={version}"
+    return [sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, package]
+
+
+def find() -> Libtpu:
+    """The library that variable, environment or folder have, in this order.
+
+    Raises:
+      RehearsalError: None is there, or not the one that JAX was made for; says what to type.
+    """
+    version = wanted()
+    found = _named() or _installed() or _beside(folder(version) / "libtpu" / "libtpu.so")
+    jax = importlib.metadata.version("jax")
+    if found is None:
+        raise RehearsalError(
+            f"A rehearsal compiles with libtpu, which is not installed. Type nbdist rehearse --install, which "
+            f"puts libtpu {version}, which JAX {jax} needs, into a folder of its own ({folder(version)}, 700 MB): "
+            "no session's environment has it, as JAX would look for TPUs there. No TPU is needed."
+        )
+    if found.version is not None and not _matches(found.version, version):
+        raise RehearsalError(
+            f"libtpu {found.version} ({found.path}) does not belong to JAX {jax}, which needs libtpu {version}. "
+            f"Type nbdist rehearse --install{_without()}."
+        )
+    return found
+
+
+def variables(found: Libtpu) -> dict[str, str]:
+    """What a process needs in which JAX is to load it without a look at the TPUs of this machine.
+
+    Args:
+      found: The library.
+    """
+    return {
+        VARIABLE: str(found.path),
+        # Else it locks them, if there are any, against other processes, such as those of a session.
+        "ALLOW_MULTIPLE_LIBTPU_LOAD": "1",
+        # Else it asks a metadata server which pod this machine is part of, for minutes, or logs that it cannot.
+        "TPU_SKIP_MDS_QUERY": "1",
+        "TPU_WORKER_HOSTNAMES": "localhost",
+        "TPU_ACCELERATOR_TYPE": "v5litepod-1",
+        "TPU_WORKER_ID": "0",
+    }
+
+
+def _without() -> str:
+    return f" and unset {VARIABLE}" if VARIABLE in os.environ else ""
+
+
+def _named() -> Libtpu | None:
+    path = os.environ.get(VARIABLE)
+    if path is None:
+        return None
+    if not Path(path).is_file():
+        raise RehearsalError(
+            f"{VARIABLE} names {path}, which is no file. Let it name a libtpu.so, or unset it."
+        )
+    return _beside(Path(path))
+
+
+def _installed() -> Libtpu | None:
+    try:
+        package = importlib.metadata.distribution("libtpu")
+    except importlib.metadata.PackageNotFoundError:
+        return None
+    path = Path(str(package.locate_file("libtpu/libtpu.so")))
+    return Libtpu(path=path, version=package.version) if path.is_file() else None
+
+
+def _beside(path: Path) -> Libtpu | None:
+    """The library in an unpacked package, whose version lies beside its folder."""
+    if not path.is_file():
+        return None
+    found = sorted(path.parent.parent.glob("libtpu-*.dist-info"))
+    version = found[0].name.removeprefix("libtpu-").removesuffix(".dist-info") if found else None
+    return Libtpu(path=path, version=version)
+
+
+def _matches(version: str, asked: str) -> bool:
+    if asked.endswith(".*"):
+        return version == asked[:-2] or version.startswith(asked[:-1])
+    return version == asked

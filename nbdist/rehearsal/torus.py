@@ -1,0 +1,190 @@
+"""How a mesh lies on the network of a pod, as the framework would lay it there.
+
+It is asked with stand-ins for the devices; where none has been imported, none is imported for this.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks import imported
+from nbdist.rehearsal.mesh import Axes
+from nbdist.rehearsal.topology import Topology
+
+NAMES = "xyz"
+"""Of the dimensions of a torus."""
+
+HOST = 2
+"""A host has the chips of a square of 2 × 2."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AxisPlace:
+    """Where one axis of a mesh lies.
+
+    Attributes:
+      name: Of the axis.
+      size: Of the axis, in all slices.
+      slices: Over how many slices it goes; 1 where it stays within each.
+      lengths: By dimension, `x` and so on, or `core` for the cores of a chip: how many of it the axis goes along.
+      rings: Those of them that have links from the last chip to the first, and are gone along wholly; None where
+        it is not known which have.
+    """
+
+    name: str
+    size: int
+    slices: int
+    lengths: Mapping[str, int]
+    rings: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MeshPlace:
+    """Where a mesh lies.
+
+    Attributes:
+      axes: One for each axis.
+      order: The devices row-major, each as the number of its slice and its place in `stand_ins`.
+      split: Whether an axis takes a part of a dimension, which JAX does only when asked to.
+    """
+
+    axes: tuple[AxisPlace, ...]
+    order: tuple[tuple[int, int], ...]
+    split: bool
+
+
+class Device:
+    """A device that is not there, with what JAX looks at to lay a mesh over it.
+
+    See `nbdist.engine.frameworks.jax.torus`.
+    """
+
+    # No dataclass: a pod has thousands.
+    __slots__ = ("coords", "core_on_chip", "device_kind", "id", "process_index")
+    slice_index = 0
+    platform = "tpu"
+
+    def __init__(
+        self, number: int, process: int, coords: tuple[int, int, int], core: int, kind: str
+    ) -> None:
+        self.id, self.process_index = number, process
+        self.coords, self.core_on_chip, self.device_kind = coords, core, kind
+
+
+def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
+    """Where each axis of a mesh lies; None where JAX is not there to say it, or the chip is not known.
+
+    Args:
+      topology: Its devices are as many as the mesh has.
+      axes: Of the mesh.
+    """
+    if topology.chip is None:
+        return None
+    slices = _slices_of(topology, axes)
+    if slices is None:
+        return None
+    sizes = [size // slices[name] for name, size in axes.items()]
+    devices = stand_ins(topology)
+    answers = (one.mesh_over(sizes, devices) for one in imported())
+    found = next((answer for answer in answers if answer is not None), None)
+    if found is None:
+        return None
+    grid, split = found
+    places = []
+    for number, (name, size) in enumerate(axes.items()):
+        lengths = _lengths(grid, number)
+        places.append(
+            AxisPlace(
+                name=name,
+                size=size,
+                slices=slices[name],
+                lengths=lengths,
+                rings=_rings(topology, lengths),
+            )
+        )
+    return MeshPlace(axes=tuple(places), order=_order(grid, devices, axes, slices), split=split)
+
+
+def _order(
+    grid: Any, devices: list[Device], axes: Axes, slices: Mapping[str, int]
+) -> tuple[tuple[int, int], ...]:
+    """The devices of the whole mesh: along the axis that goes over the slices, one slice after the other."""
+    numbers = {id(device): number for number, device in enumerate(devices)}
+    found = []
+    for place in itertools.product(*map(range, axes.values())):
+        inner, number = [], 0
+        for at, (name, size) in zip(place, axes.items(), strict=True):
+            each = size // slices[name]
+            inner.append(at % each)
+            number += at // each
+        found.append((number, numbers[id(grid[tuple(inner)])]))
+    return tuple(found)
+
+
+def _slices_of(topology: Topology, axes: Axes) -> dict[str, int] | None:
+    """Over how many slices each axis goes: the first that can goes over all; None where none can."""
+    found = dict.fromkeys(axes, 1)
+    if topology.slices > 1:
+        first = next((name for name, size in axes.items() if size % topology.slices == 0), None)
+        if first is None:
+            return None
+        found[first] = topology.slices
+    return found
+
+
+def stand_ins(topology: Topology) -> list[Device]:
+    """Those of one slice in the order in which JAX has them: host by host, and in both x changes fastest.
+
+    Their ids and process indices are those of libtpu: ids count all chips, x fastest, and each host has a process.
+    """
+    assert topology.chip is not None
+    x, y, z = (*topology.shape, 1)[:3]
+    hosts = itertools.product(range(z), range(0, y, HOST), range(0, x, HOST))
+    places = [
+        (i, j, k)
+        for k, first_y, first_x in hosts
+        for j in range(first_y, min(first_y + HOST, y))
+        for i in range(first_x, min(first_x + HOST, x))
+    ]
+    cores = topology.devices_per_chip
+    return [
+        Device(
+            ((place[2] * y + place[1]) * x + place[0]) * cores + core,
+            number // HOST**2,
+            place,
+            core,
+            topology.chip.kind,
+        )
+        for number, place in enumerate(places)
+        for core in range(cores)
+    ]
+
+
+def _lengths(grid: Any, axis: int) -> dict[str, int]:
+    """How many places of each dimension lie on the line along an axis that begins at the first device."""
+    line = [
+        grid[tuple(n if number == axis else 0 for number in range(grid.ndim))]
+        for n in range(grid.shape[axis])
+    ]
+    found = {
+        name: len({device.coords[number] for device in line}) for number, name in enumerate(NAMES)
+    }
+    found["core"] = len({device.core_on_chip for device in line})
+    lengths = {name: count for name, count in found.items() if count > 1}
+    # JAX lays small meshes along a ring through the chips: no dimension is gone along by itself.
+    return lengths if math.prod(lengths.values()) == len(line) else {}
+
+
+def _rings(topology: Topology, lengths: Mapping[str, int]) -> tuple[str, ...] | None:
+    wraps = topology.wraps
+    if wraps is None:
+        return None
+    return tuple(
+        name
+        for number, name in enumerate(NAMES[: len(topology.shape)])
+        if lengths.get(name) == topology.shape[number] and wraps[number]
+    )

@@ -1,0 +1,69 @@
+"""What of JAX is private: with it, and where it is gone."""
+
+from __future__ import annotations
+
+from unittest import mock
+
+import jax
+import numpy as np
+import pytest
+from jax._src import core, xla_bridge
+
+from nbdist.errors import RehearsalError
+from nbdist.pod import private
+
+
+def test_this_version_of_jax_has_all():
+    private.check_jax()
+
+
+@pytest.mark.parametrize(
+    "gone",
+    [
+        lambda: mock.patch.object(
+            core, "set_current_trace", mock.Mock(side_effect=TypeError("other"))
+        ),
+        lambda: mock.patch.object(private, "jit_call", lambda primitive, params: None),
+        lambda: mock.patch.object(private, "jit_call", mock.Mock(side_effect=KeyError("jaxpr"))),
+        lambda: mock.patch.object(
+            xla_bridge, "backends_are_initialized", mock.Mock(side_effect=AttributeError("gone"))
+        ),
+    ],
+)
+def test_a_jax_without_a_piece_is_named_with_those_that_work(gone):
+    with gone(), pytest.raises(RehearsalError) as failure:
+        private.check_jax()
+    said = str(failure.value)
+    assert f"JAX {jax.__version__}" in said
+    assert all(version in said for version in private.TRIED)
+
+
+def test_a_trace_is_current_only_within():
+    trace = private._Probe()
+    assert not private.is_current(trace)
+    with private.made_current(trace):
+        assert private.is_current(trace)
+    assert not private.is_current(trace)
+
+
+def test_backends_have_started():
+    assert private.has_chosen_devices()
+
+
+def test_a_call_carries_donations_shardings_and_who_made_the_function():
+    replicated = jax.sharding.SingleDeviceSharding(jax.devices()[1])
+    probe = private._Probe()
+    with private.made_current(probe):
+
+        def step(a, b):
+            return a, b
+
+        jax.jit(step, donate_argnums=1, out_shardings=(None, replicated))(
+            np.float32(0), np.float32(1)
+        )
+        jax.numpy.sin(np.float32(0))
+    call = probe.calls[0]
+    assert (call.name, call.donated, call.of_jax) == ("step", (False, True), False)
+    assert call.in_shardings == (None, None)
+    assert call.out_shardings == (None, replicated)
+    assert all(one is None or one.of_jax for one in probe.calls[1:])

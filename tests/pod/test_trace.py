@@ -1,0 +1,211 @@
+"""What happens to each operation of a rehearsal, on CPU devices, against what JAX does when it runs."""
+
+from __future__ import annotations
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from nbdist.errors import RehearsalError
+from nbdist.pod.values import Described
+from tests.pod.rehearsed import rehearsed
+
+
+def auto_mesh(devices: int):
+    return jax.make_mesh(
+        (devices,), ("x",), axis_types=(AxisType.Auto,), devices=jax.devices()[:devices]
+    )
+
+
+def ones(*shape: int) -> np.ndarray:
+    return np.ones(shape, np.float32)
+
+
+def training(mesh):
+    """A step, its arguments, and operations outside of it, as a cell has them."""
+    w = jax.device_put(
+        jax.random.normal(jax.random.key(0), (64, 32)), NamedSharding(mesh, P(None, "model"))
+    )
+    x = jax.device_put(ones(16, 64), NamedSharding(mesh, P("data")))
+
+    @jax.jit
+    def step(w, x):
+        loss, gradient = jax.value_and_grad(lambda w: jnp.mean((x @ w) ** 2))(w)
+        return w - 1e-3 * gradient, loss
+
+    w, loss = step(w, x)
+    w, loss = step(w, x)
+    return {
+        "w": w,
+        "loss": loss,
+        "sum": w + 1,
+        "product": x @ w,
+        "turned": w.T,
+        "mean": w.mean(axis=0),
+        "part": x[0],
+        "set": w.at[0].set(1),
+        "joined": jnp.concatenate([w, w]),
+        "uncommitted": jnp.arange(5),
+        "gradient": jax.grad(lambda w: (w**2).sum())(w),
+        "mapped": jax.vmap(lambda row: row * 2)(x),
+        "scanned": jax.lax.scan(lambda c, row: (c + 1, row.sum()), 0.0, x)[1],
+        "keys": jax.random.split(jax.random.key(1), 3),
+    }
+
+
+def laid_out(value):
+    return (value.shape, value.dtype, value.aval.weak_type, value.committed)
+
+
+def test_a_cell_gives_the_shapes_types_and_layouts_that_running_it_gives(mesh):
+    real = training(mesh)
+    with rehearsed():
+        described = training(mesh)
+    for name, value in real.items():
+        assert isinstance(described[name], Described)
+        if name != "keys":
+            assert laid_out(described[name]) == laid_out(value), name
+        assert described[name].dtype == value.dtype
+        assert described[name].sharding.is_equivalent_to(value.sharding, value.ndim), name
+
+
+def test_explicit_axes_give_the_types_that_running_gives():
+    mesh = jax.make_mesh((4, 2), ("a", "b"), axis_types=(AxisType.Explicit,) * 2)
+
+    def cell():
+        x = jax.device_put(ones(8, 8), NamedSharding(mesh, P("a", "b")))
+        return [x, x.T, x * 2, jax.jit(lambda x: x.sum(axis=0))(x)]
+
+    real = [jax.typeof(one) for one in cell()]
+    with rehearsed():
+        assert [jax.typeof(one) for one in cell()] == real
+
+
+def test_a_jitted_function_is_compiled_once_for_the_same_arguments(mesh):
+    with rehearsed() as rehearsal:
+        for _ in range(3):
+            step = jax.jit(lambda x: x * 2)
+            step(jax.device_put(ones(8), NamedSharding(mesh, P("data"))))
+        assert len(rehearsal.shown) == 3
+        assert len(rehearsal.programs.all) == 1
+        step(jax.device_put(ones(16), NamedSharding(mesh, P("data"))))
+        assert len(rehearsal.programs.all) == 2
+
+
+def test_a_call_that_stands_elsewhere_is_compiled_no_more(mesh):
+    with rehearsed() as rehearsal:
+        step = jax.jit(lambda x: x * 2)
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        step(x)
+        step(x)
+        assert len(rehearsal.programs.all) == 1
+        assert rehearsal.shown[0] is rehearsal.shown[1]
+        step(jax.device_put(x, NamedSharding(mesh, P())))
+        assert len(rehearsal.programs.all) == 2
+
+
+def test_operations_of_jax_are_no_programs(mesh):
+    with rehearsed() as rehearsal:
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        jnp.mean(x + 1)
+        jnp.where(x > 0, x, 0)
+        assert rehearsal.programs.all == ()
+
+
+def test_nothing_runs(mesh):
+    ran = []
+    with rehearsed():
+        step = jax.jit(
+            lambda x: jax.pure_callback(
+                lambda a: ran.append(a) or a, jax.ShapeDtypeStruct(x.shape, x.dtype), x
+            )
+        )
+        step(jnp.ones(8))
+    assert ran == []
+
+
+def test_an_array_that_was_donated_is_gone(mesh):
+    with rehearsed():
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        y = jax.jit(lambda x: x + 1, donate_argnums=0)(x)
+        assert x.is_deleted()
+        assert not y.is_deleted()
+        with pytest.raises(
+            RehearsalError, match=r"no longer exists: it was donated to <lambda> in line \d+ of"
+        ):
+            x + 1
+
+
+@pytest.mark.filterwarnings("ignore:Some donated buffers were not usable")
+def test_what_no_result_can_take_is_not_donated(mesh):
+    """As on a device."""
+    with rehearsed():
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        jax.jit(lambda x: x.sum(), donate_argnums=0)(x)
+        x + 1
+
+
+def test_an_array_that_is_donated_and_given_again_is_refused(mesh):
+    with rehearsed() as rehearsal:
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        with pytest.raises(
+            RehearsalError, match=r"given float32\[8\] .* 2 times, as its arrays 0, 1"
+        ):
+            jax.jit(lambda a, b: a + b, donate_argnums=0)(x, x)
+        assert not x.is_deleted()
+        assert rehearsal.programs.all == ()
+
+
+def test_devices_of_others_are_refused():
+    others = jax.make_mesh((8,), ("x",))
+    there = NamedSharding(others, P("x"))
+    with rehearsed(devices=4):
+        with pytest.raises(RehearsalError, match="has 4 devices that are none of the rehearsal's"):
+            jax.device_put(ones(8), there)
+        with pytest.raises(RehearsalError, match="none of the rehearsal's"):
+            jax.jit(lambda x: x, out_shardings=there)(ones(8))
+
+
+def test_arrays_on_different_devices_are_refused_as_jax_does():
+    one, two = auto_mesh(8), auto_mesh(4)
+    with rehearsed():
+        a = jax.device_put(ones(8), NamedSharding(one, P("x")))
+        b = jax.device_put(ones(8), NamedSharding(two, P("x")))
+        with pytest.raises(ValueError, match="incompatible devices"):
+            jax.jit(lambda a, b: a + b)(a, b)
+
+
+def test_control_flow_on_values_inside_jit_is_refused_as_jax_does(mesh):
+    with rehearsed(), pytest.raises(jax.errors.TracerBoolConversionError):
+        jax.jit(lambda x: x if x.sum() > 0 else -x)(jnp.ones(8))
+
+
+def test_shard_map_is_compiled_inside_jit_and_refused_outside(mesh):
+    mapped = jax.shard_map(
+        lambda x: jax.lax.psum(x, "data"), mesh=mesh, in_specs=P("data"), out_specs=P()
+    )
+    with rehearsed() as rehearsal:
+        x = jax.device_put(ones(8), NamedSharding(mesh, P("data")))
+        assert jax.jit(mapped)(x).shape == (2,)
+        assert [one.kind for one in rehearsal.shown[0].collectives] == ["all-reduce"]
+        with pytest.raises(RehearsalError, match=r"outside jax.jit in line \d+ .*write jax.jit"):
+            mapped(x)
+
+
+def test_constants_that_a_function_closes_over_are_its_arguments(mesh):
+    with rehearsed():
+        w = jax.device_put(ones(8, 8), NamedSharding(mesh, P("model")))
+        assert jax.jit(lambda x: x @ w)(jnp.ones((4, 8))).shape == (4, 8)
+
+
+def test_values_that_jax_computes_while_it_traces_are_there(mesh):
+    def step(x):
+        with jax.ensure_compile_time_eval():
+            size = int(jnp.arange(4).sum())
+        return x * size
+
+    with rehearsed():
+        assert jax.jit(step)(jnp.ones(8)).shape == (8,)

@@ -1,0 +1,25 @@
+"""Devices of TPUs that are not there: libtpu compiles for them, and nothing runs."""
+
+import os
+
+import pytest
+
+# libtpu would ask the metadata server of a cloud for the machine it is on.
+os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+os.environ["JAX_PLATFORMS"] = "cpu"
+
+TOPOLOGIES = ("v5e:2x4", "v5p:2x2x2", "v6e:2x4")
+
+
+@pytest.fixture(scope="session", params=TOPOLOGIES)
+def topology(request):
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def devices(topology):
+    from jax.experimental import topologies
+
+    found = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
+    assert len(found) == 8
+    return found

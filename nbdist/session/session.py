@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import os
 import uuid
 from collections.abc import Callable, Mapping
 from types import TracebackType
@@ -18,6 +19,7 @@ from nbdist.errors import SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
+from nbdist.launch.sessions.withheld import say_given, with_values
 from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.output.shown import SHOWN
 from nbdist.rules import Rules
@@ -66,6 +68,7 @@ class Session:
         left_out: tuple[str, ...] = (),
     ) -> None:
         self._left_out = left_out
+        self._given: list[str] = []
         self._rules = rules
         self._views = Views(feed)
         self.feed = self._views.feed
@@ -202,7 +205,8 @@ class Session:
     @property
     def remarks(self) -> list[str]:
         """What a person must know of this start, a sentence each."""
-        return [*(f"Left out: {text}" for text in self._left_out), *self._alive().remarks]
+        left_out = [f"Left out: {text}" for text in self._left_out]
+        return [*left_out, *self._given, *self._alive().remarks]
 
     # -- cells -----------------------------------------------------------------------------------
 
@@ -568,15 +572,19 @@ class Session:
           progress: As for `nbdist.start`.
 
         Raises:
-          SessionError: Somebody else has started them.
+          SessionError: Somebody else has started them, or a variable that another kernel started them with is not
+            set in this one; nothing has been stopped.
         """
         if not self._ours:
             raise SessionError(
                 "This kernel has not started these processes and does not stop them. Start them again where they "
                 f"came from, or start others: {command('shutdown')}, then {command('start')}."
             )
+        asked = self._asked
+        self._asked = with_values(asked, os.environ)
         self.shutdown()
         self._start(spawn(self._asked), progress or silent)
+        self._given = say_given(asked)
 
     def shutdown(self) -> None:
         """Stops what was started, by handle, and only leaves what somebody else has started.

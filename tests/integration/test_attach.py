@@ -337,6 +337,29 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     own.good("%dist_shutdown")
 
 
+def test_values_of_variables_are_not_written_down_and_a_restart_asks_for_them(
+    kernels: Kernels,
+) -> None:
+    own = kernels.start()
+    own.good("%dist_init -n 1 --platform cpu --keep --env MY_TOKEN=s3cret")
+    (listed,) = [one for one in kernels.sessions() if one["processes"] == 1]
+    own.good("%dist_shutdown --leave")
+    state = kernels.folder / "state"
+    assert not [p for p in state.rglob("*") if p.is_file() and b"s3cret" in p.read_bytes()]
+    other = kernels.start()
+    other.good(f"%dist_init --attach {listed['id']}")
+    read = "%%dist\nimport os\nprint(os.environ['MY_TOKEN'])"
+    assert other.good(read).text.rstrip().endswith("s3cret")
+    assert "%env MY_TOKEN=VALUE sets one" in other.bad("%dist_init --restart").traceback
+    assert other.good(read).text.rstrip().endswith("s3cret"), "nothing was stopped"
+    assert (
+        "MY_TOKEN as this kernel has it"
+        in other.good("%env MY_TOKEN=another\n%dist_init --restart").text
+    )
+    assert other.good(read).text.rstrip().endswith("another")
+    other.good("%dist_shutdown")
+
+
 CANNOT_IMPORT = """
 import sys
 class Nothing:

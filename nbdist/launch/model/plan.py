@@ -47,7 +47,8 @@ class Plan:
     arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
     `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
     process, empty where they are to be chosen. `environment` is in place in each process before its framework
-    is imported. `keep` lets the processes outlive the kernel.
+    is imported; `given` are the names of those that a person gave, `withheld` of those whose values this kernel does
+    not know. `keep` lets the processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -59,6 +60,8 @@ class Plan:
     coordinator: str | None = None
     addresses: tuple[str, ...] = ()
     environment: Mapping[str, str] = field(default_factory=dict)
+    given: tuple[str, ...] = ()
+    withheld: tuple[str, ...] = ()
     jax: Mapping[str, Any] = field(default_factory=dict)
     start_method: Literal["fork", "spawn"] = "fork"
     start_timeout_s: float = 120.0

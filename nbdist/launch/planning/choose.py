@@ -113,6 +113,7 @@ def make_plan(
         backend=own.backend,
         addresses=own.addresses,
         environment=_environment(found, {**own.environment, **environment}),
+        given=tuple(environment),
         jax=asked_arguments(jax),
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,

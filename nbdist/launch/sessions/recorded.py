@@ -26,6 +26,7 @@ from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.foreign_engines import ForeignEngines
 from nbdist.launch.sessions.registry import ParentMark, Record
+from nbdist.launch.sessions.withheld import without_values
 from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.client import Client
@@ -71,8 +72,8 @@ def write_down(
     agents, plan = running.own_agents, running.plan
     names = {id(agent): name for name, agent in agents.others.items()}
     state = State(
-        plan=plan,
-        asked=asked,
+        plan=without_values(plan),
+        asked=without_values(asked),
         rendezvous=running.rendezvous,
         engines=running.engines,
         idents={p: ident.decode() for p, ident in running.idents.items()},

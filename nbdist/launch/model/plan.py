@@ -47,8 +47,8 @@ class Plan:
     arguments of `jax.distributed.initialize` that were asked for by name; `addresses` are those asked for, as
     `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
     process, empty where they are to be chosen. `environment` is in place in each process before its framework
-    is imported; `given` are the names of those that a person gave, `withheld` of those whose values this kernel does
-    not know. `keep` lets the processes outlive the kernel.
+    is imported; `given` are the names of those that a person gave, `withheld` of those whose values this kernel
+    does not know. `keep` lets the processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]

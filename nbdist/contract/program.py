@@ -202,12 +202,14 @@ class Total:
     Attributes:
       axes: As `Collective.axes`.
       bytes: On each device in one run of the program, of those whose times are known.
+      sent: That a device must send at least, likewise; see `Collective.sent`.
       uncounted: How many collectives lie in loops whose turns are not known.
       at_most: Whether some lie in a branch of a conditional.
     """
 
     axes: tuple[str, ...] | None
     bytes: int
+    sent: int
     uncounted: int
     at_most: bool
 
@@ -221,6 +223,7 @@ def totals(collectives: Sequence[Collective]) -> list[Total]:
         Total(
             axes=axes,
             bytes=sum(each.bytes * each.times for each in found if each.times is not None),
+            sent=sum(each.sent * each.times for each in found if each.times is not None),
             uncounted=sum(each.times is None for each in found),
             at_most=any(each.in_branch for each in found),
         )

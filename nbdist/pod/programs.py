@@ -39,11 +39,18 @@ class Programs:
     Args:
       devices: Of the pod.
       compiled: Called with each program that a function needs, also where it was compiled before.
+      begins: Called with the name of a function before it is compiled.
     """
 
-    def __init__(self, devices: Devices, compiled: Callable[[Program], None]) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        compiled: Callable[[Program], None],
+        begins: Callable[[str], None] = lambda name: None,
+    ) -> None:
         self._devices = devices
         self._compiled = compiled
+        self._begins = begins
         self._known: dict[str, Compiled] = {}
         self._calls: dict[Hashable, Compiled] = {}
 
@@ -78,6 +85,7 @@ class Programs:
         text = lowered.as_text(debug_info=True)
         key = hashlib.sha256(text.encode()).hexdigest()
         if key not in self._known:
+            self._begins(name)
             module = _MODULE.search(text)
             self._known[key] = self._compile(lowered, name, module[1] if module else "")
         found = self._known[key]

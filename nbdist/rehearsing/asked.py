@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.errors import OptionError
@@ -24,11 +25,32 @@ class AskedPod:
     slices: int
     mesh: str | None
 
+    @property
+    def label(self) -> str:
+        """`data=16,model=16`, by which several on one pod are told apart."""
+        return self.mesh if self.mesh is not None else "no mesh"
+
     def __str__(self) -> str:
         """`v5e:16x16, mesh data=16,model=16`."""
         slices = f"{self.slices} slices of " if self.slices > 1 else ""
         mesh = f", mesh {self.mesh}" if self.mesh is not None else ""
         return f"{slices}{self.topology}{mesh}"
+
+
+def read_each(topology: str, meshes: Sequence[str], *, slices: int = 1) -> tuple[AskedPod, ...]:
+    """A pod with each of several meshes; with none where there are none.
+
+    Raises:
+      OptionError: As `read_asked`, or two meshes are the same.
+    """
+    pods = tuple(read_asked(topology, mesh, slices=slices) for mesh in meshes or (None,))
+    for place, pod in enumerate(pods):
+        if pod in pods[:place]:
+            raise OptionError(
+                f"{option('mesh', pod.mesh)} is given twice. Give each mesh that is to be compared once; nothing "
+                "was started."
+            )
+    return pods
 
 
 def read_asked(topology: str, mesh: str | None, *, slices: int = 1) -> AskedPod:

@@ -1,0 +1,102 @@
+"""Programs on several meshes as plain data and as a table."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nbdist.contract.program import Memory, Program
+from nbdist.program.refusal import refused
+from nbdist.rehearsing.asked import read_asked
+from nbdist.rehearsing.comparison import Comparison, Rehearsed
+from nbdist.rehearsing.table import seconds_figure
+from tests.unit.program.test_bound import collective
+
+MB = 2**20
+MEMORY = Memory(
+    arguments=8 * MB, outputs=4 * MB, temporaries=MB, aliased=0, code=0, limit=16 * 2**30
+)
+ONE = Program(
+    name="jit_step",
+    fits=True,
+    memory=MEMORY,
+    collectives=(collective(axes=("data",), bytes=4 * MB),),
+    matmul_flops=197 * 10**9,
+)
+OTHER = replace(
+    ONE,
+    memory=replace(MEMORY, arguments=4 * MB, temporaries=9 * MB),
+    collectives=(collective(axes=("model",), group_size=2, bytes=MB, times=8),),
+)
+SAID = "Ran out of memory in memory space hbm. Used 18.2G of 15.5G hbm."
+
+
+def rehearsed(mesh, *programs, **changed):
+    return Rehearsed(pod=read_asked("v5e:4x4", mesh), programs=programs, **changed)
+
+
+def test_the_table_has_all_figures_and_marks_the_best():
+    found = Comparison((rehearsed("data=4,model=4", ONE), rehearsed("data=8,model=2", OTHER)))
+    assert found.text().split("\n\n")[0] == (
+        "jit_step\n"
+        "mesh            fits  arguments  outputs  temporaries    total  along data  along model    sent   bound\n"
+        "data=4,model=4  yes      8 MB     4 MB         1 MB *  13 MB *        6 MB          0 B  6 MB *  1 ms\n"
+        "data=8,model=2  yes      4 MB *   4 MB         9 MB    17 MB           0 B         8 MB  8 MB    1 ms"
+    )
+
+
+def test_what_does_not_fit_is_never_the_best_and_has_no_made_up_figures():
+    big = refused(SAID, "jit_step")
+    found = Comparison(
+        tuple(
+            rehearsed(mesh, program)
+            for mesh, program in [("a=16", big), ("a=8,b=2", ONE), ("a=4,b=4", OTHER)]
+        )
+    )
+    first, *_ = found.figures
+    assert (first.fits, first.total, first.sent_bytes, first.bound_s, first.best) == (
+        *(False, None, None, None),
+        (),
+    )
+    assert "a=16: jit_step does not fit, 18.2 GB of 15.5 GB on each device." in found.text()
+    assert SAID not in found.text()
+    assert SAID in found.details()
+
+
+def test_a_figure_that_is_not_certain_makes_none_the_best():
+    unknown = replace(ONE, collectives=(collective(times=None, bytes=MB),), matmul_flops=None)
+    rows = Comparison((rehearsed("a=16", unknown), rehearsed("a=8,b=2", ONE))).figures
+    assert not any({"sent", "bound_s"} & set(row.best) for row in rows)
+    assert "≥ " in Comparison((rehearsed("a=16", unknown),)).text()
+
+
+def test_programs_of_one_name_are_compared_in_their_order():
+    found = Comparison((rehearsed("a=16", ONE, OTHER), rehearsed("a=8,b=2", ONE)))
+    assert [(row.program, row.number, row.mesh) for row in found.figures] == [
+        ("jit_step", 1, "a=16"),
+        ("jit_step", 1, "a=8,b=2"),
+        ("jit_step", 2, "a=16"),
+    ]
+
+
+def test_what_several_print_alike_stands_once():
+    both = [rehearsed(mesh, output="hi\n") for mesh in ("a=16", "a=8,b=2")]
+    assert Comparison(tuple(both)).output_text() == "hi"
+    other = rehearsed("a=4,b=4", output="ho\n")
+    assert Comparison((*both, other)).output_text() == "── a=16; a=8,b=2\nhi\n\n── a=4,b=4\nho"
+
+
+def test_all_of_it_is_plain_data():
+    plain = Comparison((rehearsed("a=16", ONE, failure="ValueNeeded: …"),)).plain()
+    assert plain["rehearsals"][0]["mesh"] == "a=16"
+    assert plain["rehearsals"][0]["failure"] == "ValueNeeded: …"
+    assert plain["rehearsals"][0]["programs"][0]["memory"]["arguments"] == 8 * MB
+    assert plain["comparison"][0]["sent"] == [{"axes": ["data"], "bytes": 6 * MB, "certain": True}]
+
+
+def test_seconds_have_three_figures():
+    assert [seconds_figure(x) for x in (2.0, 0.0123, 95.4e-6, 3e-9)] == [
+        "2 s",
+        "12.3 ms",
+        "95.4 µs",
+        "3 ns",
+    ]

@@ -97,8 +97,8 @@ def _pod_options(parser: argparse.ArgumentParser, default: str, *, where: str) -
         metavar="AXES",
         action="append",
         default=[],
-        help=f"{_AXES}; {where} under the name mesh. Given several times, the meshes are compared, each in a process "
-        "of its own, side by side",
+        help=f"{_AXES}; {where} under the name mesh. Given several times, the meshes are compared, each in a "
+        "process of its own, side by side",
     )
     add(
         "--programs",

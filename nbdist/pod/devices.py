@@ -18,13 +18,14 @@ class Devices:
 
     Args:
       topology: What they are of.
-      all: In the order of `jax.devices()`.
+      all: In the order of `jax.devices()`; `by_id` has them by their ids.
     """
 
     def __init__(self, topology: Topology, all: list[Any]) -> None:
         self.topology = topology
         self.all = all
         self._each = frozenset(all)
+        self.by_id = {device.id: device for device in all}
 
     def mesh(self, axes: Any) -> Mesh:
         """A mesh over all devices; neighbours on it are neighbours on the pod where that can be.

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import RehearsalError
+from nbdist.machine.user_cache import user_cache
 
 VARIABLE = "TPU_LIBRARY_PATH"
 """JAX loads the library that it names, in place of an installed one."""
@@ -59,8 +60,7 @@ def folder(version: str) -> Path:
     Args:
       version: As `wanted` has it.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "nbdist" / f"libtpu-{version.removesuffix('.*')}"
+    return user_cache() / f"libtpu-{version.removesuffix('.*')}"
 
 
 def install_command(version: str) -> list[str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.errors import OptionError
-from nbdist.rehearsal.mesh import check_devices, read_axes, typed_text, with_rest
+from nbdist.rehearsal.mesh import check_devices, check_slices, read_axes, typed_text, with_rest
 from nbdist.rehearsal.topology import counting_hint, read_topology
 from nbdist.spelling import option
 
@@ -72,6 +72,7 @@ def read_asked(topology: str, mesh: str | None, *, slices: int = 1) -> AskedPod:
         for size in axes.values():
             total *= size
         check_devices(axes, read.devices, str(read), counting_hint(read, total))
+        check_slices(axes, slices)
     return AskedPod(
         topology=read.name, slices=slices, mesh=typed_text(axes) if axes is not None else None
     )

@@ -21,12 +21,14 @@ class Sent:
 
     Attributes:
       axes: None for devices that are no axes of the mesh.
+      between_slices: Whether through the network between slices, and not over the links of one.
       bytes: At least, whichever algorithm is used.
       certain: False where a collective lies in a branch, or in a loop whose turns are not known, which `bytes`
         leave out.
     """
 
     axes: tuple[str, ...] | None
+    between_slices: bool
     bytes: int
     certain: bool
 
@@ -108,7 +110,12 @@ def _row(pod: AskedPod, program: Program, number: int) -> Figures:
         temporaries=memory.temporaries,
         total=memory.needed,
         sent=tuple(
-            Sent(axes=one.axes, bytes=one.sent, certain=not (one.uncounted or one.at_most))
+            Sent(
+                axes=one.axes,
+                between_slices=one.between_slices,
+                bytes=one.sent,
+                certain=not (one.uncounted or one.at_most),
+            )
             for one in totals(program.collectives)
         ),
     )

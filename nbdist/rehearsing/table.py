@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Sequence
 from itertools import groupby
 
 from nbdist.quantities import bytes_text
 from nbdist.rehearsing.figures import MEMORY, Figures, Sent
+from nbdist.view.text.program import BETWEEN
 from nbdist.view.text.table import WIDTH, columns
 
 BEST = "*"
 """Stands behind the best of the meshes on which the program fits."""
+
+_COUNT = re.compile(r"^\d+ collectives?")
 
 LEGEND = (
     "Bytes are of each device. The total has the program itself, too, and once what arguments and outputs "
@@ -20,20 +24,23 @@ LEGEND = (
 )
 
 
-def table(rows: Sequence[Figures]) -> str:
-    """A block for each program, a line for each mesh.
+def table(rows: Sequence[Figures], *, width: int = WIDTH) -> str:
+    """A block for each program, a column for each mesh.
 
     Args:
       rows: As `figures` gives them.
+      width: Characters a line; meshes that are too many for it follow below.
     """
-    blocks = []
-    for (name, number), group in groupby(rows, key=lambda row: (row.program, row.number)):
-        again = f" (its program {number})" if number > 1 else ""
-        blocks.append("\n".join([f"{name}{again}", *_lines(list(group))]))
+    blocks = [
+        _block(list(group), width)
+        for _, group in groupby(rows, key=lambda row: (row.program, row.number))
+    ]
     best = f" {BEST} the best of those that fit." if any(row.best for row in rows) else ""
-    left_out = dict.fromkeys(part for row in rows for part in row.bound_left_out)
-    more = f" A bound with ≥ does not count {'; '.join(left_out)}." if left_out else ""
-    return "\n\n".join([*blocks, textwrap.fill(f"{LEGEND}{more}{best}", WIDTH)])
+    left_out = dict.fromkeys(
+        _COUNT.sub("collectives", part) for row in rows for part in row.bound_left_out
+    )
+    more = f" A bound with ≥ does not count {', '.join(left_out)}." if left_out else ""
+    return "\n\n".join([*blocks, textwrap.fill(f"{LEGEND}{more}{best}", width)])
 
 
 def seconds_figure(seconds: float) -> str:
@@ -44,40 +51,57 @@ def seconds_figure(seconds: float) -> str:
     return f"{seconds / 1e-9:.3g} ns"
 
 
-def _lines(rows: Sequence[Figures]) -> list[str]:
-    along = list(dict.fromkeys(each.axes for row in rows for each in row.sent))
-    head = ["mesh", "fits", *MEMORY, *(f"along {_axes(axes)}" for axes in along), "sent", "bound"]
+def _block(rows: Sequence[Figures], width: int) -> str:
+    """The lines of one program; the meshes side by side as far as they go."""
+    name = rows[0].program + (f" (its program {rows[0].number})" if rows[0].number > 1 else "")
+    # The same axes stand in another order in another mesh.
+    along = list({_along_of(each): each for row in rows for each in row.sent}.values())
+    figures = ["fits", *MEMORY, *(_words(each) for each in along), "sent in all", "bound"]
     cells = [
         [
             row.mesh or "no mesh",
             "yes" if row.fits else "no",
             *(_best(row, name, _bytes(getattr(row, name))) for name in MEMORY),
-            *(_along(row, axes) for axes in along),
+            *(_along(row, each) for each in along),
             _best(row, "sent", _all_sent(row)),
             _best(row, "bound_s", _bound(row)),
         ]
         for row in rows
     ]
-    return columns([head, *cells], right=range(2, len(head)))
+    head = [name, *figures]
+    parts: list[list[list[str]]] = [[]]
+    for column in cells:
+        if parts[-1] and _width([head, *parts[-1], column]) > width:
+            parts.append([])
+        parts[-1].append(column)
+    return "\n\n".join("\n".join(columns(list(zip(head, *part, strict=True)))) for part in parts)
+
+
+def _width(found: Sequence[Sequence[str]]) -> int:
+    return len(found) * 2 - 2 + sum(max(map(len, column)) for column in found)
 
 
 def _best(row: Figures, name: str, text: str) -> str:
-    return f"{text} {BEST}" if name in row.best else f"{text}  "
+    return f"{text} {BEST}" if name in row.best else text
 
 
 def _bytes(size: int | None) -> str:
     return "?" if size is None else bytes_text(size)
 
 
-def _axes(axes: tuple[str, ...] | None) -> str:
-    return "other devices" if axes is None else ", ".join(axes) or "nothing"
+def _words(each: Sent) -> str:
+    along = "devices that are no axes" if each.axes is None else ", ".join(each.axes) or "nothing"
+    return f"sent along {along}{BETWEEN if each.between_slices else ''}"
 
 
-def _along(row: Figures, axes: tuple[str, ...] | None) -> str:
+def _along_of(each: Sent) -> tuple[frozenset[str] | None, bool]:
+    return None if each.axes is None else frozenset(each.axes), each.between_slices
+
+
+def _along(row: Figures, along: Sent) -> str:
     if row.total is None:
         return "?"
-    found = [each for each in row.sent if each.axes == axes]
-    return _sent(found)
+    return _sent([each for each in row.sent if _along_of(each) == _along_of(along)])
 
 
 def _all_sent(row: Figures) -> str:

@@ -37,10 +37,16 @@ def rehearsed(mesh, *programs, **changed):
 def test_the_table_has_all_figures_and_marks_the_best():
     found = Comparison((rehearsed("data=4,model=4", ONE), rehearsed("data=8,model=2", OTHER)))
     assert found.text().split("\n\n")[0] == (
-        "jit_step\n"
-        "mesh            fits  arguments  outputs  temporaries    total  along data  along model    sent   bound\n"
-        "data=4,model=4  yes      8 MB     4 MB         1 MB *  13 MB *        6 MB          0 B  6 MB *  1 ms\n"
-        "data=8,model=2  yes      4 MB *   4 MB         9 MB    17 MB           0 B         8 MB  8 MB    1 ms"
+        "jit_step          data=4,model=4  data=8,model=2\n"
+        "fits              yes             yes\n"
+        "arguments         8 MB            4 MB *\n"
+        "outputs           4 MB            4 MB\n"
+        "temporaries       1 MB *          9 MB\n"
+        "total             13 MB *         17 MB\n"
+        "sent along data   6 MB            0 B\n"
+        "sent along model  0 B             8 MB\n"
+        "sent in all       6 MB *          8 MB\n"
+        "bound             1 ms            1 ms"
     )
 
 
@@ -90,7 +96,27 @@ def test_all_of_it_is_plain_data():
     assert plain["rehearsals"][0]["mesh"] == "a=16"
     assert plain["rehearsals"][0]["failure"] == "ValueNeeded: …"
     assert plain["rehearsals"][0]["programs"][0]["memory"]["arguments"] == 8 * MB
-    assert plain["comparison"][0]["sent"] == [{"axes": ["data"], "bytes": 6 * MB, "certain": True}]
+    assert plain["comparison"][0]["sent"] == [
+        {"axes": ["data"], "between_slices": False, "bytes": 6 * MB, "certain": True}
+    ]
+
+
+def test_the_same_axes_in_another_order_are_one_line():
+    programs = [
+        replace(ONE, collectives=(collective(axes=axes, bytes=MB),))
+        for axes in (("a", "b"), ("b", "a"))
+    ]
+    meshes = ("a=4,b=4", "b=4,a=4")
+    found = Comparison(tuple(map(rehearsed, meshes, programs)))
+    lines = [line for line in found.text().splitlines() if line.startswith("sent along")]
+    assert [line.split()[-4:] for line in lines] == [["1.5", "MB", "1.5", "MB"]]
+
+
+def test_meshes_that_are_too_many_for_a_line_follow_below():
+    meshes = [f"data={n},model={16 // n}" for n in (1, 2, 4, 8, 16)]
+    text = Comparison(tuple(rehearsed(mesh, ONE) for mesh in meshes)).text()
+    assert max(map(len, text.splitlines())) <= 100
+    assert all(mesh in text for mesh in meshes)
 
 
 def test_seconds_have_three_figures():

@@ -9,6 +9,7 @@ from typing import IO
 
 from nbdist.rehearsing.asked import AskedPod
 from nbdist.rehearsing.comparison import Rehearsed
+from nbdist.rehearsing.ended import LOOKED_AT, lacks_memory
 from nbdist.rehearsing.script import ScriptProcess, too_long
 from nbdist.rehearsing.side_by_side import Phase
 
@@ -81,12 +82,13 @@ class OneScript:
         """See `One`."""
         if self._process is None:
             return Rehearsed(pod=self.pod, programs=(), failure=failure)
-        outcome = self._process.outcome(self._reason)
         said = _text(self._errors)
+        outcome = self._process.outcome(self._reason, said[-LOOKED_AT:] or " ")
         if not failure and not outcome.ran:
-            failure = "\n".join(
-                part for part in (outcome.reason, said[-_LAST:].strip()) if part
-            ) or ("It did not come to its end.")
+            alone = lacks_memory(self._process.code, said[-LOOKED_AT:])
+            last = "" if alone else said[-_LAST:].strip()
+            failure = "\n".join(filter(None, (outcome.reason, last)))
+            failure = failure or "It did not come to its end."
         printed = _text(self._output)
         self.end()
         return Rehearsed(pod=self.pod, programs=outcome.programs, failure=failure, output=printed)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
@@ -17,7 +16,7 @@ from jupyter_client.manager import KernelManager
 from nbdist.errors import CellTimeout, ProcessError, RehearsalError
 from nbdist.rehearsal import libtpu
 from nbdist.rehearsing.asked import AskedPod
-from nbdist.rehearsing.ended import how_it_ended
+from nbdist.rehearsing.ended import LOOKED_AT, how_it_ended, lacks_memory
 from nbdist.rehearsing.variables import variables
 
 LOOKED_S = 0.2
@@ -250,14 +249,17 @@ class RehearsalProcess:
     def _ended(self) -> str:
         """What became of a process that is not there."""
         code = getattr(getattr(self._manager.provisioner, "process", None), "returncode", None)
-        killed = code == -signal.SIGKILL
-        said = "" if killed else self._said()
-        return f"{how_it_ended(code)} Its names are gone; the next cell begins another.{said}"
+        log = self._log_end()
+        said = "" if lacks_memory(code, log) else self._said()
+        return f"{how_it_ended(code, log or ' ')} Its names are gone; the next cell begins another.{said}"
+
+    def _log_end(self) -> str:
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOOKED_AT))
+        return self._log.read().decode(errors="replace").strip()
 
     def _said(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LAST))
-        text = self._log.read().decode(errors="replace").strip()
+        text = self._log_end()[-_LAST:]
         return f" Its last output:\n{text}" if text else ""
 
 

@@ -94,6 +94,11 @@ class ScriptProcess:
         """Of the process."""
         return self._process.pid
 
+    @property
+    def code(self) -> int | None:
+        """Of its exit; negative for a signal."""
+        return self._process.returncode
+
     def wait(self, seconds: float | None) -> bool:
         """Waits for its end; returns whether it has ended."""
         try:
@@ -102,17 +107,18 @@ class ScriptProcess:
             return False
         return True
 
-    def outcome(self, reason: str = "") -> Outcome:
+    def outcome(self, reason: str = "", said: str = "") -> Outcome:
         """What came of it, once it has ended.
 
         Args:
           reason: Why it was ended before; empty where it was not.
+          said: The end of its standard error; empty where that went elsewhere.
         """
         self.report.read()
         self._folder.cleanup()
         compiled, code = tuple(self.report.programs), self._process.returncode
         if code not in (0, 2) and not reason:
-            reason = how_it_ended(code)
+            reason = how_it_ended(code, said)
         if not compiled and not reason and code == 0:
             reason = f"{self._script} has compiled no program: it calls no function that jax.jit has made."
         ran = code == 0 and not reason

@@ -90,14 +90,15 @@ def test_what_differs_is_compiled(once, changed):
 
 
 def test_what_the_text_does_not_have_is_in_the_key(monkeypatch):
-    here, sliced = (describe(read_topology("v5e:2x4", slices=count)) for count in (1, 2))
+    here, two, three = (describe(read_topology("v5e:2x4", slices=count)) for count in (1, 2, 3))
     option = {"xla_tpu_enable_latency_hiding_scheduler": "false"}
     plain = {"options": None, "order": 1, "pod": here, "ranks": "allow", "arguments": ""}
     changes = [
         {},
         {"options": option},
         {"order": -1},
-        {"pod": sliced},
+        {"pod": two},
+        {"pod": three},
         {"ranks": "raise"},
         {"arguments": "--a=b"},
         {},

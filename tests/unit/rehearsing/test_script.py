@@ -127,3 +127,13 @@ def test_what_follows_two_dashes_is_the_scripts(process, train, tmp_path):
 def test_how_a_process_ended_is_said():
     assert "killed (signal 9)" in how_it_ended(-signal.SIGKILL)
     assert how_it_ended(1) == "The rehearsal's process ended with exit code 1."
+
+
+@pytest.mark.parametrize(
+    "said", ["Could not mmap: Cannot allocate memory [12]", "RAW: mmap error: 12", "std::bad_alloc"]
+)
+def test_a_compiler_that_gets_no_memory_is_named(said):
+    for number in (signal.SIGABRT, signal.SIGSEGV):
+        assert "was given no more memory to compile" in how_it_ended(-number, f"F1125 {said}\n at")
+        assert "memory to compile" not in how_it_ended(-number, "Check failed: x")
+    assert "memory" not in how_it_ended(1, said)

@@ -26,8 +26,8 @@ from nbdist.errors import NbdistError, OptionError
 from nbdist.launch.doctor import doctor
 from nbdist.notebook.side_by_side import SideBySide
 from nbdist.options import doctor_arguments, doctor_options, rehearse_options
-from nbdist.rehearsal import libtpu
 from nbdist.rehearsing.asked import AskedPod, read_each
+from nbdist.rehearsing.install import install
 from nbdist.rehearsing.one_script import OneScript
 from nbdist.rehearsing.script import DOES_NOT_FIT, FITS, NOT_RUN, check_script, run_script
 from nbdist.rehearsing.side_by_side import side_by_side
@@ -121,7 +121,7 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """
     try:
         if options.install:
-            return subprocess.call(libtpu.install_command(libtpu.wanted()))
+            return install()
         if options.script is None or options.topology is None:
             raise OptionError(
                 "a script and --topology are needed, such as train.py --topology v5e:4x4."

@@ -17,6 +17,6 @@ def variables(environment: Mapping[str, str], found: Libtpu) -> dict[str, str]:
     """
     # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
     platforms = {"JAX_PLATFORMS": "tpu,cpu"}
-    # JAX's own cache keeps executables, and cannot load one for devices that are not there: it would warn each time.
+    # JAX cannot load what its own cache keeps for devices that are not there, and would warn each time.
     cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
     return {**environment, **libtpu.variables(found), **platforms, **cache}

@@ -68,6 +68,14 @@ def test_what_does_not_fit_is_never_the_best_and_has_no_made_up_figures():
     assert SAID in found.details()
 
 
+def test_what_sends_least_but_does_not_fit_is_not_the_best():
+    large = replace(ONE, fits=False, memory=replace(MEMORY, temporaries=20 * 2**30), collectives=())
+    meshes = ("a=16", "a=8,b=2", "a=4,b=4")
+    rows = Comparison(tuple(map(rehearsed, meshes, (large, ONE, OTHER)))).figures
+    assert ["sent" in row.best for row in rows] == [False, True, False]
+    assert rows[0].best == ()
+
+
 def test_a_figure_that_is_not_certain_makes_none_the_best():
     unknown = replace(ONE, collectives=(collective(times=None, bytes=MB),), matmul_flops=None)
     rows = Comparison((rehearsed("a=16", unknown), rehearsed("a=8,b=2", ONE))).figures

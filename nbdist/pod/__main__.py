@@ -12,6 +12,7 @@ import traceback
 from pathlib import Path
 
 from nbdist.errors import NbdistError
+from nbdist.machine.parent_death import die_with
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
 from nbdist.pod.report import Report
@@ -30,9 +31,12 @@ def main() -> int:
     parser.add_argument("--value", type=float)
     parser.add_argument("--report", type=Path, required=True)
     parser.add_argument("--silent", action="store_true")
+    parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
+    # A command that is killed ends nothing by itself.
+    die_with(options.parent)
     report = Report(options.report, show=not options.silent)
     try:
         rehearsal = Rehearsal(

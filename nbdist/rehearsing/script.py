@@ -77,7 +77,7 @@ class ScriptProcess:
         self._script = script
         self._folder = tempfile.TemporaryDirectory(prefix="nbdist-rehearse-")
         self.report = ReportFile(Path(self._folder.name) / "report")
-        options = ["--report", str(self.report.path)]
+        options = ["--report", str(self.report.path), "--parent", str(os.getpid())]
         options += ["--topology", pod.topology, "--slices", str(pod.slices)]
         options += ["--mesh", pod.mesh] if pod.mesh is not None else []
         options += ["--value", str(value)] if value is not None else []

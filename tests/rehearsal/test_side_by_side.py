@@ -155,3 +155,17 @@ def test_an_interrupt_of_the_command_ends_all_processes(train, tmp_path):
     assert command.returncode == 130
     assert "The rehearsals were interrupted, and their processes have ended" in said
     assert not any(map(psutil.pid_exists, pids))
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux ends a process with its parent")
+def test_a_command_that_is_killed_leaves_no_process(train, tmp_path):
+    folder = tmp_path / "pids"
+    folder.mkdir()
+    command = subprocess.Popen(train(STUCK.format(folder=str(folder))))
+    pids = started(folder, 2)
+    command.kill()
+    command.wait()
+    _, left = psutil.wait_procs(map(psutil.Process, filter(psutil.pid_exists, pids)), timeout=120)
+    for process in left:
+        process.kill()
+    assert not left

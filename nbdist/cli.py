@@ -21,12 +21,16 @@ from pathlib import Path
 from typing import Any
 
 from nbdist import listing
+from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError, OptionError
 from nbdist.launch.doctor import doctor
+from nbdist.notebook.side_by_side import SideBySide
 from nbdist.options import doctor_arguments, doctor_options, rehearse_options
-from nbdist.rehearsal import libtpu
-from nbdist.rehearsing.asked import read_asked
-from nbdist.rehearsing.script import NOT_RUN, run_script
+from nbdist.rehearsing.asked import AskedPod, read_each
+from nbdist.rehearsing.install import install
+from nbdist.rehearsing.one_script import OneScript
+from nbdist.rehearsing.script import DOES_NOT_FIT, FITS, NOT_RUN, check_script, run_script
+from nbdist.rehearsing.side_by_side import side_by_side
 from nbdist.spelling import Door, through
 
 TOUR = "01_tour.ipynb"
@@ -117,15 +121,19 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     """
     try:
         if options.install:
-            return subprocess.call(libtpu.install_command(libtpu.wanted()))
+            return install()
         if options.script is None or options.topology is None:
             raise OptionError(
                 "a script and --topology are needed, such as train.py --topology v5e:4x4."
             )
+        pods = read_each(options.topology, options.mesh, slices=options.slices)
+        check_script(options.script)
+        if len(pods) > 1:
+            return compare(options, arguments, pods)
         outcome = run_script(
             options.script,
             arguments,
-            pod=read_asked(options.topology, options.mesh, slices=options.slices),
+            pod=pods[0],
             value=options.value,
             timeout_s=options.timeout,
             # What the script prints is not part of the JSON.
@@ -134,13 +142,43 @@ def rehearse(options: argparse.Namespace, arguments: Sequence[str]) -> int:
     except NbdistError as error:
         print(f"nbdist rehearse: {error}", file=sys.stderr)
         return NOT_RUN
-    except KeyboardInterrupt:
+    except KeyboardInterrupt as error:
+        if str(error):
+            print(f"nbdist rehearse: {error}", file=sys.stderr)
         return 130
     if outcome.reason:
         print(f"nbdist rehearse: {outcome.reason}", file=sys.stderr)
     if options.json:
-        print(json.dumps({"exit_code": outcome.exit_code, "programs": outcome.programs}, indent=2))
+        programs = [encode(program) for program in outcome.programs]
+        print(json.dumps({"exit_code": outcome.exit_code, "programs": programs}, indent=2))
     return outcome.exit_code
+
+
+def compare(options: argparse.Namespace, arguments: Sequence[str], pods: Sequence[AskedPod]) -> int:
+    """`nbdist rehearse` with several meshes.
+
+    Args:
+      options: Of the command.
+      arguments: Of the script.
+      pods: One a mesh.
+
+    Returns:
+      2 when the script could not be run to its end with one of them; else 1 when a program does not fit; else 0.
+    """
+    comparison = side_by_side(
+        [OneScript(options.script, arguments, pod=pod, value=options.value) for pod in pods],
+        timeout_s=options.timeout,
+        progress=SideBySide(in_notebook=False, file=sys.stderr),
+    )
+    rehearsed = comparison.rehearsed
+    code = DOES_NOT_FIT if not all(one.fits for one in rehearsed) else FITS
+    code = NOT_RUN if any(one.failure for one in rehearsed) else code
+    if options.json:
+        print(json.dumps({"exit_code": code, **comparison.plain()}, indent=2))
+    else:
+        details = f"{comparison.details()}\n\n" if options.programs else ""
+        print(f"{details}{comparison.text()}")
+    return code
 
 
 def find_tour() -> Path:

@@ -22,7 +22,9 @@ from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
 from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
+from nbdist.notebook.side_by_side import SideBySide
 from nbdist.quantities import count_text
+from nbdist.rehearsing.comparison import Comparison
 from nbdist.rehearsing.rehearsing import Rehearsing
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
@@ -396,19 +398,24 @@ class DistMagics(Magics):
 
     @cell_magic
     @teaching
-    def dist_rehearse(self, line: str, cell: str) -> None:
+    def dist_rehearse(self, line: str, cell: str) -> Comparison | None:
         """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
         asked = options.dist_rehearse().parse(line)
-        self.rehearsing.run(
+        progress = SideBySide(in_notebook=self._in_notebook)
+        comparison = self.rehearsing.run(
             # The first line, so that lines have the numbers that the notebook shows.
             f"# %%dist_rehearse {line}\n{cell}",
             topology=asked.topology,
             slices=asked.slices,
-            mesh=asked.mesh,
+            meshes=asked.mesh,
             value=asked.value,
             timeout_s=asked.timeout,
             restart=asked.restart,
+            progress=progress,
         )
+        if comparison is not None and asked.programs:
+            print(comparison.details(), end="\n\n")
+        return comparison
 
     @line_magic
     @teaching

@@ -19,15 +19,22 @@ class MeshAxes:
       names: Of its axes, the first changes slowest.
       shape: Their sizes.
       devices: The ids of its devices, in the mesh's order: the first axis changes slowest.
+      slices: In which slice of a pod each of them is; empty where all are in one.
     """
 
     names: tuple[str, ...]
     shape: tuple[int, ...]
     devices: tuple[int, ...]
+    slices: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         """Raises ValueError where these do not belong together."""
-        if len(self.names) != len(self.shape) or prod(self.shape) != len(self.devices):
+        count = len(self.devices)
+        if (
+            len(self.names) != len(self.shape)
+            or prod(self.shape) != count
+            or len(self.slices) not in (0, count)
+        ):
             raise ValueError(
                 f"a mesh of axes {self.names} and shape {self.shape} cannot have {len(self.devices)} devices"
             )
@@ -70,6 +77,8 @@ class Collective:
       group_size: Devices that take part together; for a permutation 2, a sender and a receiver.
       bytes: On each device, each time: of the operands, for an all-gather of its result.
       arrays: What these bytes are, such as `f32[256,256]`.
+      between_slices: Whether it goes through the network between the slices of several, and not over the links
+        of one.
       times: How often it runs in one run of the program; None where it lies in a loop whose turns are not known.
       in_branch: Whether it lies in a branch of a conditional; then it runs `times` at most.
       direction: Of a gradient, from the name of the operation.
@@ -100,6 +109,7 @@ class Collective:
     function: str
     operation: str
     name: str
+    between_slices: bool = False
 
     @property
     def resharding(self) -> bool:
@@ -115,11 +125,12 @@ class Collective:
         """Bytes that a device must send each time at least, to others, whichever algorithm is used.
 
         n being `group_size`: (n-1)/n of the bytes, for an all-reduce twice that, as each value must be reduced
-        and then be everywhere; for a permutation all bytes. Rounded down.
+        and then be everywhere; for a permutation all bytes, or none where each device is its own target. Rounded
+        down.
         """
         n = self.group_size
         if self.kind == "collective-permute":
-            return self.bytes
+            return 0 if self.axes == () else self.bytes
         if self.kind == "all-reduce":
             return 2 * self.bytes * (n - 1) // n
         if self.kind in ("all-gather", "reduce-scatter", "all-to-all"):
@@ -201,28 +212,34 @@ class Total:
 
     Attributes:
       axes: As `Collective.axes`.
+      between_slices: As `Collective.between_slices`.
       bytes: On each device in one run of the program, of those whose times are known.
+      sent: That a device must send at least, likewise; see `Collective.sent`.
       uncounted: How many collectives lie in loops whose turns are not known.
       at_most: Whether some lie in a branch of a conditional.
     """
 
     axes: tuple[str, ...] | None
+    between_slices: bool
     bytes: int
+    sent: int
     uncounted: int
     at_most: bool
 
 
 def totals(collectives: Sequence[Collective]) -> list[Total]:
-    """One for each set of axes, in the order in which they first appear."""
-    by_axes: dict[tuple[str, ...] | None, list[Collective]] = {}
+    """One for each set of axes, within slices and between, in the order in which they first appear."""
+    by_axes: dict[tuple[tuple[str, ...] | None, bool], list[Collective]] = {}
     for collective in collectives:
-        by_axes.setdefault(collective.axes, []).append(collective)
+        by_axes.setdefault((collective.axes, collective.between_slices), []).append(collective)
     return [
         Total(
             axes=axes,
+            between_slices=between_slices,
             bytes=sum(each.bytes * each.times for each in found if each.times is not None),
+            sent=sum(each.sent * each.times for each in found if each.times is not None),
             uncounted=sum(each.times is None for each in found),
             at_most=any(each.in_branch for each in found),
         )
-        for axes, found in by_axes.items()
+        for (axes, between_slices), found in by_axes.items()
     ]

@@ -92,7 +92,19 @@ def _pod_options(parser: argparse.ArgumentParser, default: str, *, where: str) -
     add = parser.add_argument
     add("--topology", metavar="NAME", help=f"{_TOPOLOGY} ({default})")
     add("--slices", type=int, default=1, metavar="N", help="so many slices of that topology")
-    add("--mesh", metavar="AXES", help=f"{_AXES}; {where} under the name mesh")
+    add(
+        "--mesh",
+        metavar="AXES",
+        action="append",
+        default=[],
+        help=f"{_AXES}; {where} under the name mesh. Given several times, the meshes are compared, each in a "
+        "process of its own, side by side",
+    )
+    add(
+        "--programs",
+        action="store_true",
+        help="of several meshes: also show each program by itself, and what was printed",
+    )
     add(
         "--value",
         type=float,

@@ -1,23 +1,21 @@
 """`python -m nbdist.pod`: a script on a pod that is not there; `nbdist rehearse` starts it.
 
-What it compiles is in the file `--programs`, a line of JSON each, as soon as it is compiled.
+What it compiles is in the file `--report`, a line of JSON each, as soon as it is compiled.
 """
 
 from __future__ import annotations
 
 import argparse
-import dataclasses
-import json
 import runpy
 import sys
 import traceback
 from pathlib import Path
 
-from nbdist.contract.program import Program
 from nbdist.errors import NbdistError
+from nbdist.machine.parent_death import die_with
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
-from nbdist.view.text.program import program_text
+from nbdist.pod.report import Report
 
 
 def main() -> int:
@@ -31,22 +29,22 @@ def main() -> int:
     parser.add_argument("--slices", type=int, default=1)
     parser.add_argument("--mesh")
     parser.add_argument("--value", type=float)
-    parser.add_argument("--programs", type=Path, required=True)
+    parser.add_argument("--report", type=Path, required=True)
+    parser.add_argument("--silent", action="store_true")
+    parser.add_argument("--parent", type=int, required=True)
     parser.add_argument("script", type=Path)
     parser.add_argument("arguments", nargs=argparse.REMAINDER)
     options = parser.parse_args()
-    seen: set[int] = set()
-
-    def compiled(program: Program) -> None:
-        if id(program) not in seen:
-            seen.add(id(program))
-            with options.programs.open("a") as file:
-                file.write(json.dumps(dataclasses.asdict(program)) + "\n")
-            print(program_text(program), end="\n\n", flush=True)
-
+    # A command that is killed ends nothing by itself.
+    die_with(options.parent)
+    report = Report(options.report, show=not options.silent)
     try:
         rehearsal = Rehearsal(
-            options.topology, slices=options.slices, mesh=options.mesh, compiled=compiled
+            options.topology,
+            slices=options.slices,
+            mesh=options.mesh,
+            compiled=report.compiled,
+            begins=report.begins,
         )
     except NbdistError as error:
         print(f"nbdist rehearse: {error}", file=sys.stderr)

@@ -9,8 +9,11 @@ from jax.experimental import mesh_utils, topologies
 from jax.sharding import AxisType, Mesh
 
 from nbdist.errors import OptionError, RehearsalError
-from nbdist.rehearsal.mesh import check_devices, read_axes, with_rest
+from nbdist.rehearsal.mesh import check_devices, check_slices, read_axes, with_rest
 from nbdist.rehearsal.topology import Topology, counting_hint, topology_text
+
+_WHOLE_CHIP = {"v4": "megacore"}
+"""Where libtpu gives a device for each core unless it is asked for this, and JAX takes one a chip in a mesh."""
 
 
 class Devices:
@@ -18,13 +21,14 @@ class Devices:
 
     Args:
       topology: What they are of.
-      all: In the order of `jax.devices()`.
+      all: In the order of `jax.devices()`; `by_id` has them by their ids.
     """
 
     def __init__(self, topology: Topology, all: list[Any]) -> None:
         self.topology = topology
         self.all = all
         self._each = frozenset(all)
+        self.by_id = {device.id: device for device in all}
 
     def mesh(self, axes: Any) -> Mesh:
         """A mesh over all devices; neighbours on it are neighbours on the pod where that can be.
@@ -42,9 +46,14 @@ class Devices:
         check_devices(
             asked, len(self.all), str(self.topology), counting_hint(self.topology, wanted)
         )
-        placed = mesh_utils.create_device_mesh(
-            tuple(asked.values()), self.all, allow_split_physical_axes=True
-        )
+        slices = check_slices(asked, self.topology.slices)
+        within = [size // slices[name] for name, size in asked.items()]
+        if self.topology.slices > 1:
+            placed = mesh_utils.create_hybrid_device_mesh(
+                within, list(slices.values()), self.all, allow_split_physical_axes=True
+            )
+        else:
+            placed = mesh_utils.create_device_mesh(within, self.all, allow_split_physical_axes=True)
         return Mesh(placed, tuple(asked), axis_types=(AxisType.Auto,) * len(asked))
 
     def __contains__(self, device: Any) -> bool:
@@ -71,9 +80,14 @@ def describe(topology: Topology) -> Devices:
             f"{topology} does not name a chip, and programs are compiled for one: write v5e:{topology}."
         )
     slices = {"num_slices": topology.slices} if topology.slices > 1 else {}
+    whole = (
+        {"chip_config_name": _WHOLE_CHIP[topology.chip.name]}
+        if topology.chip.name in _WHOLE_CHIP
+        else {}
+    )
     try:
         described = topologies.get_topology_desc(
-            platform="tpu", topology_name=topology.name, **slices
+            platform="tpu", topology_name=topology.name, **slices, **whole
         )
     except (RuntimeError, jax.errors.JaxRuntimeError) as error:
         raise RehearsalError(f"libtpu cannot describe {topology}: {error}") from error

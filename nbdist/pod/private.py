@@ -121,6 +121,17 @@ def jit_call(primitive: Any, params: Mapping[str, Any]) -> JitCall | None:
     )
 
 
+def compiled_for(lowered: Any) -> tuple[tuple[int, ...], tuple[tuple[str, Any], ...]]:
+    """What a lowered function is compiled with that its text does not have.
+
+    Returns:
+      The ids of its devices in the order of its partitions, and the compiler options it was given.
+    """
+    lowering = lowered._lowering
+    devices = tuple(device.id for device in lowering._device_list or ())
+    return devices, tuple(lowering._compiler_options_kvs)
+
+
 def has_chosen_devices() -> bool:
     """Whether JAX has started its backends in this process; asking in a public manner would start them."""
     from jax._src.xla_bridge import backends_are_initialized

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import re
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import jax
 from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
+from nbdist.pod.kept import Kept, KeptPrograms
 from nbdist.pod.lines import user_line
 from nbdist.program.compiled import program_of
 from nbdist.program.refusal import refused
@@ -34,16 +34,24 @@ class Compiled:
 
 
 class Programs:
-    """Compiles for the devices of a pod, the same program once.
+    """Compiles for the devices of a pod, the same program once: also where another process has compiled it.
 
     Args:
       devices: Of the pod.
       compiled: Called with each program that a function needs, also where it was compiled before.
+      begins: Called with the name of a function before it is compiled.
     """
 
-    def __init__(self, devices: Devices, compiled: Callable[[Program], None]) -> None:
+    def __init__(
+        self,
+        devices: Devices,
+        compiled: Callable[[Program], None],
+        begins: Callable[[str], None] = lambda name: None,
+    ) -> None:
         self._devices = devices
         self._compiled = compiled
+        self._begins = begins
+        self._kept = KeptPrograms(devices)
         self._known: dict[str, Compiled] = {}
         self._calls: dict[Hashable, Compiled] = {}
 
@@ -74,23 +82,41 @@ class Programs:
         Raises:
           RehearsalError: The compiler does not take it, for another reason than its size.
         """
-        # With its files and lines, which a program names.
-        text = lowered.as_text(debug_info=True)
-        key = hashlib.sha256(text.encode()).hexdigest()
+        key = self._kept.key(lowered)
         if key not in self._known:
-            module = _MODULE.search(text)
-            self._known[key] = self._compile(lowered, name, module[1] if module else "")
+            kept = self._kept.get(key)
+            if kept is not None and kept.program is not None:
+                self._known[key] = Compiled(kept.program, kept.out_shardings)
+            else:
+                self._begins(name)
+                new = self._known[key] = self._compile(lowered, name)
+                self._kept.put(key, Kept(new.program, new.out_shardings))
         found = self._known[key]
         if call is not None:
             self._calls[call] = found
         self._compiled(found.program)
         return found
 
-    def _compile(self, lowered: Any, name: str, module: str) -> Compiled:
+    def out_shardings(self, lowered: Any) -> tuple[Any, ...]:
+        """How the results of a lowered operation lie, which is none of the programs.
+
+        Args:
+          lowered: As for `compiled`.
+        """
+        key = self._kept.key(lowered)
+        kept = self._kept.get(key)
+        if kept is not None and kept.out_shardings is not None:
+            return kept.out_shardings
+        found = tuple(jax.tree.leaves(lowered.compile().output_shardings))
+        self._kept.put(key, Kept(None, found))
+        return found
+
+    def _compile(self, lowered: Any, name: str) -> Compiled:
         try:
             compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
-            program = refused(str(error), module)
+            module = _MODULE.search(lowered.as_text())
+            program = refused(str(error), module[1] if module else "")
             if program is None:
                 raise RehearsalError(
                     f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "

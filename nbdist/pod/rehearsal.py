@@ -24,6 +24,7 @@ class Rehearsal:
       slices: So many of it.
       mesh: Its axes; None for no mesh.
       compiled: Called with each program.
+      begins: Called with the name of each function before it is compiled.
     """
 
     def __init__(
@@ -33,9 +34,10 @@ class Rehearsal:
         slices: int = 1,
         mesh: str | None = None,
         compiled: Callable[[Program], None],
+        begins: Callable[[str], None] = lambda name: None,
     ) -> None:
         devices = describe(read_topology(topology, slices=slices))
-        programs = Programs(devices, compiled)
+        programs = Programs(devices, compiled, begins)
         self.pod = Pod(devices, programs)
         self.mesh = devices.mesh(mesh) if mesh is not None else None
         self.trace = RehearsalTrace(devices, programs)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from types import TracebackType
 from typing import Any
 
@@ -11,25 +12,30 @@ from nbdist.contract.program import Program
 from nbdist.errors import NbdistError
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
-from nbdist.view.text.program import program_text
+from nbdist.pod.report import Report
 
 
 class Resident:
-    """The rehearsal of this process, and which of its programs the cell has shown."""
+    """The rehearsal of this process, and what the cell has reported."""
 
     def __init__(self, topology: str, mesh: str | None, slices: int) -> None:
-        self._shown: set[int] = set()
-        self.rehearsal = Rehearsal(topology, slices=slices, mesh=mesh, compiled=self._show)
+        self._report: Report | None = None
+        self.rehearsal = Rehearsal(
+            topology, slices=slices, mesh=mesh, compiled=self._compiled, begins=self._begins
+        )
 
-    def cell_begins(self, value: float | None) -> None:
+    def cell_begins(self, value: float | None, report: str | None) -> None:
         """Programs are shown again, once in this cell."""
-        self._shown.clear()
+        self._report = Report(Path(report) if report is not None else None, show=report is None)
         self.rehearsal.trace.stand_in = value
 
-    def _show(self, program: Program) -> None:
-        if id(program) not in self._shown:
-            self._shown.add(id(program))
-            print(program_text(program), end="\n\n")
+    def _begins(self, name: str) -> None:
+        if self._report is not None:
+            self._report.begins(name)
+
+    def _compiled(self, program: Program) -> None:
+        if self._report is not None:
+            self._report.compiled(program)
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:
@@ -49,13 +55,14 @@ def begin(topology: str, mesh: str | None, *, slices: int) -> None:
     shell.nbdist_resident = resident
 
 
-def cell_begins(*, value: float | None) -> None:
+def cell_begins(*, value: float | None, report: str | None = None) -> None:
     """Called before each cell.
 
     Args:
       value: What stands in for values in it.
+      report: The file that gets its programs, which are then not printed; None to print them.
     """
-    get_ipython().nbdist_resident.cell_begins(value)
+    get_ipython().nbdist_resident.cell_begins(value, report)
 
 
 def _shown_alone(

@@ -216,10 +216,8 @@ class RehearsalTrace(jax.core.Trace):
             # A parameter that cannot be compared: compiled each time.
             key = None
         with jax.default_device(self._devices.all[0]):
-            compiled = (
-                jax.jit(functools.partial(_bound, primitive, params)).lower(*structs).compile()
-            )
-        found = tuple(jax.tree.leaves(compiled.output_shardings))
+            lowered = jax.jit(functools.partial(_bound, primitive, params)).lower(*structs)
+            found = self._programs.out_shardings(lowered)
         if key is not None:
             self._shardings[key] = found
         return found

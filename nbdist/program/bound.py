@@ -56,7 +56,7 @@ class Bound:
 def bound_of(program: Program, speeds: Speeds) -> Bound:
     """How fast a program can be at best; see `HOW`.
 
-    Collectives in branches, and in loops whose turns are not known, are left out.
+    Collectives in branches, in loops whose turns are not known, and between slices, are left out.
 
     Raises:
       ProgramError: The program does not fit, so that nothing is known of a run.
@@ -67,8 +67,9 @@ def bound_of(program: Program, speeds: Speeds) -> Bound:
             f"The program {program.name} has no bound: it was not compiled, or its memory is not known."
         )
     sure = [each for each in program.collectives if not each.in_branch]
-    sent = sum(each.sent * each.times for each in sure if each.times is not None)
-    unknown = sum(each.times is None for each in sure)
+    links = [each for each in sure if not each.between_slices]
+    sent = sum(each.sent * each.times for each in links if each.times is not None)
+    unknown = sum(each.times is None for each in links)
     branched = len(program.collectives) - len(sure)
     left_out = []
     if program.matmul_flops is None:
@@ -82,6 +83,8 @@ def bound_of(program: Program, speeds: Speeds) -> Bound:
             )
         if branched:
             left_out.append(f"{count_text(branched, 'collective')} in branches")
+    if between := sum(each.between_slices for each in sure):
+        left_out.append(f"{count_text(between, 'collective')} between slices")
     flops = program.matmul_flops
     return Bound(
         compute_s=None if flops is None else flops / speeds.flops_per_s,

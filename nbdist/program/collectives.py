@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from nbdist.contract.program import Collective, Direction, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
+from nbdist.program.between_slices import NAMED, ids_of, kind_of, sliced_meshes
 from nbdist.program.frames import Source
 from nbdist.program.groups import Groups, groups_in, pairs_in
 from nbdist.program.hlo import Instruction, Module, occurrences
@@ -70,6 +71,7 @@ class Collectives:
         count = module.replicas * module.partitions
         self._count = count
         self._meshes = [mesh for mesh in meshes if len(mesh.devices) == count]
+        self._sliced = sliced_meshes(meshes, count)
         self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
         self._inserted: set[tuple[str, ...]] = set()
         self.unread: list[str] = []
@@ -104,7 +106,56 @@ class Collectives:
                 seen.add(key)
                 times = times if len(spread[key]) == 1 else Times(None, times.branch)
             collectives.append(self._collective(each, times))
+        collectives += self._between_slices()
         return tuple(collectives)
+
+    def _between_slices(self) -> Iterator[Collective]:
+        """Of several slices each runs the same program, and sends to the others through its hosts."""
+        module = self._module
+        for place in occurrences(module.text, NAMED):
+            computation, found = module.computation_at(place), module.instruction_at(place)
+            if computation is None or found is None or found.opcode != "send":
+                continue
+            yield self._sent_between(_Found(computation, found))
+
+    def _sent_between(self, each: _Found) -> Collective:
+        found, name = each.instruction, self._module.name
+        kind, ids = kind_of(found.attributes, name), ids_of(found.attributes, name)
+        permutes = kind == "collective-permute"
+        size = 2 if permutes else max(map(len, ids))
+        # A send gives its operand, and what it needs itself.
+        (array, *_) = shapes_in(found.type)
+        axes, devices = self._named_between(ids, pairs=permutes)
+        times, source = self._runs.times(each.computation), self._source(each)
+        return Collective(
+            kind=kind,
+            axes=axes,
+            devices=devices,
+            group_size=size,
+            bytes=array.bytes * (size if kind == "all-gather" else 1),
+            arrays=(str(array),),
+            times=times.count,
+            in_branch=times.branch,
+            direction=direction_of(source.operation),
+            inserted=_INSERTED in found.attributes,
+            fused="",
+            file=source.file,
+            line=source.line,
+            function=source.function,
+            operation=source.operation,
+            name=found.name,
+            between_slices=True,
+        )
+
+    def _named_between(self, ids: Groups, *, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
+        for sliced in self._sliced:
+            places = sliced.places(ids)
+            if places is None:
+                continue
+            axes = sliced.axes_of(places, pairs=pairs)
+            if axes is not None:
+                return axes, ""
+        return None, devices_text(ids, None, pairs=pairs)
 
     def _find(self) -> Iterator[_Found]:
         module = self._module
@@ -218,6 +269,10 @@ class Collectives:
     def _named(self, groups: Groups, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
         for mesh in self._meshes:
             axes = axes_of_pairs(groups, mesh) if pairs else axes_of(groups, mesh)
+            if axes is not None:
+                return axes, ""
+        for sliced in self._sliced:
+            axes = sliced.axes_of(sliced.in_each(groups), pairs=pairs)
             if axes is not None:
                 return axes, ""
         first = self._meshes[0] if self._meshes else None

@@ -96,8 +96,11 @@ def _meshes(compiled: Any, given: Sequence[Any]) -> list[MeshAxes]:
 
 def mesh_axes(mesh: Any) -> MeshAxes:
     """The axes of a `jax.sharding.Mesh`."""
+    # Only devices of TPUs have this.
+    slices = tuple(getattr(device, "slice_index", 0) for device in mesh.devices.flat)
     return MeshAxes(
         names=tuple(map(str, mesh.axis_names)),
         shape=tuple(mesh.devices.shape),
         devices=tuple(device.id for device in mesh.devices.flat),
+        slices=slices if len(set(slices)) > 1 else (),
     )

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from nbdist.errors import RehearsalError
+from nbdist.machine.user_cache import user_cache
 
 VARIABLE = "TPU_LIBRARY_PATH"
 """JAX loads the library that it names, in place of an installed one."""
@@ -59,15 +60,21 @@ def folder(version: str) -> Path:
     Args:
       version: As `wanted` has it.
     """
-    cache = os.environ.get("XDG_CACHE_HOME") or str(Path.home() / ".cache")
-    return Path(cache) / "nbdist" / f"libtpu-{version.removesuffix('.*')}"
+    return user_cache() / f"libtpu-{version.removesuffix('.*')}"
 
 
-def install_command(version: str) -> list[str]:
-    """What puts it there, with the Python that runs."""
-    target = str(folder(version))
+def install_command(version: str, target: Path) -> list[str]:
+    """What puts it into a folder, with the Python that runs."""
     package = f"libtpu=={version}"
-    return [sys.executable, "-m", "pip", "install", "--no-deps", "--target", target, package]
+    return [sys.executable, "-m", "pip", "install", "--no-deps", "--target", str(target), package]
+
+
+def in_folder(version: str) -> Libtpu | None:
+    """The library in its own folder; None where none is there, or another version than JAX was made for."""
+    found = _beside(folder(version) / "libtpu" / "libtpu.so")
+    if found is not None and found.version is not None and not _matches(found.version, version):
+        return None
+    return found
 
 
 def find() -> Libtpu:

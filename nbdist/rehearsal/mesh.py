@@ -103,6 +103,32 @@ def check_devices(axes: Axes, devices: int, where: str, hint: str = "") -> None:
     )
 
 
+def slices_of(axes: Axes, slices: int) -> dict[str, int] | None:
+    """Over how many slices each axis goes: the first that can goes over all; None where none can."""
+    found = dict.fromkeys(axes, 1)
+    if slices > 1:
+        first = next((name for name, size in axes.items() if size % slices == 0), None)
+        if first is None:
+            return None
+        found[first] = slices
+    return found
+
+
+def check_slices(axes: Axes, slices: int) -> dict[str, int]:
+    """Over how many slices each axis goes.
+
+    Raises:
+      OptionError: No axis can go over all slices.
+    """
+    found = slices_of(axes, slices)
+    if found is None:
+        raise OptionError(
+            f"mesh {axes_text(axes)} cannot lie over {slices} slices: one axis goes over all of them, so its size "
+            f"must be a multiple of {slices}."
+        )
+    return found
+
+
 def fitting(axes: Axes, devices: int) -> Iterator[dict[str, int]]:
     """Meshes of the same axes that take all devices, those that change the fewest and the least sizes first."""
     names, sizes = list(axes), list(axes.values())

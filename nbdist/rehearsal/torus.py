@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.engine.frameworks import imported
-from nbdist.rehearsal.mesh import Axes
+from nbdist.rehearsal.mesh import Axes, slices_of
 from nbdist.rehearsal.topology import Topology
 
 NAMES = "xyz"
@@ -84,7 +84,7 @@ def place_mesh(topology: Topology, axes: Axes) -> MeshPlace | None:
     """
     if topology.chip is None:
         return None
-    slices = _slices_of(topology, axes)
+    slices = slices_of(axes, topology.slices)
     if slices is None:
         return None
     sizes = [size // slices[name] for name, size in axes.items()]
@@ -123,17 +123,6 @@ def _order(
             number += at // each
         found.append((number, numbers[id(grid[tuple(inner)])]))
     return tuple(found)
-
-
-def _slices_of(topology: Topology, axes: Axes) -> dict[str, int] | None:
-    """Over how many slices each axis goes: the first that can goes over all; None where none can."""
-    found = dict.fromkeys(axes, 1)
-    if topology.slices > 1:
-        first = next((name for name, size in axes.items() if size % topology.slices == 0), None)
-        if first is None:
-            return None
-        found[first] = topology.slices
-    return found
 
 
 def stand_ins(topology: Topology) -> list[Device]:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.errors import OptionError
-from nbdist.rehearsal.mesh import check_devices, read_axes, typed_text, with_rest
+from nbdist.rehearsal.mesh import check_devices, check_slices, read_axes, typed_text, with_rest
 from nbdist.rehearsal.topology import counting_hint, read_topology
 from nbdist.spelling import option
 
@@ -24,11 +25,32 @@ class AskedPod:
     slices: int
     mesh: str | None
 
+    @property
+    def label(self) -> str:
+        """`data=16,model=16`, by which several on one pod are told apart."""
+        return self.mesh if self.mesh is not None else "no mesh"
+
     def __str__(self) -> str:
         """`v5e:16x16, mesh data=16,model=16`."""
         slices = f"{self.slices} slices of " if self.slices > 1 else ""
         mesh = f", mesh {self.mesh}" if self.mesh is not None else ""
         return f"{slices}{self.topology}{mesh}"
+
+
+def read_each(topology: str, meshes: Sequence[str], *, slices: int = 1) -> tuple[AskedPod, ...]:
+    """A pod with each of several meshes; with none where there are none.
+
+    Raises:
+      OptionError: As `read_asked`, or two meshes are the same.
+    """
+    pods = tuple(read_asked(topology, mesh, slices=slices) for mesh in meshes or (None,))
+    for place, pod in enumerate(pods):
+        if pod in pods[:place]:
+            raise OptionError(
+                f"{option('mesh', pod.mesh)} is given twice. Give each mesh that is to be compared once; nothing "
+                "was started."
+            )
+    return pods
 
 
 def read_asked(topology: str, mesh: str | None, *, slices: int = 1) -> AskedPod:
@@ -50,6 +72,7 @@ def read_asked(topology: str, mesh: str | None, *, slices: int = 1) -> AskedPod:
         for size in axes.values():
             total *= size
         check_devices(axes, read.devices, str(read), counting_hint(read, total))
+        check_slices(axes, slices)
     return AskedPod(
         topology=read.name, slices=slices, mesh=typed_text(axes) if axes is not None else None
     )

@@ -3,25 +3,55 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 
 from nbdist.quantities import bytes_text
 
+LOOKED_AT = 65536
+"""Characters of the last output in which the words for a lack of memory are looked for; behind them stand a
+hundred lines of how the compiler aborts."""
 
-def how_it_ended(code: int | None) -> str:
+_NO_MEMORY = re.compile(r"Cannot allocate memory|mmap error: 12\b|bad_alloc")
+"""What libtpu, the C library and C++ say."""
+
+
+def how_it_ended(code: int | None, said: str = "") -> str:
     """A sentence or two.
 
     Args:
       code: Of its exit; negative for a signal, None where it is not known.
+      said: Its last output; empty where that went elsewhere.
     """
     if code == -signal.SIGKILL:
         return (
             f"The rehearsal's process was killed (signal 9): as a rule this machine, which has {_memory()}, had "
-            "not enough memory to compile. A smaller program, such as a scan over layers in place of a loop over "
-            "them, needs less."
+            f"not enough memory to compile. {_LESS}"
         )
     how = f"by signal {-code}" if code is not None and code < 0 else f"with exit code {code}"
-    return f"The rehearsal's process ended {how}."
+    ended = f"The rehearsal's process ended {how}"
+    if lacks_memory(code, said):
+        return (
+            f"{ended}: it was given no more memory to compile. This machine has {_memory()}; a limit may be lower "
+            f"(ulimit -v). {_LESS}"
+        )
+    if code is not None and code < 0 and not said:
+        return f"{ended}. Where its last words above speak of memory: this machine has {_memory()}. {_LESS}"
+    return f"{ended}."
+
+
+def lacks_memory(code: int | None, said: str) -> bool:
+    """Whether it ended for want of memory.
+
+    Args:
+      code: As for `how_it_ended`.
+      said: Likewise.
+    """
+    aborted = code is not None and code < 0
+    return code == -signal.SIGKILL or (aborted and _NO_MEMORY.search(said) is not None)
+
+
+_LESS = "A smaller program, such as a scan over layers in place of a loop over them, needs less."
 
 
 def _memory() -> str:

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import os
 import queue
-import signal
 import tempfile
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Literal
 
 from jupyter_client.manager import KernelManager
 
 from nbdist.errors import CellTimeout, ProcessError, RehearsalError
 from nbdist.rehearsal import libtpu
 from nbdist.rehearsing.asked import AskedPod
-from nbdist.rehearsing.ended import how_it_ended
+from nbdist.rehearsing.ended import LOOKED_AT, how_it_ended, lacks_memory
 from nbdist.rehearsing.variables import variables
 
 LOOKED_S = 0.2
@@ -45,18 +45,30 @@ class Reply:
     traceback: str = ""
 
 
+Shown = Callable[[str, Mapping[str, Any]], None]
+"""Called with each output of a cell: its kind, as Jupyter names it, and its content."""
+
+
 class RehearsalProcess:
     """One process, and the rehearsal in it.
 
     Args:
       pod: What it rehearses for.
+      wait: Whether it is there when this returns; else `advance` starts it.
 
     Raises:
       RehearsalError: It could not be started; says why.
     """
 
-    def __init__(self, pod: AskedPod) -> None:
+    def __init__(self, pod: AskedPod, *, wait: bool = True) -> None:
         self.pod = pod
+        self.reply = Reply()
+        """How the last cell ended."""
+        self.ended = False
+        self._state: Literal["starting", "beginning", "running", "idle"] = "starting"
+        self._shown: Shown = _not_shown
+        self._asked = ""
+        self._until = time.monotonic() + START_S
         found = libtpu.find()
         self._log = tempfile.TemporaryFile()  # noqa: SIM115
         self._manager = KernelManager()
@@ -66,28 +78,26 @@ class RehearsalProcess:
         self._client = self._manager.blocking_client()
         self._client.start_channels()
         try:
-            self._client.wait_for_ready(timeout=START_S)
-            reply = self._run(
-                f"from nbdist.pod.resident import begin as _begin\n"
-                f"_begin({pod.topology!r}, {pod.mesh!r}, slices={pod.slices})\ndel _begin",
-                shown=lambda kind, content: None,
-                until=None,
-            )
-        except RuntimeError as error:
-            said = self._said()
-            self.end()
-            raise RehearsalError(f"The rehearsal's process did not start: {error}{said}") from error
+            while wait and not self.idle:
+                self.advance(LOOKED_S)
         except BaseException:
             self.end()
             raise
-        if reply.error:
-            self.end()
-            raise RehearsalError(reply.error.partition(": ")[2] or reply.error)
 
     @property
     def alive(self) -> bool:
         """Whether the process is there."""
-        return bool(self._manager.is_alive())
+        return not self.ended and bool(self._manager.is_alive())
+
+    @property
+    def started(self) -> bool:
+        """Whether it can be given cells."""
+        return self._state in ("running", "idle")
+
+    @property
+    def idle(self) -> bool:
+        """Whether it can be given a cell, and is in none."""
+        return self._state == "idle"
 
     def run(
         self,
@@ -95,7 +105,7 @@ class RehearsalProcess:
         *,
         value: float | None,
         timeout_s: float | None,
-        shown: Callable[[str, Mapping[str, Any]], None],
+        shown: Shown,
     ) -> None:
         """Runs a cell.
 
@@ -112,37 +122,82 @@ class RehearsalProcess:
           KeyboardInterrupt: It was interrupted; likewise.
         """
         until = time.monotonic() + timeout_s if timeout_s is not None else None
-        self._run(
-            f"from nbdist.pod.resident import cell_begins as _begins\n_begins(value={value!r})\ndel _begins",
-            shown=shown,
-            until=None,
-        )
+        self.submit(code, value=value, shown=shown)
         try:
-            reply = self._run(code, shown=shown, until=until)
+            self._finish(until=until)
         except KeyboardInterrupt:
-            said = self._stop(shown)
+            said = self._stop()
             if said:
                 shown("stream", {"name": "stderr", "text": said.strip() + "\n"})
             raise
         except TimeoutError:
             raise CellTimeout(
-                f"The cell did not finish within --timeout {timeout_s:g} and was interrupted.{self._stop(shown)}"
+                f"The cell did not finish within --timeout {timeout_s:g} and was interrupted.{self._stop()}"
             ) from None
-        if reply.error:
-            raise ProcessError(reply.error, shown=reply.traceback)
+        if self.reply.error:
+            raise ProcessError(self.reply.error, shown=self.reply.traceback)
+
+    def submit(
+        self, code: str, *, value: float | None, shown: Shown, report: Path | None = None
+    ) -> None:
+        """Begins a cell, which goes on as long as `advance` is called and the process is not idle.
+
+        Args:
+          code: Of the cell.
+          value: What stands in for values.
+          shown: Called with each output.
+          report: The file that gets its programs, which are then not among the outputs; None for none.
+        """
+        path = None if report is None else str(report)
+        self._ask(
+            f"from nbdist.pod.resident import cell_begins as _begins\n"
+            f"_begins(value={value!r}, report={path!r})\ndel _begins",
+            _not_shown,
+        )
+        self._ask(code, shown)
+        self._state = "running"
+
+    def advance(self, wait_s: float) -> None:
+        """Takes one step: of a start, or an output of a cell.
+
+        Args:
+          wait_s: So long it waits for one.
+
+        Raises:
+          RehearsalError: The process did not start, or ended; it is then gone.
+        """
+        try:
+            message = self._client.get_iopub_msg(timeout=wait_s)
+        except queue.Empty:
+            self._nothing_came()
+            return
+        if self._state == "starting":
+            # What the process publishes arrives from now on.
+            self._state = "beginning"
+            pod = self.pod
+            self._ask(
+                f"from nbdist.pod.resident import begin as _begin\n"
+                f"_begin({pod.topology!r}, {pod.mesh!r}, slices={pod.slices})\ndel _begin",
+                _not_shown,
+            )
+        elif message["parent_header"].get("msg_id") == self._asked:
+            self._take(message["msg_type"], message["content"])
 
     def end(self) -> None:
         """Ends the process; everything in it is gone."""
+        if self.ended:
+            return
+        self.ended = True
         self._client.stop_channels()
         self._manager.shutdown_kernel(now=True)
         self._manager.cleanup_resources()
         self._log.close()
 
-    def _stop(self, shown: Callable[[str, Mapping[str, Any]], None]) -> str:
+    def _stop(self) -> str:
         """Interrupts the cell, and ends the process where that does nothing; returns a sentence for the latter."""
         self._manager.interrupt_kernel()
         try:
-            self._finish(shown, until=time.monotonic() + GRACE_S)
+            self._finish(until=time.monotonic() + GRACE_S)
         except (TimeoutError, RehearsalError):
             self.end()
             return (
@@ -151,51 +206,62 @@ class RehearsalProcess:
             )
         return ""
 
-    def _run(
-        self,
-        code: str,
-        *,
-        shown: Callable[[str, Mapping[str, Any]], None],
-        until: float | None,
-    ) -> Reply:
+    def _ask(self, code: str, shown: Shown) -> None:
         self._asked = self._client.execute(code, allow_stdin=False, stop_on_error=False)
-        self._reply = Reply()
-        return self._finish(shown, until=until)
+        self._shown = shown
+        self.reply = Reply()
 
-    def _finish(
-        self, shown: Callable[[str, Mapping[str, Any]], None], *, until: float | None
-    ) -> Reply:
+    def _finish(self, *, until: float | None) -> None:
         """Shows outputs until the cell has ended."""
-        while True:
+        while not self.idle:
             if until is not None and time.monotonic() > until:
                 raise TimeoutError
-            try:
-                message = self._client.get_iopub_msg(timeout=LOOKED_S)
-            except queue.Empty:
-                if not self.alive:
-                    raise RehearsalError(self._ended()) from None
-                continue
-            if message["parent_header"].get("msg_id") != self._asked:
-                continue
-            kind, content = message["msg_type"], message["content"]
-            if kind == "status" and content["execution_state"] == "idle":
-                return self._reply
-            if kind == "error":
-                self._reply = Reply(
-                    f"{content['ename']}: {content['evalue']}", "\n".join(content["traceback"])
+            self.advance(LOOKED_S)
+
+    def _take(self, kind: str, content: Mapping[str, Any]) -> None:
+        if kind == "error":
+            self.reply = Reply(
+                f"{content['ename']}: {content['evalue']}", "\n".join(content["traceback"])
+            )
+        elif kind != "status":
+            self._shown(kind, content)
+        elif content["execution_state"] == "idle":
+            if self._state == "beginning" and self.reply.error:
+                self.end()
+                raise RehearsalError(self.reply.error.partition(": ")[2] or self.reply.error)
+            self._state = "idle"
+
+    def _nothing_came(self) -> None:
+        if not self.alive:
+            ended = self._ended()
+            self.end()
+            raise RehearsalError(ended)
+        if self._state == "starting":
+            if time.monotonic() > self._until:
+                said = self._said()
+                self.end()
+                raise RehearsalError(
+                    f"The rehearsal's process was not there after {START_S} s.{said}"
                 )
-            else:
-                shown(kind, content)
+            # It answers on the channel of outputs as well, once that is connected.
+            self._client.kernel_info()
 
     def _ended(self) -> str:
         """What became of a process that is not there."""
         code = getattr(getattr(self._manager.provisioner, "process", None), "returncode", None)
-        killed = code == -signal.SIGKILL
-        said = "" if killed else self._said()
-        return f"{how_it_ended(code)} Its names are gone; the next cell begins another.{said}"
+        log = self._log_end()
+        said = "" if lacks_memory(code, log) else self._said()
+        return f"{how_it_ended(code, log or ' ')} Its names are gone; the next cell begins another.{said}"
+
+    def _log_end(self) -> str:
+        size = self._log.seek(0, os.SEEK_END)
+        self._log.seek(max(0, size - LOOKED_AT))
+        return self._log.read().decode(errors="replace").strip()
 
     def _said(self) -> str:
-        size = self._log.seek(0, os.SEEK_END)
-        self._log.seek(max(0, size - _LAST))
-        text = self._log.read().decode(errors="replace").strip()
+        text = self._log_end()[-_LAST:]
         return f" Its last output:\n{text}" if text else ""
+
+
+def _not_shown(kind: str, content: Mapping[str, Any]) -> None:
+    """Of code that nobody has written."""

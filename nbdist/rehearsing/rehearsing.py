@@ -4,83 +4,122 @@ from __future__ import annotations
 
 import atexit
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from IPython.display import clear_output, display
 
-from nbdist.errors import OptionError
-from nbdist.rehearsing.asked import AskedPod, read_asked
+from nbdist.errors import OptionError, ProcessError
+from nbdist.rehearsing.asked import AskedPod, read_each
+from nbdist.rehearsing.comparison import Comparison
+from nbdist.rehearsing.one_cell import OneCell
 from nbdist.rehearsing.process import RehearsalProcess
+from nbdist.rehearsing.side_by_side import Progress, side_by_side
 from nbdist.spelling import option
 
 
 class Rehearsing:
-    """The rehearsal of a notebook: one process at a time, kept between cells."""
+    """The rehearsals of a notebook: a process for each mesh that was asked for last, kept between cells."""
 
     def __init__(self) -> None:
-        self._process: RehearsalProcess | None = None
+        self._pods: tuple[AskedPod, ...] = ()
+        self._processes: dict[AskedPod, RehearsalProcess] = {}
 
     def run(
         self,
         code: str,
         *,
         topology: str | None,
-        mesh: str | None,
+        meshes: Sequence[str],
         slices: int = 1,
         value: float | None = None,
         timeout_s: float | None = None,
         restart: bool = False,
-    ) -> None:
+        progress: Progress = lambda standings: None,
+    ) -> Comparison | None:
         """Runs a cell in the rehearsal of a pod, which is begun where none is there or another was asked for.
 
         Args:
           code: Of the cell.
           topology: None for the pod of the cell before.
-          mesh: Its axes; None for that of the cell before, or for none.
+          meshes: The axes of each; none for those of the cell before, or for no mesh. With two or more the cell
+            runs with each, side by side.
           slices: So many of the topology.
           value: What stands in for values.
-          timeout_s: None for no limit.
+          timeout_s: None for no limit; of several meshes for each.
           restart: Whether to start over.
+          progress: Of several meshes: called with where each stands.
+
+        Returns:
+          None of one mesh, whose programs are shown as they are compiled.
 
         Raises:
-          OptionError: The pod cannot be.
+          OptionError: The pod cannot be; nothing was started.
           RehearsalError: The process could not be started, or ended.
-          ProcessError: The cell raised.
+          ProcessError: The cell raised; of several meshes, with all of them.
           CellTimeout: It took longer.
+          KeyboardInterrupt: It was interrupted; of several meshes, all their processes have ended.
         """
-        self._begin(self._asked(topology, mesh, slices), restart=restart)
-        assert self._process is not None
-        self._process.run(code, value=value, timeout_s=timeout_s, shown=show)
+        pods = self._asked(topology, meshes, slices)
+        self._begin(pods, restart=restart)
+        if len(pods) > 1:
+            return self._compare(code, value=value, timeout_s=timeout_s, progress=progress)
+        if not self._processes:
+            self._processes[pods[0]] = RehearsalProcess(pods[0])
+        self._processes[pods[0]].run(code, value=value, timeout_s=timeout_s, shown=show)
+        return None
 
     def end(self) -> None:
-        """Ends the process, if one is there."""
-        if self._process is not None:
-            process, self._process = self._process, None
-            atexit.unregister(process.end)
+        """Ends the processes, if any are there."""
+        processes, self._processes = self._processes, {}
+        atexit.unregister(self.end)
+        for process in processes.values():
             process.end()
 
-    def _asked(self, topology: str | None, mesh: str | None, slices: int) -> AskedPod:
+    def _compare(
+        self, code: str, *, value: float | None, timeout_s: float | None, progress: Progress
+    ) -> Comparison:
+        cells = [
+            OneCell(code, pod=pod, process=self._processes.get(pod), value=value)
+            for pod in self._pods
+        ]
+        try:
+            comparison = side_by_side(cells, timeout_s=timeout_s, progress=progress)
+        finally:
+            self._processes = {cell.pod: cell.process for cell in cells if cell.process is not None}
+        if all(one.failure for one in comparison.rehearsed):
+            raise ProcessError(f"The cell failed with each mesh.\n\n{comparison.text()}")
+        return comparison
+
+    def _asked(
+        self, topology: str | None, meshes: Sequence[str], slices: int
+    ) -> tuple[AskedPod, ...]:
         if topology is not None:
-            return read_asked(topology, mesh, slices=slices)
-        if self._process is None:
+            return read_each(topology, meshes, slices=slices)
+        if not self._pods:
             raise OptionError(
                 f"%%dist_rehearse: {option('topology')} is missing: the pod to rehearse for, such as "
                 f"{option('topology', 'v5e:4x4')}."
             )
-        before = self._process.pod
-        return before if mesh is None else read_asked(before.topology, mesh, slices=before.slices)
+        before = self._pods[0]
+        return read_each(before.topology, meshes, slices=before.slices) if meshes else self._pods
 
-    def _begin(self, asked: AskedPod, *, restart: bool) -> None:
-        process = self._process
-        if process is not None and process.alive and process.pod == asked and not restart:
-            return
-        if process is not None:
-            why = "as asked" if restart else f"for {asked}" if process.alive else "as it had ended"
+    def _begin(self, pods: tuple[AskedPod, ...], *, restart: bool) -> None:
+        ended = [pod for pod, process in self._processes.items() if not process.alive]
+        if self._processes and (pods != self._pods or ended or restart):
+            many = "; ".join(map(str, pods))
+            why = (
+                "as asked"
+                if restart
+                else f"as that of {ended[0]} had ended"
+                if ended
+                else f"for {many}"
+            )
             print(f"The rehearsal starts over, {why}; names of the cells before are gone.")
-        self.end()
-        self._process = RehearsalProcess(asked)
-        atexit.register(self._process.end)
+            self.end()
+        self._pods = pods
+        atexit.unregister(self.end)
+        atexit.register(self.end)
 
 
 def show(kind: str, content: Mapping[str, Any]) -> None:

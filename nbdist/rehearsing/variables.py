@@ -16,4 +16,7 @@ def variables(environment: Mapping[str, str], found: Libtpu) -> dict[str, str]:
       found: The compiler.
     """
     # The pod is JAX's TPU there; values that are computed while a program is traced are computed on the CPU.
-    return {**environment, **libtpu.variables(found), "JAX_PLATFORMS": "tpu,cpu"}
+    platforms = {"JAX_PLATFORMS": "tpu,cpu"}
+    # JAX cannot load what its own cache keeps for devices that are not there, and would warn each time.
+    cache = {"JAX_ENABLE_COMPILATION_CACHE": "false"}
+    return {**environment, **libtpu.variables(found), **platforms, **cache}

@@ -23,3 +23,11 @@ def devices(topology):
     found = topologies.get_topology_desc(platform="tpu", topology_name=topology).devices
     assert len(found) == 8
     return found
+
+
+@pytest.fixture(scope="session", autouse=True)
+def kept_folder(tmp_path_factory):
+    """What was compiled before these tests is not theirs."""
+    folder = tmp_path_factory.mktemp("cache")
+    os.environ["XDG_CACHE_HOME"] = str(folder)
+    return folder / "nbdist" / "programs"

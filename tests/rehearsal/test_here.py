@@ -96,3 +96,26 @@ def test_a_script_that_needs_a_value_is_code_2_and_its_line_is_named(tmp_path):
     assert (code, len(programs)) == (2, 1)
     assert "ValueNeeded: float() needs the value of float32[], which <lambda> would give" in error
     assert "train.py: float(total)" in error
+
+
+ELSEWHERE = (
+    PREPARED
+    + """
+jax.config.update("jax_num_cpu_devices", 4)
+live = jax.make_mesh((4,), ("data",))
+x = jax.device_put(np.ones((8, 8), np.float32), NamedSharding(live, P("data")))
+pod = nbdist.rehearse("v5e:4x4")
+try:
+    pod.compile(lambda x: x + 1, x)
+except nbdist.errors.RehearsalError as error:
+    print(error)
+print(x.sum(), pod.programs)
+"""
+)
+
+
+def test_an_array_on_the_devices_of_this_process_is_refused_and_stays():
+    done = python("-c", ELSEWHERE, platforms="cpu")
+    assert "An argument of shape (8, 8) is laid out over devices that are none of" in done.stdout
+    assert "Give jax.ShapeDtypeStruct(" in done.stdout
+    assert done.stdout.endswith("64.0 ()\n"), done.stderr

@@ -12,6 +12,9 @@ from nbdist.view.text.table import ROWS, WIDTH, columns, cut
 BAR = 30
 """Characters of the bar of the memory."""
 
+BETWEEN = ", between slices"
+"""Stands behind the axes of what goes through the network between slices."""
+
 _CELL = re.compile(r"[/\\]ipykernel_\d+[/\\]")
 
 
@@ -105,9 +108,10 @@ def _collectives(collectives: tuple[Collective, ...]) -> list[str]:
 
 def axes_words(collective: Collective) -> str:
     """`data`, `data, model`; or the devices themselves, where these are no axes of the mesh."""
+    between = BETWEEN if collective.between_slices else ""
     if collective.axes is None:
-        return f"devices {collective.devices}"
-    return ", ".join(collective.axes) or "nothing"
+        return f"devices {collective.devices}{between}"
+    return f"{', '.join(collective.axes) or 'nothing'}{between}"
 
 
 def times_text(collective: Collective) -> str:
@@ -128,6 +132,7 @@ def line_text(file: str, line: int) -> str:
 
 def _total(total: Total) -> str:
     along = "devices that are no axes" if total.axes is None else ", ".join(total.axes) or "nothing"
+    along += BETWEEN if total.between_slices else ""
     bound = "at most " if total.at_most else ""
     more = (
         f", and {count_text(total.uncounted, 'collective')} of unknown times"

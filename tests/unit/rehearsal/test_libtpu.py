@@ -59,7 +59,7 @@ def test_without_it_the_error_says_what_to_type():
 
 
 def test_it_is_found_where_the_install_command_puts_it():
-    command = libtpu.install_command("0.0.50.*")
+    command = libtpu.install_command("0.0.50.*", libtpu.folder("0.0.50.*"))
     assert command[command.index("--target") + 1] == str(libtpu.folder("0.0.50.*"))
     assert command[-1] == "libtpu==0.0.50.*"
     library = put(libtpu.folder("0.0.50.*"), "0.0.50.1")

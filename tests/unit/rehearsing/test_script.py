@@ -9,13 +9,16 @@ import sys
 import pytest
 
 from nbdist import cli
+from nbdist.contract.program import Program
+from nbdist.contract.rehearsal import Compiled, to_line
+from nbdist.contract.wire import encode
 from nbdist.errors import OptionError
 from nbdist.rehearsal import libtpu
 from nbdist.rehearsing import script
 from nbdist.rehearsing.asked import read_asked
 from nbdist.rehearsing.ended import how_it_ended
 
-FITS, NOT = {"name": "jit_step", "fits": True}, {"name": "jit_big", "fits": False}
+FITS, NOT = Program(name="jit_step", fits=True), Program(name="jit_big", fits=False)
 
 
 @pytest.fixture
@@ -23,10 +26,10 @@ def process(monkeypatch, tmp_path):
     """What runs in place of `python -m nbdist.pod`: writes programs and ends as asked."""
 
     def make(programs=(), then="pass"):
-        lines = "".join(json.dumps(one) + "\n" for one in programs)
+        lines = "".join(to_line(Compiled(program=one)) for one in programs)
         body = (
             "import os, signal, sys, time\n"
-            "place = sys.argv[sys.argv.index('--programs') + 1]\n"
+            "place = sys.argv[sys.argv.index('--report') + 1]\n"
             f"open(place, 'w').write({lines!r})\n{then}\n"
         )
         stand_in = tmp_path / "stand_in"
@@ -100,7 +103,10 @@ def test_json_is_all_of_standard_output(process, train, capfd):
     process([FITS, NOT], "print('of the script')")
     code = cli.main(["rehearse", "--json", "--topology", "v5e:4x4", str(train)])
     out, err = capfd.readouterr()
-    assert (code, json.loads(out)) == (1, {"exit_code": 1, "programs": [FITS, NOT]})
+    assert (code, json.loads(out)) == (
+        1,
+        {"exit_code": 1, "programs": [encode(FITS), encode(NOT)]},
+    )
     assert "of the script" in err
 
 
@@ -121,3 +127,13 @@ def test_what_follows_two_dashes_is_the_scripts(process, train, tmp_path):
 def test_how_a_process_ended_is_said():
     assert "killed (signal 9)" in how_it_ended(-signal.SIGKILL)
     assert how_it_ended(1) == "The rehearsal's process ended with exit code 1."
+
+
+@pytest.mark.parametrize(
+    "said", ["Could not mmap: Cannot allocate memory [12]", "RAW: mmap error: 12", "std::bad_alloc"]
+)
+def test_a_compiler_that_gets_no_memory_is_named(said):
+    for number in (signal.SIGABRT, signal.SIGSEGV):
+        assert "was given no more memory to compile" in how_it_ended(-number, f"F1125 {said}\n at")
+        assert "memory to compile" not in how_it_ended(-number, "Check failed: x")
+    assert "memory" not in how_it_ended(1, said)

@@ -1,0 +1,52 @@
+"""What a rehearsal's process reports of its programs: a line of JSON each, in a file that its starter names."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from typing import Literal
+
+from nbdist.contract.program import Program
+from nbdist.contract.wire import decode, encode
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiling:
+    """A function is being compiled.
+
+    Attributes:
+      name: Of the function.
+    """
+
+    name: str
+    event: Literal["compiling"] = "compiling"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Compiled:
+    """A function needs a program, which is there.
+
+    Attributes:
+      program: As the compiler made it, now or before.
+    """
+
+    program: Program
+    event: Literal["compiled"] = "compiled"
+
+
+Reported = Compiling | Compiled
+
+
+def to_line(reported: Reported) -> str:
+    """A line of the file, with its end."""
+    return json.dumps(encode(reported)) + "\n"
+
+
+def from_line(line: str) -> Reported:
+    """Reads a line of the file.
+
+    Raises:
+      WireError: It is none.
+    """
+    found: Reported = decode(Reported, json.loads(line))  # type: ignore[arg-type]
+    return found

@@ -1,0 +1,172 @@
+"""What was compiled before, by this process or another of the same user: kept by content in a private folder.
+
+JAX's own cache does not serve: it keeps executables, which nothing can load for devices that are not there
+(`PjRtCompiler must be constructed with a Client to call DeserializeLoadedExecutable`). What is kept is what was
+read of them.
+"""
+
+from __future__ import annotations
+
+import functools
+import gzip
+import hashlib
+import importlib.metadata
+import json
+import os
+import re
+import stat
+import tempfile
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import jax
+
+import nbdist.contract.program
+import nbdist.program
+from nbdist.contract.program import Program
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import WireError
+from nbdist.machine.user_cache import user_cache
+from nbdist.pod.devices import Devices
+from nbdist.pod.private import compiled_for
+from nbdist.pod.shardings import Plain, plain_shardings, shardings_of
+from nbdist.version import __version__
+
+MOST_BYTES = 128 * 1024**2
+"""Of all files; what was not used for the longest time goes first."""
+
+VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
+"""By which a person changes what the compiler does."""
+
+_CELL = re.compile(r"[^\"\s]*[/\\]ipykernel_\d+[/\\]\d+\.py")
+"""The file of a cell: another in each process, and where only the options behind %%dist_rehearse differ."""
+
+
+@dataclass(frozen=True, slots=True)
+class Kept:
+    """What was compiled.
+
+    Attributes:
+      program: None of an operation by itself, which is no program of the user's.
+      out_shardings: One a result; None where the program does not fit.
+    """
+
+    program: Program | None
+    out_shardings: tuple[Any, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class _File:
+    program: Program | None
+    out_shardings: tuple[Plain, ...] | None
+
+
+class KeptPrograms:
+    """The folder, for the devices of one pod. Without it, or where it cannot be used, all is compiled.
+
+    Args:
+      devices: Of the pod.
+      folder: Default: one in the user's cache.
+    """
+
+    def __init__(self, devices: Devices, folder: Path | None = None) -> None:
+        self._devices = devices
+        self.folder = folder if folder is not None else user_cache() / "programs"
+
+    def key(self, lowered: Any) -> str:
+        """Equal where the compiler would do the same, and the program would name the same lines.
+
+        Args:
+          lowered: A `jax.stages.Lowered`.
+        """
+        topology = self._devices.topology
+        parts = (
+            _versions(),
+            _reader(),
+            self._devices.all[0].client.platform_version,
+            topology.name,
+            topology.slices,
+            [(name, os.environ.get(name)) for name in VARIABLES],
+            _settings(),
+            compiled_for(lowered),
+        )
+        # With its files and lines, which a program names.
+        text = _CELL.sub("ipykernel_0/0.py", lowered.as_text(debug_info=True))
+        return hashlib.sha256(f"{parts!r}\n{text}".encode()).hexdigest()
+
+    def get(self, key: str) -> Kept | None:
+        """What is kept, or None; a file that cannot be read counts as none."""
+        path = self._path(key)
+        try:
+            data = json.loads(gzip.decompress(path.read_bytes()))
+            found = decode(_File, data)
+            shardings = found.out_shardings
+            kept = Kept(
+                found.program,
+                None if shardings is None else shardings_of(shardings, self._devices),
+            )
+            os.utime(path)
+        except (OSError, EOFError, ValueError, KeyError, WireError):
+            return None
+        return kept
+
+    def put(self, key: str, kept: Kept) -> None:
+        """Keeps it, where that can be."""
+        shardings = None
+        if kept.out_shardings is not None:
+            shardings = plain_shardings(kept.out_shardings, self._devices)
+            if shardings is None:
+                return
+        data = encode(_File(program=kept.program, out_shardings=shardings))
+        with suppress(OSError):
+            self._make_private()
+            with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
+                file.write(gzip.compress(json.dumps(data).encode()))
+            Path(file.name).replace(self._path(key))
+            self._bound()
+
+    def _path(self, key: str) -> Path:
+        return self.folder / f"{key}.json.gz"
+
+    def _make_private(self) -> None:
+        """Raises OSError where others could change what is kept."""
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = self.folder.stat()
+        if found.st_uid != os.geteuid() or found.st_mode & (stat.S_IWGRP | stat.S_IWOTH):
+            raise PermissionError(f"{self.folder} is not this user's alone")
+
+    def _bound(self) -> None:
+        files = []
+        for path in self.folder.iterdir():
+            with suppress(FileNotFoundError):  # another process may have taken it
+                found = path.stat()
+                files.append((found.st_mtime, found.st_size, path))
+        total = sum(size for _, size, _ in files)
+        for _, size, path in sorted(files):
+            if total <= MOST_BYTES:
+                return
+            path.unlink(missing_ok=True)
+            total -= size
+
+
+@functools.cache
+def _versions() -> tuple[str, ...]:
+    return (__version__, *(importlib.metadata.version(name) for name in ("jax", "jaxlib")))
+
+
+@functools.cache
+def _reader() -> str:
+    """Of the code that reads a program, so that what another has read is never shown."""
+    files = [
+        *sorted(Path(nbdist.program.__file__).parent.glob("*.py")),
+        Path(nbdist.contract.program.__file__),
+    ]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+
+
+def _settings() -> list[tuple[str, str]]:
+    """JAX's own, of which some change what is compiled; those that have no text of their own are left out."""
+    texts = [(name, repr(value)) for name, value in sorted(jax.config.values.items())]
+    return [(name, text) for name, text in texts if " at 0x" not in text]

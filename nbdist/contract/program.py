@@ -34,6 +34,19 @@ class MeshAxes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """Which devices exchange data with which; collectives that agree in it share one.
+
+    Attributes:
+      groups: Places in the order of the program's devices, which is that of its mesh; of pairs a sender and a receiver.
+      pairs: Whether these are the transfers of a permutation.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    pairs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Bytes on each device.
 
@@ -82,6 +95,7 @@ class Collective:
       function: With the names of those around it.
       operation: JAX's name of the operation, with those of its loops and transformations.
       name: Of the instruction in the text.
+      grouping: Its place in `Program.groupings`; None where it is not kept.
     """
 
     kind: str
@@ -100,6 +114,7 @@ class Collective:
     function: str
     operation: str
     name: str
+    grouping: int | None = None
 
     @property
     def resharding(self) -> bool:
@@ -180,6 +195,8 @@ class Program:
       loops: How many loops it has.
       largest: The largest values it computes, the largest first.
       unread: What may communicate beside `collectives`, such as kernels, whose own transfers no text shows.
+      mesh: The first of the user's meshes that has the program's devices; None where none is known.
+      groupings: Who exchanges data with whom, each once.
     """
 
     name: str
@@ -193,6 +210,8 @@ class Program:
     loops: int = 0
     largest: tuple[Buffer, ...] = ()
     unread: tuple[str, ...] = ()
+    mesh: MeshAxes | None = None
+    groupings: tuple[Grouping, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nbdist.contract.program import Collective, Direction, MeshAxes
+from nbdist.contract.program import Collective, Direction, Grouping, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
 from nbdist.program.frames import Source
@@ -29,6 +29,9 @@ _INSERTED = 'is_spmd_generated="true"'
 _OVERLAPPED = '"async_collective_fusion_config":'
 _STEPS = 8
 """So many instructions back the line of a moved value is looked for."""
+MOST_PLACES = 1_000_000
+"""So many places of devices all groupings of a program have together; further ones are not kept."""
+
 _CHAIN = re.compile(r'\bchain_id="(\w+)"')
 _CHANNEL = re.compile(r"\bchannel_id=(\d+)")
 
@@ -73,6 +76,8 @@ class Collectives:
         self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
         self._inserted: set[tuple[str, ...]] = set()
         self.unread: list[str] = []
+        self._groupings: dict[Grouping, int] = {}
+        self._places = 0
 
     def read(self) -> tuple[Collective, ...]:
         """All of them, in the order of the text.
@@ -105,6 +110,16 @@ class Collectives:
                 times = times if len(spread[key]) == 1 else Times(None, times.branch)
             collectives.append(self._collective(each, times))
         return tuple(collectives)
+
+    @property
+    def mesh(self) -> MeshAxes | None:
+        """The first of the user's that has the program's devices."""
+        return self._meshes[0] if self._meshes else None
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """Those of the collectives that were read, each once."""
+        return tuple(self._groupings)
 
     def _find(self) -> Iterator[_Found]:
         module = self._module
@@ -158,7 +173,21 @@ class Collectives:
             function=source.function,
             operation=source.operation,
             name=found.name,
+            grouping=self._grouping(each, groups),
         )
+
+    def _grouping(self, each: _Found, groups: Groups) -> int | None:
+        """Where the groups of a collective are kept; None of replicas, whose devices are not numbered here."""
+        if self._module.replicas > 1 and not self._are_devices(each):
+            return None
+        grouping = Grouping(groups=groups, pairs=_PAIRS in each.instruction.attributes)
+        if grouping not in self._groupings:
+            places = sum(map(len, groups))
+            if self._places + places > MOST_PLACES:
+                return None
+            self._places += places
+            self._groupings[grouping] = len(self._groupings)
+        return self._groupings[grouping]
 
     def _source(self, each: _Found) -> Source:
         """Of a collective that has no line, as those that XLA adds: of the value that it moves."""

@@ -1,7 +1,7 @@
 /** What kernel and view agree on; made by `make types` from files in `nbdist/contract/`:
  * `snapshot.py`, `page.py`, `limits.py`, which say what each is. */
 
-export const VERSION = 5;
+export const VERSION = 6;
 export const COMM_ID = 'nbdist';
 export const TARGET = 'nbdist';
 export const MIME_TYPE = 'application/vnd.nbdist.view+json';

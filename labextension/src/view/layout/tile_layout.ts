@@ -5,6 +5,8 @@ import { blockLabels, blocksOf, planeOf, planeSize, type Block } from './blocks'
 
 /** The smallest side of a cell; below it hosts are drawn instead of devices. */
 export const SMALLEST = 5;
+/** The same of a torus, whose shape hosts in a row would not show. */
+export const SMALLEST_ON_TORUS = 4;
 const LARGEST = 40;
 const SMALLEST_HOST = 3;
 
@@ -201,9 +203,9 @@ function planFor(grid: Grid, room: Room, smallest: number): Plan | null {
   return null;
 }
 
-/** Lays out a grid within a room, or answers null where cells would be under `SMALLEST`. */
-export function layTiles(grid: Grid, room: Room): TileLayout | null {
-  const plan = planFor(grid, room, SMALLEST);
+/** Lays out a grid within a room, or answers null where cells would be under `smallest`. */
+export function layTiles(grid: Grid, room: Room, smallest = SMALLEST): TileLayout | null {
+  const plan = planFor(grid, room, smallest);
   return plan && lay(grid, plan, room);
 }
 

@@ -1,7 +1,6 @@
 /** Draws many cells on a canvas, one path a colour. */
 
 import type { TileLayout } from '../layout/tile_layout';
-import { heldBy } from '../model/device_text';
 import { isLost, type Scene } from '../model/scene';
 import { prepare } from './canvas';
 import { pieceStyle, type Pattern } from './piece_style';
@@ -40,7 +39,7 @@ function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles
 
 /** The pieces the devices of a unit hold, in order and without repetition; -1 for none. */
 function piecesOf(scene: Scene, unit: Unit): number[] {
-  const numbers = new Set(unit.devices.map(key => scene.holding?.of.get(key) ?? -1));
+  const numbers = new Set(unit.devices.map(key => scene.shares?.of.get(key) ?? -1));
   return [...numbers].sort((a, b) => a - b);
 }
 
@@ -62,7 +61,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
     return;
   }
   const numbers = piecesOf(scene, unit);
-  const count = scene.holding?.pieces.length ?? 0;
+  const count = scene.shares?.groups.length ?? 0;
   if (numbers.length > MOST_STRIPES || size < numbers.length * 1.5)
     layers.mixed.push(x, y, size, size);
   else {
@@ -204,11 +203,11 @@ function paintTexts(
   g.textAlign = 'center';
   g.font = `9px ${look.mono}`;
   g.lineJoin = 'round';
-  const count = scene.holding?.pieces.length ?? 0;
+  const count = scene.shares?.groups.length ?? 0;
   units.forEach((unit, i) => {
     const key = unit.devices[0];
     if (key === undefined || unit.devices.length > 1) return;
-    const { number } = heldBy(scene, key);
+    const number = isLost(scene, key) ? -1 : (scene.shares?.of.get(key) ?? -1);
     const label = number < 0 ? null : pieceStyle(number, count, look.theme).label;
     const id = scene.directory.devices.get(key)?.id;
     const text = label ?? (id === undefined ? '' : String(id));

@@ -38,7 +38,7 @@ class Grouping:
     """Which devices exchange data with which; collectives that agree in it share one.
 
     Attributes:
-      groups: Places in the order of the program's devices, which is that of its mesh; of pairs a sender and a receiver.
+      groups: Places in the order of the program's devices, which is that of its mesh; of pairs the sender first.
       pairs: Whether these are the transfers of a permutation.
     """
 

@@ -12,7 +12,10 @@ from nbdist.contract.program import Direction, Grouping
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ShownMemory:
-    """Bytes on each device; see `nbdist.contract.program.Memory`. `needed` is all together, what is aliased once."""
+    """Bytes on each device; see `nbdist.contract.program.Memory`.
+
+    `needed` is all together, what is aliased once.
+    """
 
     arguments: int
     outputs: int
@@ -55,11 +58,11 @@ class ShownValue:
 class ShownProgram:
     """A compiled program.
 
-    `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was refused
-    those that the compiler names; None where they are not known. `refusal` is what the compiler said of one that it
-    refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where it is not known.
-    `totals` are sentences about what moves along which axes, `unread` names what is not counted. `text` is its text
-    form.
+    `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
+    refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of one
+    that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where it is
+    not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted. `text`
+    is its text form.
     """
 
     name: str

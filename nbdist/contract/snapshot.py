@@ -421,8 +421,8 @@ SessionState = Literal[
 class Snapshot:
     """What is known of the whole session at one moment.
 
-    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod which is
-    not there, and `program` the one that is shown.
+    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
+    is not there, and `program` the one that is shown.
     """
 
     session: str

@@ -7,10 +7,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, SingleDeviceSharding
 
-from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.programs import Programs
+from nbdist.pod.shown import PodProgram
 
 
 class Pod:
@@ -31,7 +31,7 @@ class Pod:
         return tuple(self._devices.all)
 
     @property
-    def programs(self) -> tuple[Program, ...]:
+    def programs(self) -> tuple[PodProgram, ...]:
         """All that was compiled for it, in order."""
         return self._programs.all
 
@@ -51,7 +51,7 @@ class Pod:
         """
         return self._devices.mesh(axes if axes is not None else sizes)
 
-    def compile(self, function: Any, /, *args: Any, **kwargs: Any) -> Program:
+    def compile(self, function: Any, /, *args: Any, **kwargs: Any) -> PodProgram:
         """Compiles a function for the pod; it does not run.
 
         Args:
@@ -61,7 +61,7 @@ class Pod:
           **kwargs: Likewise.
 
         Returns:
-          A `Program`: memory, collectives, and whether it fits.
+          A `Program`: memory, collectives, and whether it fits. A notebook shows it on the pod.
 
         Raises:
           RehearsalError: The compiler does not take it, or a sharding has devices that are none of the pod's.

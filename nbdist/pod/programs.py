@@ -10,10 +10,10 @@ from typing import Any
 
 import jax
 
-from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.lines import user_line
+from nbdist.pod.shown import PodProgram, snapshot_maker
 from nbdist.program.compiled import program_of
 from nbdist.program.refusal import refused
 
@@ -29,7 +29,7 @@ class Compiled:
       out_shardings: One a result, in order; None where the program does not fit.
     """
 
-    program: Program
+    program: PodProgram
     out_shardings: tuple[Any, ...] | None
 
 
@@ -41,14 +41,14 @@ class Programs:
       compiled: Called with each program that a function needs, also where it was compiled before.
     """
 
-    def __init__(self, devices: Devices, compiled: Callable[[Program], None]) -> None:
+    def __init__(self, devices: Devices, compiled: Callable[[PodProgram], None]) -> None:
         self._devices = devices
         self._compiled = compiled
         self._known: dict[str, Compiled] = {}
         self._calls: dict[Hashable, Compiled] = {}
 
     @property
-    def all(self) -> tuple[Program, ...]:
+    def all(self) -> tuple[PodProgram, ...]:
         """In the order in which they were compiled."""
         return tuple(one.program for one in self._known.values())
 
@@ -96,7 +96,9 @@ class Programs:
                     f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "
                     f"{error}"
                 ) from error
-            return Compiled(program, None)
+            make = snapshot_maker(self._devices, lowered, None)
+            return Compiled(PodProgram.of(program, make), None)
         chip = self._devices.topology.chip
         program = program_of(compiled, limit=chip.device_memory_bytes if chip is not None else None)
-        return Compiled(program, tuple(jax.tree.leaves(compiled.output_shardings)))
+        shown = PodProgram.of(program, snapshot_maker(self._devices, lowered, compiled))
+        return Compiled(shown, tuple(jax.tree.leaves(compiled.output_shardings)))

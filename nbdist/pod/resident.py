@@ -6,11 +6,14 @@ from types import TracebackType
 from typing import Any
 
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 
-from nbdist.contract.program import Program
+from nbdist.contract.page import PROGRAM_MIME_TYPE
+from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
+from nbdist.pod.shown import PodProgram
 from nbdist.view.text.program import program_text
 
 
@@ -19,17 +22,27 @@ class Resident:
 
     def __init__(self, topology: str, mesh: str | None, slices: int) -> None:
         self._shown: set[int] = set()
-        self.rehearsal = Rehearsal(topology, slices=slices, mesh=mesh, compiled=self._show)
+        self.rehearsal = Rehearsal(topology, slices=slices, mesh=mesh, compiled=self.show)
 
     def cell_begins(self, value: float | None) -> None:
         """Programs are shown again, once in this cell."""
         self._shown.clear()
         self.rehearsal.trace.stand_in = value
 
-    def _show(self, program: Program) -> None:
-        if id(program) not in self._shown:
-            self._shown.add(id(program))
-            print(program_text(program), end="\n\n")
+    def show(self, program: PodProgram) -> None:
+        """Shows a program, once in a cell.
+
+        One that exchanges data, or does not fit, goes to the notebook as a snapshot, which makes a picture of it.
+        """
+        if id(program) in self._shown:
+            return
+        self._shown.add(id(program))
+        text = program_text(program)
+        if program.fits and not program.collectives:
+            print(text, end="\n\n")
+            return
+        data = {"text/plain": text, PROGRAM_MIME_TYPE: encode(program.snapshot())}
+        display(data, raw=True)
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:

@@ -56,7 +56,7 @@ def torus_of(topology: Topology, devices: Sequence[Device]) -> Torus | None:
         return None
     sizes = {
         "slice": topology.slices,
-        **{name: size for name, size in reversed(list(zip(NAMES, shape, strict=True)))},
+        **dict(reversed(list(zip(NAMES, shape, strict=True)))),
         "core": topology.devices_per_chip,
     }
     kept = {name: size for name, size in sizes.items() if size > 1 or name in ("y", "x")}

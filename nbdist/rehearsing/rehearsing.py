@@ -9,16 +9,26 @@ from typing import Any
 
 from IPython.display import clear_output, display
 
+from nbdist.contract.page import PROGRAM_MIME_TYPE
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import OptionError
 from nbdist.rehearsing.asked import AskedPod, read_asked
 from nbdist.rehearsing.process import RehearsalProcess
 from nbdist.spelling import option
+from nbdist.view.one_frame import OneFrame
+from nbdist.view.picture import Picture
 
 
 class Rehearsing:
-    """The rehearsal of a notebook: one process at a time, kept between cells."""
+    """The rehearsal of a notebook: one process at a time, kept between cells.
 
-    def __init__(self) -> None:
+    Args:
+      in_notebook: Whether there are pictures; else there is text.
+    """
+
+    def __init__(self, *, in_notebook: bool = False) -> None:
+        self._in_notebook = in_notebook
         self._process: RehearsalProcess | None = None
 
     def run(
@@ -51,7 +61,7 @@ class Rehearsing:
         """
         self._begin(self._asked(topology, mesh, slices), restart=restart)
         assert self._process is not None
-        self._process.run(code, value=value, timeout_s=timeout_s, shown=show)
+        self._process.run(code, value=value, timeout_s=timeout_s, shown=self._show)
 
     def end(self) -> None:
         """Ends the process, if one is there."""
@@ -59,6 +69,9 @@ class Rehearsing:
             process, self._process = self._process, None
             atexit.unregister(process.end)
             process.end()
+
+    def _show(self, kind: str, content: Mapping[str, Any]) -> None:
+        show(kind, content, in_notebook=self._in_notebook)
 
     def _asked(self, topology: str | None, mesh: str | None, slices: int) -> AskedPod:
         if topology is not None:
@@ -83,14 +96,19 @@ class Rehearsing:
         atexit.register(self._process.end)
 
 
-def show(kind: str, content: Mapping[str, Any]) -> None:
+def show(kind: str, content: Mapping[str, Any], *, in_notebook: bool) -> None:
     """Shows an output of a rehearsal's process in the notebook.
 
     Args:
       kind: As Jupyter names it.
       content: Of the message.
+      in_notebook: Whether a program is shown as a picture; else as text.
     """
-    if kind == "stream":
+    program = content["data"].get(PROGRAM_MIME_TYPE) if kind == "display_data" else None
+    if program is not None:
+        found = decode(Snapshot, program)
+        Picture(OneFrame(found), lambda: found).show(in_notebook=in_notebook)
+    elif kind == "stream":
         stream = sys.stderr if content["name"] == "stderr" else sys.stdout
         stream.write(content["text"])
         stream.flush()

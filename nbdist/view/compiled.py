@@ -13,7 +13,6 @@ from nbdist.contract.snapshot import (
     Device,
     DeviceKey,
     Mesh,
-    NamedSharding,
     Snapshot,
     Torus,
 )
@@ -36,6 +35,8 @@ def compiled_snapshot(
     devices: Sequence[Device],
     *,
     arrays: Sequence[Array] = (),
+    arrays_omitted: int = 0,
+    meshes: Sequence[Mesh] = (),
     torus: Torus | None = None,
 ) -> Snapshot:
     """The devices with what the program needs of each, its mesh, its arguments, and the program.
@@ -43,23 +44,26 @@ def compiled_snapshot(
     Args:
       program: The program.
       devices: All there are. What they say of their memory is replaced by what the program needs.
-      arrays: The program's arguments; those in parts lie on the mesh `MESH`.
+      arrays: Those to show beside it, such as its arguments.
+      arrays_omitted: How many more there are.
+      meshes: Those on which they lie.
       torus: How the devices are connected.
     """
     needed, limit = _needed(program)
     memory = DeviceMemory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
-    mesh = _mesh(program, {device.id: device.key for device in devices})
-    placed = [each for each in arrays if mesh is not None or not _on_mesh(each)]
+    mesh = _mesh(program, {device.id: device.key for device in devices}, meshes)
+    known = list(meshes) if mesh is None or mesh in meshes else [mesh, *meshes]
     return Snapshot(
         session=f"program {program.name}",
         sequence=1,
         time=0.0,
         state="compiled",
         devices=tuple(replace(device, memory=memory, live_bytes=None) for device in devices),
-        meshes=() if mesh is None else (mesh,),
-        arrays=tuple(placed),
+        meshes=tuple(known),
+        arrays=tuple(arrays),
+        arrays_omitted=arrays_omitted,
         torus=torus,
-        program=shown_program(program, mesh=None if mesh is None else MESH),
+        program=shown_program(program, mesh=None if mesh is None else mesh.id),
     )
 
 
@@ -125,18 +129,18 @@ def _collective(each: Collective) -> ShownCollective:
     )
 
 
-def _mesh(program: Program, keys: dict[int, DeviceKey]) -> Mesh | None:
-    """None where the program has no mesh, or one with devices that are not there."""
+def _mesh(program: Program, keys: dict[int, DeviceKey], meshes: Sequence[Mesh]) -> Mesh | None:
+    """The equal one of those that are known; None where the program has none, or one with devices not there."""
     mesh = program.mesh
     if mesh is None or not all(device in keys for device in mesh.devices):
         return None
-    axes = zip(mesh.names, mesh.shape, strict=True)
+    axes = tuple(zip(mesh.names, mesh.shape, strict=True))
+    devices = tuple(keys[device] for device in mesh.devices)
+    for one in meshes:
+        if one.devices == devices and tuple((axis.name, axis.size) for axis in one.axes) == axes:
+            return one
     return Mesh(
         id=MESH,
         axes=tuple(Axis(name=name, size=size, type="auto") for name, size in axes),
-        devices=tuple(keys[device] for device in mesh.devices),
+        devices=devices,
     )
-
-
-def _on_mesh(array: Array) -> bool:
-    return isinstance(array.sharding, NamedSharding)

@@ -11,8 +11,8 @@ snapshot, in the same order:
   slices, then addend. `addend` is the place along the unreduced axes, row-major, else null.
   Arrays that each process has for itself have one piece a device.
 
-`exchanges`, of compiled programs: with whom each device exchanges data, `[{device key: [device key, …]}, …]`, one for
-each collective, in the order of their ids; see `compiled.py`.
+`exchanges`, of compiled programs: with whom each device exchanges data, `[{device key: [device key, …]}, …]`, one
+for each collective, in the order of their ids; see `compiled.py`.
 
 `trees` are the arrays as the trees that their paths make, one for each name: see `nbdist.view.branches`.
 """
@@ -49,7 +49,13 @@ CASES = {
     "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
     "trees": ("transformer",),
     "frameworks": ("keras_model", "keras_disagree", "tensorflow"),
-    "compiled": ("compiled_step", "compiled_ring", "compiled_parts", "compiled_refused"),
+    "compiled": (
+        "compiled_step",
+        "compiled_ring",
+        "compiled_parts",
+        "compiled_moved",
+        "compiled_refused",
+    ),
 }
 
 

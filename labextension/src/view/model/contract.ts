@@ -5,6 +5,7 @@ export const VERSION = 6;
 export const COMM_ID = 'nbdist';
 export const TARGET = 'nbdist';
 export const MIME_TYPE = 'application/vnd.nbdist.view+json';
+export const PROGRAM_MIME_TYPE = 'application/vnd.nbdist.program+json';
 export const STILL_ATTRIBUTE = 'data-nbdist-view';
 export const LARGE_BYTES = 1048576;
 export const DEEPEST = 100;

@@ -8,8 +8,8 @@
 /**
  * What is known of the whole session at one moment.
  *
- * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod which is
- * not there, and `program` the one that is shown.
+ * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
+ * is not there, and `program` the one that is shown.
  */
 export interface Snapshot {
   session: string;
@@ -311,11 +311,11 @@ export interface Torus {
 /**
  * A compiled program.
  *
- * `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was refused
- * those that the compiler names; None where they are not known. `refusal` is what the compiler said of one that it
- * refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where it is not known.
- * `totals` are sentences about what moves along which axes, `unread` names what is not counted. `text` is its text
- * form.
+ * `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
+ * refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of one
+ * that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where it is
+ * not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted. `text`
+ * is its text form.
  */
 export interface ShownProgram {
   name: string;
@@ -334,7 +334,9 @@ export interface ShownProgram {
   text: string;
 }
 /**
- * Bytes on each device; see `nbdist.contract.program.Memory`. `needed` is all together, what is aliased once.
+ * Bytes on each device; see `nbdist.contract.program.Memory`.
+ *
+ * `needed` is all together, what is aliased once.
  */
 export interface ShownMemory {
   arguments: number;
@@ -366,7 +368,7 @@ export interface ShownCollective {
  * Which devices exchange data with which; collectives that agree in it share one.
  *
  * Attributes:
- *   groups: Places in the order of the program's devices, which is that of its mesh; of pairs a sender and a receiver.
+ *   groups: Places in the order of the program's devices, which is that of its mesh; of pairs the sender first.
  *   pairs: Whether these are the transfers of a permutation.
  */
 export interface Grouping {

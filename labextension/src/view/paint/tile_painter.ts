@@ -1,6 +1,6 @@
 /** Draws many cells on a canvas, one path a colour. */
 
-import type { TileLayout } from '../layout/tile_layout';
+import { gapOf, type TileLayout } from '../layout/tile_layout';
 import { isLost, type Scene } from '../model/scene';
 import { prepare } from './canvas';
 import { pieceStyle, type Pattern } from './piece_style';
@@ -18,6 +18,8 @@ type Rectangles = number[];
 /** From this side on, in CSS pixels, patterns can be seen. */
 const PATTERNED = 10;
 const LABELLED = 20;
+/** Below it a bar would hide the cell. */
+const BARRED = 4;
 /** Devices of a host that are drawn as stripes of its cell. */
 const MOST_STRIPES = 4;
 
@@ -76,7 +78,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
       }
     });
   }
-  const full = fullnessOf(scene, unit);
+  const full = size < BARRED ? null : fullnessOf(scene, unit);
   if (full === null) return;
   const height = size >= 24 ? 4 : size >= 16 ? 3 : size >= 9 ? 2 : 1;
   layers.tracks.push(x, y + size - height, size, height);
@@ -91,8 +93,8 @@ interface Box {
 
 /** The square of cell `i`, without the gap to the next. */
 export function boxOf(layout: TileLayout, i: number): Box {
-  const gap = layout.side >= 14 ? 3 : layout.side >= 9 ? 2 : 1;
-  return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size: layout.side - gap };
+  const size = layout.side - gapOf(layout.side);
+  return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size };
 }
 
 function fillAll(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
@@ -223,6 +225,20 @@ function paintTexts(
   });
 }
 
+/** The links from the last chip of a dimension to the first, as far as they leave a block. */
+function paintWraps(g: CanvasRenderingContext2D, { wraps }: TileLayout, look: Look): void {
+  g.beginPath();
+  for (const { x, y, dx, dy } of wraps) {
+    g.moveTo(x, y);
+    g.lineTo(x + dx, y + dy);
+  }
+  g.strokeStyle = look.ink;
+  g.globalAlpha = 0.6;
+  g.lineWidth = 1;
+  g.stroke();
+  g.globalAlpha = 1;
+}
+
 /** Draws every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
 export function paintTiles(
   canvas: HTMLCanvasElement,
@@ -248,5 +264,6 @@ export function paintTiles(
   });
   paintLayers(g, layers, look);
   if (units.length > 1 && layout.side >= 6 && hosts.length) paintBoundaries(g, layout, hosts, look);
+  paintWraps(g, layout, look);
   paintTexts(g, layout, units, scene, look);
 }

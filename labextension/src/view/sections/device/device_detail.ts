@@ -9,7 +9,7 @@ import {
   processOf,
   unitOf,
 } from '../../model/device_text';
-import { partnersRows } from '../../model/exchange_text';
+import { partnersRows, shareText } from '../../model/exchange_text';
 import { bytesText, countText } from '../../model/format';
 import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
@@ -113,7 +113,10 @@ export class DeviceDetail implements Section {
     return this.list(
       devices
         .slice(0, 8)
-        .map(key => [nameOf(scene, key), heldText(scene, key) || processText(key)]),
+        .map(key => [
+          nameOf(scene, key),
+          shareText(scene, key) || heldText(scene, key) || processText(key),
+        ]),
     );
   }
 

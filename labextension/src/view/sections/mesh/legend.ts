@@ -16,9 +16,11 @@ function entriesOf(scene: Scene): Entry[] {
   const entries: Entry[] = [];
   if (exchange?.shares.groups.length) {
     const many = exchange.shares.groups.length > LOOKS;
-    const same = many ? 'same colour, pattern and number' : 'same colour and pattern';
     const group = exchange.pairs ? 'linked by transfers' : 'one group, which exchanges data';
-    entries.push({ sign: 'piece', text: `${same}: ${group}` });
+    const text = many
+      ? 'groups; their colours repeat, so point at a device to see its own'
+      : `same colour and pattern: ${group}`;
+    entries.push({ sign: 'piece', text });
   }
   if (exchange) entries.push({ sign: 'ring', text: 'exchanges with the device pointed at' });
   if (holding) {

@@ -21,7 +21,7 @@ import { Tiles } from './tiles';
 /** Heights, in CSS pixels, that a mesh may take before it is drawn smaller. */
 const CARDS_HEIGHT = 1000;
 const TILES_HEIGHT = 470;
-const TORUS_HEIGHT = 640;
+const TORUS_HEIGHT = 720;
 
 type Arrangement =
   | {
@@ -126,7 +126,10 @@ export class MeshSection implements Section {
     } else if (arrangement?.kind === 'tiles') {
       parts.push(runs, ...[arrangement.tiles.layout.folding].filter(Boolean));
     } else if (arrangement?.kind === 'cards' && arrangement.short) parts.push(runs);
-    if (scene.grid.torus) parts.push(wrapsText(scene.grid.torus));
+    if (scene.grid.torus) {
+      const drawn = arrangement?.kind === 'tiles' && arrangement.tiles.layout.wraps.length > 0;
+      parts.push(wrapsText(scene.grid.torus) + (drawn ? ', by the lines at the edges' : ''));
+    }
     if (scene.exchange)
       parts.push(groupsText(scene) || 'several groups: choose one collective to see them');
     setText(this.axes, parts.join('; '));

@@ -59,10 +59,10 @@ class ShownProgram:
     """A compiled program.
 
     `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
-    refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of one
-    that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where it is
-    not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted. `text`
-    is its text form.
+    refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of
+    one that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where
+    it is not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted.
+    `text` is its text form.
     """
 
     name: str

@@ -85,6 +85,7 @@ describe('what is chosen', () => {
     const other = reduce(state, { type: 'snapshot', snapshot: named('compiled_ring').snapshot });
     expect(other.chosen).toEqual([]);
     expect(reduce(state, { type: 'snapshot', snapshot }).chosen).toEqual([0]);
+    expect(reduce(state, { type: 'pick', array: null }).chosen).toEqual([]);
   });
 
   it('is shown to be unknown where it is not known who takes part', () => {

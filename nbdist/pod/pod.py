@@ -7,10 +7,10 @@ from typing import Any
 import jax
 from jax.sharding import Mesh, SingleDeviceSharding
 
+from nbdist.contract.program import Program
 from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.programs import Programs
-from nbdist.pod.shown import PodProgram
 
 
 class Pod:
@@ -31,7 +31,7 @@ class Pod:
         return tuple(self._devices.all)
 
     @property
-    def programs(self) -> tuple[PodProgram, ...]:
+    def programs(self) -> tuple[Program, ...]:
         """All that was compiled for it, in order."""
         return self._programs.all
 
@@ -51,7 +51,7 @@ class Pod:
         """
         return self._devices.mesh(axes if axes is not None else sizes)
 
-    def compile(self, function: Any, /, *args: Any, **kwargs: Any) -> PodProgram:
+    def compile(self, function: Any, /, *args: Any, **kwargs: Any) -> Program:
         """Compiles a function for the pod; it does not run.
 
         Args:

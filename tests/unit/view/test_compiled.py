@@ -56,6 +56,9 @@ def test_the_mesh_of_a_session_that_is_equal_is_taken_for_it():
         MESH,
         other.id,
     ]
+    turned = replace(equal, devices=("0:0", "0:1", "1:2", "1:3"))
+    found = compiled_snapshot(PROGRAM, DEVICES, meshes=[turned])
+    assert found.program is not None and found.program.mesh == MESH
 
 
 def test_a_mesh_with_a_device_that_is_not_there_is_none():

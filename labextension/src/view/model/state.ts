@@ -156,7 +156,8 @@ export function reduce(state: State, action: Action): State {
       const pick: Pick = array
         ? { kind: 'array', path: array.path, processes: array.processes, auto: false }
         : { kind: 'none' };
-      return { ...state, pick, mesh: array ? null : state.mesh };
+      // The devices have one colouring at a time: that of what was chosen last.
+      return { ...state, pick, chosen: [], mesh: array ? null : state.mesh };
     }
     case 'mesh':
       return { ...state, mesh: action.id, cursor: null, pinned: false, hover: null };

@@ -13,6 +13,7 @@ const ROOMS = [
   'sections/array',
   'sections/mesh',
   'sections/device',
+  'sections/program',
   'sections/session',
   'sections/page',
 ];

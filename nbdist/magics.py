@@ -86,7 +86,7 @@ class DistMagics(Magics):
         self.feed = Feed()
         self.channel = Channel(self.feed)
         self.mode = Mode()
-        self.rehearsing = Rehearsing()
+        self.rehearsing = Rehearsing(in_notebook=self._in_notebook)
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
     # -- the session -----------------------------------------------------------------------------
@@ -364,7 +364,13 @@ class DistMagics(Magics):
     def dist_explain(self, line: str) -> None:
         """Compile a call without running it: its memory, and what its devices exchange, for which line."""
         asked, expression = options.before_expression(options.dist_explain(), line)
-        print(self._active().explain(expression, **options.limit(asked)).text())
+        found = self._active().explain(expression, **options.limit(asked))
+        if not self._in_notebook:
+            print(found.text())
+            return
+        if found.remark:
+            print(found.remark)
+        found.picture().show(in_notebook=True)
 
     @line_magic
     @teaching

@@ -36,6 +36,8 @@ export interface Golden {
   readonly snapshot: Snapshot;
   readonly expected: readonly ExpectedArray[];
   readonly trees: readonly ExpectedTree[];
+  /** With whom each device exchanges data in each collective; of compiled programs alone. */
+  readonly exchanges?: readonly Readonly<Record<string, readonly string[]>>[];
 }
 
 export const goldens: readonly Golden[] = readdirSync(FOLDER)

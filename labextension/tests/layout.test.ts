@@ -12,6 +12,7 @@ const grid = (...sizes: number[]): Grid => ({
   axes: sizes.map((size, i) => ({ name: `axis${i}`, size })),
   devices: Array.from({ length: sizes.reduce((a, b) => a * b, 1) }, (_, i) => `0:${i}`),
   mesh: null,
+  torus: null,
 });
 
 const shapes = [

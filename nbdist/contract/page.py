@@ -17,5 +17,8 @@ MIME_TYPE = "application/vnd.nbdist.view+json"
 same view over the channel, live again after a reload in the middle of a cell, and nothing at all where there is no
 kernel; ipywidgets would say "model not found" there."""
 
+PROGRAM_MIME_TYPE = "application/vnd.nbdist.program+json"
+"""The snapshot of a program on its way from a rehearsal's process to the notebook, which shows a picture of it."""
+
 STILL_ATTRIBUTE = "data-nbdist-view"
 """The attribute by which a still picture names the view that it stands for."""

@@ -41,6 +41,20 @@ class MeshAxes:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Grouping:
+    """Which devices exchange data with which; collectives that agree in it share one.
+
+    Attributes:
+      groups: Places in the order of the program's mesh, or where none is known of its devices; of pairs the
+        sender first.
+      pairs: Whether these are the transfers of a permutation.
+    """
+
+    groups: tuple[tuple[int, ...], ...]
+    pairs: bool
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Memory:
     """Bytes on each device.
 
@@ -91,6 +105,7 @@ class Collective:
       function: With the names of those around it.
       operation: JAX's name of the operation, with those of its loops and transformations.
       name: Of the instruction in the text.
+      grouping: Its place in `Program.groupings`; None where it is not kept.
     """
 
     kind: str
@@ -110,6 +125,7 @@ class Collective:
     operation: str
     name: str
     between_slices: bool = False
+    grouping: int | None = None
 
     @property
     def resharding(self) -> bool:
@@ -191,6 +207,9 @@ class Program:
       loops: How many loops it has.
       largest: The largest values it computes, the largest first.
       unread: What may communicate beside `collectives`, such as kernels, whose own transfers no text shows.
+      mesh: The first of the user's meshes that has the program's devices, of several slices those of all; None
+        where none is known.
+      groupings: Who exchanges data with whom, each once.
     """
 
     name: str
@@ -204,6 +223,8 @@ class Program:
     loops: int = 0
     largest: tuple[Buffer, ...] = ()
     unread: tuple[str, ...] = ()
+    mesh: MeshAxes | None = None
+    groupings: tuple[Grouping, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,7 +17,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-VERSION = 5
+from nbdist.contract.shown_program import ShownProgram
+
+VERSION = 6
 """Rises with every change that an older reader would misread."""
 
 DeviceKey = str
@@ -388,6 +390,20 @@ class Notice:
     text: str
 
 
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Torus:
+    """The devices of a pod as its network connects them.
+
+    `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` where
+    there are several, after them `core` where a chip has several devices. `wraps` are those in which the last chip
+    has a link to the first; None where that is not known.
+    """
+
+    axes: tuple[Axis, ...]
+    devices: tuple[DeviceKey, ...]
+    wraps: tuple[str, ...] | None
+
+
 SessionState = Literal[
     "starting",
     "idle",
@@ -397,6 +413,7 @@ SessionState = Literal[
     "out of step",
     "stopped",
     "planned",  # nothing of it is there: what a plan says of a pod
+    "compiled",  # a program that was compiled, and does not run
 ]
 
 
@@ -404,7 +421,8 @@ SessionState = Literal[
 class Snapshot:
     """What is known of the whole session at one moment.
 
-    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session.
+    `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
+    is not there, and `program` the one that is shown.
     """
 
     session: str
@@ -421,3 +439,5 @@ class Snapshot:
     models: tuple[Model, ...] = ()
     disagreements: tuple[Disagreement, ...] = ()
     notices: tuple[Notice, ...] = field(default=())
+    torus: Torus | None = None
+    program: ShownProgram | None = None

@@ -300,6 +300,9 @@ def _record_reader(cls: type) -> Read:
                 values[name] = reads[name](item)
             except _Mismatch as mismatch:
                 raise mismatch.inside(f".{name}") from None
-        return cls(**values)
+        try:
+            return cls(**values)
+        except ValueError as error:
+            raise _Mismatch(data, f"fields that belong together: {error}") from None
 
     return read

@@ -15,7 +15,7 @@ from nbdist.errors import NbdistError
 from nbdist.machine.parent_death import die_with
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
-from nbdist.pod.report import Report
+from nbdist.pod.report import Report, printed
 
 
 def main() -> int:
@@ -37,7 +37,7 @@ def main() -> int:
     options = parser.parse_args()
     # A command that is killed ends nothing by itself.
     die_with(options.parent)
-    report = Report(options.report, show=not options.silent)
+    report = Report(options.report, None if options.silent else printed)
     try:
         rehearsal = Rehearsal(
             options.topology,

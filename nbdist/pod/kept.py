@@ -24,6 +24,9 @@ from typing import Any
 import jax
 
 import nbdist.contract.program
+import nbdist.contract.snapshot
+import nbdist.pod.shardings
+import nbdist.pod.shown
 import nbdist.program
 from nbdist.contract.program import Program
 from nbdist.contract.wire import decode, encode
@@ -32,6 +35,7 @@ from nbdist.machine.user_cache import user_cache
 from nbdist.pod.devices import Devices
 from nbdist.pod.private import compiled_for
 from nbdist.pod.shardings import Plain, plain_shardings, shardings_of
+from nbdist.pod.shown import Laid
 from nbdist.version import __version__
 
 MOST_BYTES = 128 * 1024**2
@@ -39,6 +43,16 @@ MOST_BYTES = 128 * 1024**2
 
 VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS")
 """By which a person changes what the compiler does."""
+
+READ_WITH = (
+    *sorted(Path(nbdist.program.__file__).parent.glob("*.py")),
+    Path(nbdist.contract.program.__file__),
+    Path(nbdist.contract.snapshot.__file__),
+    Path(nbdist.pod.shardings.__file__),
+    Path(nbdist.pod.shown.__file__),
+    Path(__file__),
+)
+"""The files with the code that reads a program, and with the form of what is kept."""
 
 _CELL = re.compile(r"[^\"\s]*[/\\]ipykernel_\d+[/\\]\d+\.py")
 """The file of a cell: another in each process, and where only the options behind %%dist_rehearse differ."""
@@ -51,16 +65,19 @@ class Kept:
     Attributes:
       program: None of an operation by itself, which is no program of the user's.
       out_shardings: One a result; None where the program does not fit.
+      arguments: How they lie, see `nbdist.pod.shown.laid_of`.
     """
 
     program: Program | None
     out_shardings: tuple[Any, ...] | None
+    arguments: tuple[Laid | None, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _File:
     program: Program | None
     out_shardings: tuple[Plain, ...] | None
+    arguments: tuple[Laid | None, ...]
 
 
 class KeptPrograms:
@@ -106,6 +123,7 @@ class KeptPrograms:
             kept = Kept(
                 found.program,
                 None if shardings is None else shardings_of(shardings, self._devices),
+                found.arguments,
             )
             os.utime(path)
         except (OSError, EOFError, ValueError, KeyError, WireError):
@@ -119,7 +137,9 @@ class KeptPrograms:
             shardings = plain_shardings(kept.out_shardings, self._devices)
             if shardings is None:
                 return
-        data = encode(_File(program=kept.program, out_shardings=shardings))
+        data = encode(
+            _File(program=kept.program, out_shardings=shardings, arguments=kept.arguments)
+        )
         with suppress(OSError):
             self._make_private()
             with tempfile.NamedTemporaryFile(dir=self.folder, delete=False) as file:
@@ -159,11 +179,7 @@ def _versions() -> tuple[str, ...]:
 @functools.cache
 def _reader() -> str:
     """Of the code that reads a program, so that what another has read is never shown."""
-    files = [
-        *sorted(Path(nbdist.program.__file__).parent.glob("*.py")),
-        Path(nbdist.contract.program.__file__),
-    ]
-    return hashlib.sha256(b"".join(path.read_bytes() for path in files)).hexdigest()
+    return hashlib.sha256(b"".join(path.read_bytes() for path in READ_WITH)).hexdigest()
 
 
 def _settings() -> list[tuple[str, str]]:

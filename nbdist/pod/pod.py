@@ -61,7 +61,7 @@ class Pod:
           **kwargs: Likewise.
 
         Returns:
-          A `Program`: memory, collectives, and whether it fits.
+          A `Program`: memory, collectives, and whether it fits. A notebook shows it on the pod.
 
         Raises:
           RehearsalError: The compiler does not take it, or a sharding has devices that are none of the pod's.

@@ -14,6 +14,7 @@ from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.kept import Kept, KeptPrograms
 from nbdist.pod.lines import user_line
+from nbdist.pod.shown import PodProgram, laid_of, snapshot_maker
 from nbdist.program.compiled import program_of
 from nbdist.program.refusal import refused
 
@@ -29,7 +30,7 @@ class Compiled:
       out_shardings: One a result, in order; None where the program does not fit.
     """
 
-    program: Program
+    program: PodProgram
     out_shardings: tuple[Any, ...] | None
 
 
@@ -45,7 +46,7 @@ class Programs:
     def __init__(
         self,
         devices: Devices,
-        compiled: Callable[[Program], None],
+        compiled: Callable[[PodProgram], None],
         begins: Callable[[str], None] = lambda name: None,
     ) -> None:
         self._devices = devices
@@ -56,7 +57,7 @@ class Programs:
         self._calls: dict[Hashable, Compiled] = {}
 
     @property
-    def all(self) -> tuple[Program, ...]:
+    def all(self) -> tuple[PodProgram, ...]:
         """In the order in which they were compiled."""
         return tuple(one.program for one in self._known.values())
 
@@ -86,11 +87,13 @@ class Programs:
         if key not in self._known:
             kept = self._kept.get(key)
             if kept is not None and kept.program is not None:
-                self._known[key] = Compiled(kept.program, kept.out_shardings)
+                self._known[key] = self._found(lowered, kept.program, kept)
             else:
                 self._begins(name)
-                new = self._known[key] = self._compile(lowered, name)
-                self._kept.put(key, Kept(new.program, new.out_shardings))
+                new = self._compile(lowered, name)
+                self._kept.put(key, new)
+                assert new.program is not None
+                self._known[key] = self._found(lowered, new.program, new)
         found = self._known[key]
         if call is not None:
             self._calls[call] = found
@@ -111,7 +114,11 @@ class Programs:
         self._kept.put(key, Kept(None, found))
         return found
 
-    def _compile(self, lowered: Any, name: str) -> Compiled:
+    def _found(self, lowered: Any, program: Program, kept: Kept) -> Compiled:
+        make = snapshot_maker(self._devices, lowered, kept.arguments)
+        return Compiled(PodProgram.of(program, make), kept.out_shardings)
+
+    def _compile(self, lowered: Any, name: str) -> Kept:
         try:
             compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
@@ -122,7 +129,11 @@ class Programs:
                     f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "
                     f"{error}"
                 ) from error
-            return Compiled(program, None)
+            return Kept(program, None)
         chip = self._devices.topology.chip
         program = program_of(compiled, limit=chip.device_memory_bytes if chip is not None else None)
-        return Compiled(program, tuple(jax.tree.leaves(compiled.output_shardings)))
+        return Kept(
+            program,
+            tuple(jax.tree.leaves(compiled.output_shardings)),
+            laid_of(lowered, compiled),
+        )

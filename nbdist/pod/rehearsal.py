@@ -5,13 +5,13 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable
 
-from nbdist.contract.program import Program
 from nbdist.pod.backend import make_default
 from nbdist.pod.devices import describe
 from nbdist.pod.pod import Pod
 from nbdist.pod.private import check_jax, made_current
 from nbdist.pod.programs import Programs
 from nbdist.pod.replaced import Replaced
+from nbdist.pod.shown import PodProgram
 from nbdist.pod.trace import RehearsalTrace
 from nbdist.rehearsal.topology import read_topology
 
@@ -33,7 +33,7 @@ class Rehearsal:
         *,
         slices: int = 1,
         mesh: str | None = None,
-        compiled: Callable[[Program], None],
+        compiled: Callable[[PodProgram], None],
         begins: Callable[[str], None] = lambda name: None,
     ) -> None:
         devices = describe(read_topology(topology, slices=slices))

@@ -7,12 +7,16 @@ from types import TracebackType
 from typing import Any
 
 from IPython.core.getipython import get_ipython
+from IPython.display import display
 
-from nbdist.contract.program import Program
+from nbdist.contract.page import PROGRAM_MIME_TYPE
+from nbdist.contract.wire import encode
 from nbdist.errors import NbdistError
 from nbdist.pod.lines import cut_to_users
 from nbdist.pod.rehearsal import Rehearsal
 from nbdist.pod.report import Report
+from nbdist.pod.shown import PodProgram
+from nbdist.view.text.program import program_text
 
 
 class Resident:
@@ -26,16 +30,34 @@ class Resident:
 
     def cell_begins(self, value: float | None, report: str | None) -> None:
         """Programs are shown again, once in this cell."""
-        self._report = Report(Path(report) if report is not None else None, show=report is None)
+        self._report = Report(None, show) if report is None else Report(Path(report), None)
         self.rehearsal.trace.stand_in = value
+
+    def show(self, program: PodProgram) -> None:
+        """Shows a program that the cell ends with; nothing where the cell has reported it."""
+        if self._report is None or self._report.first(program):
+            show(program)
 
     def _begins(self, name: str) -> None:
         if self._report is not None:
             self._report.begins(name)
 
-    def _compiled(self, program: Program) -> None:
+    def _compiled(self, program: PodProgram) -> None:
         if self._report is not None:
             self._report.compiled(program)
+
+
+def show(program: PodProgram) -> None:
+    """Shows a program to the notebook.
+
+    One that exchanges data, or does not fit, goes there as a snapshot, which makes a picture of it.
+    """
+    text = program_text(program)
+    if program.fits and not program.collectives:
+        print(text, end="\n\n")
+        return
+    data = {"text/plain": text, PROGRAM_MIME_TYPE: encode(program.snapshot())}
+    display(data, raw=True)
 
 
 def begin(topology: str, mesh: str | None, *, slices: int) -> None:
@@ -60,7 +82,7 @@ def cell_begins(*, value: float | None, report: str | None = None) -> None:
 
     Args:
       value: What stands in for values in it.
-      report: The file that gets its programs, which are then not printed; None to print them.
+      report: The file that gets its programs, which are then not shown; None to show them.
     """
     get_ipython().nbdist_resident.cell_begins(value, report)
 

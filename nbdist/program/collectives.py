@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from nbdist.contract.program import Collective, Direction, MeshAxes
+from nbdist.contract.program import Collective, Direction, Grouping, MeshAxes
 from nbdist.errors import ProgramError
 from nbdist.program.axes import axes_of, axes_of_pairs, devices_text
-from nbdist.program.between_slices import NAMED, ids_of, kind_of, sliced_meshes
+from nbdist.program.between_slices import NAMED, SlicedMesh, ids_of, kind_of, sliced_meshes
 from nbdist.program.frames import Source
 from nbdist.program.groups import Groups, groups_in, pairs_in
 from nbdist.program.hlo import Instruction, Module, occurrences
@@ -30,6 +30,9 @@ _INSERTED = 'is_spmd_generated="true"'
 _OVERLAPPED = '"async_collective_fusion_config":'
 _STEPS = 8
 """So many instructions back the line of a moved value is looked for."""
+MOST_PLACES = 1_000_000
+"""So many places of devices all groupings of a program have together; further ones are not kept."""
+
 _CHAIN = re.compile(r'\bchain_id="(\w+)"')
 _CHANNEL = re.compile(r"\bchannel_id=(\d+)")
 
@@ -75,6 +78,8 @@ class Collectives:
         self._along: dict[tuple[str, bool], tuple[tuple[str, ...] | None, str]] = {}
         self._inserted: set[tuple[str, ...]] = set()
         self.unread: list[str] = []
+        self._groupings: dict[Grouping, int] = {}
+        self._places = 0
 
     def read(self) -> tuple[Collective, ...]:
         """All of them, in the order of the text.
@@ -145,6 +150,7 @@ class Collectives:
             operation=source.operation,
             name=found.name,
             between_slices=True,
+            grouping=self._grouping_between(ids, pairs=permutes),
         )
 
     def _named_between(self, ids: Groups, *, pairs: bool) -> tuple[tuple[str, ...] | None, str]:
@@ -156,6 +162,22 @@ class Collectives:
             if axes is not None:
                 return axes, ""
         return None, devices_text(ids, None, pairs=pairs)
+
+    @property
+    def mesh(self) -> MeshAxes | None:
+        """The first of the user's that has the program's devices, of several slices those of all."""
+        sliced = self._sliced_mesh
+        return sliced.mesh if sliced is not None else self._meshes[0] if self._meshes else None
+
+    @property
+    def _sliced_mesh(self) -> SlicedMesh | None:
+        """That in whose order the groupings count, where it is over several slices."""
+        return self._sliced[0] if self._sliced and not self._meshes else None
+
+    @property
+    def groupings(self) -> tuple[Grouping, ...]:
+        """Those of the collectives that were read, each once."""
+        return tuple(self._groupings)
 
     def _find(self) -> Iterator[_Found]:
         module = self._module
@@ -209,7 +231,32 @@ class Collectives:
             function=source.function,
             operation=source.operation,
             name=found.name,
+            grouping=self._grouping(each, groups),
         )
+
+    def _grouping(self, each: _Found, groups: Groups) -> int | None:
+        """Where the groups of a collective are kept; None of replicas, whose devices are not numbered here."""
+        if self._module.replicas > 1 and not self._are_devices(each):
+            return None
+        sliced = self._sliced_mesh
+        in_all = groups if sliced is None else sliced.in_each(groups)
+        return self._number(Grouping(groups=in_all, pairs=_PAIRS in each.instruction.attributes))
+
+    def _grouping_between(self, ids: Groups, *, pairs: bool) -> int | None:
+        """Where groups over several slices are kept; None where no mesh has their devices."""
+        sliced = self._sliced_mesh
+        places = None if sliced is None else sliced.places(ids)
+        return None if places is None else self._number(Grouping(groups=places, pairs=pairs))
+
+    def _number(self, grouping: Grouping) -> int | None:
+        """The place of a grouping among those of the program; None where it has too many."""
+        if grouping not in self._groupings:
+            places = sum(map(len, grouping.groups))
+            if self._places + places > MOST_PLACES:
+                return None
+            self._places += places
+            self._groupings[grouping] = len(self._groupings)
+        return self._groupings[grouping]
 
     def _source(self, each: _Found) -> Source:
         """Of a collective that has no line, as those that XLA adds: of the value that it moves."""

@@ -52,6 +52,8 @@ def read_program(
         loops=sum(1 for _ in occurrences(text, ", body=")),
         largest=largest_values(module, runs),
         unread=(*collectives.unread, *_unread(module)),
+        mesh=collectives.mesh,
+        groupings=collectives.groupings,
     )
 
 

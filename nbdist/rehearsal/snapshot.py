@@ -5,7 +5,6 @@ from __future__ import annotations
 from nbdist.contract.snapshot import (
     Array,
     Axis,
-    Device,
     Memory,
     Mesh,
     NamedSharding,
@@ -13,8 +12,8 @@ from nbdist.contract.snapshot import (
     Snapshot,
 )
 from nbdist.quantities import bytes_text, count_text
+from nbdist.rehearsal.described import devices_of, torus_of
 from nbdist.rehearsal.planned import Planned, PlannedArray
-from nbdist.rehearsal.torus import stand_ins
 
 MESH = "planned"
 """The id of the mesh of a plan."""
@@ -28,30 +27,15 @@ def snapshot_of(plan: Planned) -> Snapshot | None:
     """
     if plan.topology is None or plan.place is None:
         return None
-    one, held = stand_ins(plan.topology), plan.device_bytes
-    processes = one[-1].process_index + 1
-    found = [
-        Device(
-            key=f"{number * processes + device.process_index}:{number * len(one) + device.id}",
-            process_id=number * processes + device.process_index,
-            id=number * len(one) + device.id,
-            platform=device.platform,
-            kind=device.device_kind,
-            coords=device.coords,
-            memory=Memory(
-                bytes_in_use=held,
-                peak_bytes_in_use=None,
-                bytes_limit=plan.memory_bytes,
-            ),
-            live_bytes=None,
-        )
-        for number in range(plan.topology.slices)
-        for device in one
-    ]
+    memory = Memory(
+        bytes_in_use=plan.device_bytes, peak_bytes_in_use=None, bytes_limit=plan.memory_bytes
+    )
+    found = devices_of(plan.topology, memory)
+    each = len(found) // plan.topology.slices
     mesh = Mesh(
         id=MESH,
         axes=tuple(Axis(name=name, size=size, type="auto") for name, size in plan.axes.items()),
-        devices=tuple(found[number * len(one) + device].key for number, device in plan.place.order),
+        devices=tuple(found[number * each + device].key for number, device in plan.place.order),
     )
     return Snapshot(
         session=f"plan of {plan.name}",
@@ -62,6 +46,7 @@ def snapshot_of(plan: Planned) -> Snapshot | None:
         meshes=(mesh,),
         arrays=tuple(_array(one) for one in plan.arrays if one.state != "impossible"),
         notices=tuple(_notices(plan)),
+        torus=torus_of(plan.topology, found),
     )
 
 

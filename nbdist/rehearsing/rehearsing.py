@@ -9,6 +9,9 @@ from typing import Any
 
 from IPython.display import clear_output, display
 
+from nbdist.contract.page import PROGRAM_MIME_TYPE
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import OptionError, ProcessError
 from nbdist.rehearsing.asked import AskedPod, read_each
 from nbdist.rehearsing.comparison import Comparison
@@ -16,12 +19,19 @@ from nbdist.rehearsing.one_cell import OneCell
 from nbdist.rehearsing.process import RehearsalProcess
 from nbdist.rehearsing.side_by_side import Progress, side_by_side
 from nbdist.spelling import option
+from nbdist.view.one_frame import OneFrame
+from nbdist.view.picture import Picture
 
 
 class Rehearsing:
-    """The rehearsals of a notebook: a process for each mesh that was asked for last, kept between cells."""
+    """The rehearsals of a notebook: a process for each mesh that was asked for last, kept between cells.
 
-    def __init__(self) -> None:
+    Args:
+      in_notebook: Whether there are pictures; else there is text.
+    """
+
+    def __init__(self, *, in_notebook: bool = False) -> None:
+        self._in_notebook = in_notebook
         self._pods: tuple[AskedPod, ...] = ()
         self._processes: dict[AskedPod, RehearsalProcess] = {}
 
@@ -66,7 +76,7 @@ class Rehearsing:
             return self._compare(code, value=value, timeout_s=timeout_s, progress=progress)
         if not self._processes:
             self._processes[pods[0]] = RehearsalProcess(pods[0])
-        self._processes[pods[0]].run(code, value=value, timeout_s=timeout_s, shown=show)
+        self._processes[pods[0]].run(code, value=value, timeout_s=timeout_s, shown=self._show)
         return None
 
     def end(self) -> None:
@@ -75,6 +85,9 @@ class Rehearsing:
         atexit.unregister(self.end)
         for process in processes.values():
             process.end()
+
+    def _show(self, kind: str, content: Mapping[str, Any]) -> None:
+        show(kind, content, in_notebook=self._in_notebook)
 
     def _compare(
         self, code: str, *, value: float | None, timeout_s: float | None, progress: Progress
@@ -122,14 +135,19 @@ class Rehearsing:
         atexit.register(self.end)
 
 
-def show(kind: str, content: Mapping[str, Any]) -> None:
+def show(kind: str, content: Mapping[str, Any], *, in_notebook: bool) -> None:
     """Shows an output of a rehearsal's process in the notebook.
 
     Args:
       kind: As Jupyter names it.
       content: Of the message.
+      in_notebook: Whether a program is shown as a picture; else as text.
     """
-    if kind == "stream":
+    program = content["data"].get(PROGRAM_MIME_TYPE) if kind == "display_data" else None
+    if program is not None:
+        found = decode(Snapshot, program)
+        Picture(OneFrame(found), lambda: found).show(in_notebook=in_notebook)
+    elif kind == "stream":
         stream = sys.stderr if content["name"] == "stderr" else sys.stdout
         stream.write(content["text"])
         stream.flush()

@@ -99,7 +99,9 @@ class Looks:
             CompileCall(expression=expression), workers, timeout_s=timeout_s
         )
         answers = {p: answer for p, (answer, _) in found.items()}
-        return Explained.of(expression.strip(), answers, engines.plan.hosts)
+        return Explained.of(
+            expression.strip(), answers, engines.plan.hosts, session=self._snapshot()
+        )
 
     def values(self, path: str, *, timeout_s: float) -> dict[str, Any]:
         """What is in an array; see `nbdist.session.session.Session.values`."""

@@ -473,7 +473,8 @@ class Session:
           timeout_s: How many seconds the processes may take to compile it.
 
         Returns:
-          An `Explained`; `text()` is what `%dist_explain` prints, and names processes whose program differs.
+          An `Explained`; `text()` is what `%dist_explain` prints in a terminal, `picture()` what it
+          shows in a notebook, `remark` names processes whose program differs.
 
         Raises:
           ArrayError: `expression` is no call, raises, or its function is not made by `jax.jit`.

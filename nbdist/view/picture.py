@@ -75,7 +75,10 @@ class Picture:
         self._still.update(bundle, raw=True)
 
     def text(self) -> str:
-        """The same as text."""
+        """The same as text; of a program what is written of it."""
+        program = self._snapshot().program
+        if program is not None:
+            return program.text
         return mesh_text(self._snapshot(), path=self._path, mesh=None, width=WIDTH)
 
     def _bundle(self) -> dict[str, str]:
@@ -89,4 +92,4 @@ def _content(snapshot: Snapshot) -> object:
     """What a still picture shows, without what changes all the time."""
     states = tuple((one.state, one.error, one.progress) for one in snapshot.processes)
     contents = (snapshot.meshes, snapshot.arrays, snapshot.distributions, snapshot.models)
-    return (snapshot.state, states, *contents, snapshot.notices)
+    return (snapshot.state, states, *contents, snapshot.notices, snapshot.program)

@@ -7,7 +7,11 @@ from dataclasses import dataclass
 
 from nbdist.contract.calls.arrays import ProgramFound
 from nbdist.contract.program import Program
+from nbdist.contract.snapshot import Snapshot
 from nbdist.quantities import where_text
+from nbdist.view.compiled import compiled_snapshot
+from nbdist.view.one_frame import OneFrame
+from nbdist.view.picture import Picture
 from nbdist.view.text.program import program_text
 
 
@@ -18,16 +22,23 @@ class Explained:
     Attributes:
       expression: The call.
       program: As the lowest process has compiled it.
+      session: The session when it was compiled.
       differ: The processes, and their hosts, that would run another program; empty where all would run this one.
     """
 
     expression: str
     program: Program
+    session: Snapshot
     differ: str
 
     @classmethod
     def of(
-        cls, expression: str, answers: Mapping[int, ProgramFound], hosts: Mapping[int, str]
+        cls,
+        expression: str,
+        answers: Mapping[int, ProgramFound],
+        hosts: Mapping[int, str],
+        *,
+        session: Snapshot,
     ) -> Explained:
         """What the processes have compiled, by their ids.
 
@@ -35,17 +46,34 @@ class Explained:
         """
         first = min(answers)
         others = [p for p in answers if answers[p].digest != answers[first].digest]
-        return cls(expression, answers[first].program, where_text(others, hosts) if others else "")
+        differ = where_text(others, hosts) if others else ""
+        return cls(expression, answers[first].program, session, differ)
 
     def text(self) -> str:
-        """As `%dist_explain` prints it."""
-        text = program_text(self.program)
+        """As `%dist_explain` prints it in a terminal."""
+        return "\n".join(filter(None, [self.remark, program_text(self.program)]))
+
+    @property
+    def remark(self) -> str:
+        """What must be known of it: the processes whose program differs; empty where none does."""
         if not self.differ:
-            return text
+            return ""
         return (
             f"{self.expression} is another program on {self.differ}. Programs that run together must be equal: "
-            f"compare what it is made of there. What follows is of the lowest process.\n{text}"
+            "compare what it is made of there. What follows is of the lowest process."
         )
+
+    def picture(self) -> Picture:
+        """The devices, arrays and meshes of the session, and the program on them."""
+        session = self.session
+        found = compiled_snapshot(
+            self.program,
+            session.devices,
+            arrays=session.arrays,
+            arrays_omitted=session.arrays_omitted,
+            meshes=session.meshes,
+        )
+        return Picture(OneFrame(found), lambda: found)
 
     def __repr__(self) -> str:
         return self.text()

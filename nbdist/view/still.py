@@ -32,6 +32,7 @@ _LABEL = "border: none; padding: 4px 8px; text-align: left; font-weight: normal;
 _TABLE = "border-collapse: separate; border-spacing: 4px; margin: 6px 0px"
 # JupyterLab paints code on a ground of its own, which would cover the piece's colour.
 _CODE = "background-color: transparent; padding: 0px"
+_TEXT = f"{_CODE}; margin: 6px 0px"
 # With more pieces than fills they repeat, and the slices in the cell tell pieces apart.
 _FILLS = translucent_fills()
 _LOST = "1px dashed rgba(128, 128, 128, 0.9)"
@@ -62,6 +63,8 @@ def still_html(snapshot: Snapshot, *, path: str | None = None, view_id: str) -> 
     parts += [_paragraph(escape(disagreement_text(one))) for one in snapshot.disagreements]
     meshes = meshes_of(snapshot)
     parts += [_paragraph(escape(distribution_text(one, meshes))) for one in snapshot.distributions]
+    if snapshot.program is not None:
+        parts.append(f'<pre style="{_TEXT}">{escape(snapshot.program.text)}</pre>')
     for grid in grids(snapshot, path=path):
         parts += _picture(snapshot, grid)
     if path is None:

@@ -1,5 +1,8 @@
 """Times the view on made-up pods: first paint, update and pick, and a screenshot of each.
 
+Of the largest pod of v5p it times a program as well: first paint, choosing a collective, and pointing at a device,
+on the mesh and on the torus.
+
     python tests/bench/view.py [--shots FOLDER]
 
 Times are medians in milliseconds in a headless browser without a GPU, from the text of a frame to
@@ -22,7 +25,7 @@ for folder in ("browser", "golden"):
     sys.path.insert(0, str(HERE.parent / folder))
 
 # Scripts of other folders, found only now.
-from large import large  # noqa: E402
+from large import large, large_program  # noqa: E402
 from viewpage import ORIGIN, answer, chromium  # noqa: E402
 
 from nbdist.contract.wire import encode  # noqa: E402
@@ -35,7 +38,12 @@ TIMED = """async ([text, kind]) => {
   const drawn = () => new Promise(done => requestAnimationFrame(() => requestAnimationFrame(done)));
   await drawn();
   const started = performance.now();
-  if (kind === 'pick') document.querySelectorAll('.nbdist-spacer [aria-selected]')[Number(text)].click();
+  if (kind === 'collective') document.querySelectorAll('.nbdist-collectives tbody tr')[Number(text)].click();
+  else if (kind === 'point') {
+    const rings = document.querySelector('.nbdist-rings'), area = rings.getBoundingClientRect();
+    const at = { clientX: area.left + 12 + 5 * Number(text), clientY: area.top + 32 };
+    rings.dispatchEvent(new PointerEvent('pointermove', { ...at, bubbles: true }));
+  } else if (kind === 'pick') document.querySelectorAll('.nbdist-spacer [aria-selected]')[Number(text)].click();
   else page[kind](JSON.parse(text));
   await drawn();
   return performance.now() - started;
@@ -86,6 +94,27 @@ def measure(browser: Browser, hosts: int, devices_per_host: int, shots: Path | N
     return f"{f'{hosts} x {devices_per_host}':<12}{len(text) / 1e6:>6.1f} MB{numbers}"
 
 
+def measure_program(browser: Browser, shots: Path | None) -> list[str]:
+    """A line each for the mesh and the torus of the largest pod of v5p, with a program."""
+    text = json.dumps(encode(large_program()))
+    lines = []
+    for tab in ("mesh", "torus"):
+        first = []
+        for _ in range(3):
+            page = open_page(browser)
+            first.append(timed(page, text, "show"))
+        if tab == "torus":
+            page.get_by_role("tab", name="torus").click()
+        chosen = [timed(page, str(round_ % 2), "collective") for round_ in range(ROUNDS)]
+        pointed = [timed(page, str(round_ % 7), "point") for round_ in range(ROUNDS)]
+        if shots is not None:
+            page.screenshot(path=shots / f"program-{tab}.png", full_page=True)
+        times = (statistics.median(values) for values in (first, chosen, pointed))
+        numbers = "".join(f"{value:>12.0f} ms" for value in times)
+        lines.append(f"{tab:<12}{len(text) / 1e6:>6.1f} MB{numbers}")
+    return lines
+
+
 def main() -> None:
     """Prints one line a pod."""
     parser = argparse.ArgumentParser(description=__doc__)
@@ -98,6 +127,9 @@ def main() -> None:
         print(f"{'pod':<12}{'frame':>9}{'first paint':>15}{'update':>15}{'pick':>15}")
         for hosts, devices_per_host in PODS:
             print(measure(browser, hosts, devices_per_host, shots), flush=True)
+        print(f"{'program':<12}{'frame':>9}{'first paint':>15}{'choose':>15}{'point':>15}")
+        for line in measure_program(browser, shots):
+            print(line, flush=True)
         browser.close()
 
 

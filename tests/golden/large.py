@@ -9,6 +9,8 @@ import json
 import math
 import sys
 
+from nbdist.contract.program import Collective, Grouping, MeshAxes, Program
+from nbdist.contract.program import Memory as ProgramMemory
 from nbdist.contract.snapshot import (
     Array,
     Axis,
@@ -22,6 +24,9 @@ from nbdist.contract.snapshot import (
     Snapshot,
 )
 from nbdist.contract.wire import encode
+from nbdist.rehearsal.described import devices_of, torus_of
+from nbdist.rehearsal.topology import read_topology
+from nbdist.view.compiled import compiled_snapshot
 
 GB = 1 << 30
 LAYER = (
@@ -68,6 +73,57 @@ def large(hosts: int, devices_per_host: int, arrays: int) -> Snapshot:
         meshes=meshes,
         arrays=tuple(_array(number, meshes[0], devices_per_host) for number in range(arrays)),
     )
+
+
+def large_program() -> Snapshot:
+    """A made-up program on the largest pod of v5p, with 200 collectives along two axes."""
+    topology = read_topology("v5p:16x20x28")
+    devices = devices_of(topology)
+    rows, columns = len(devices) // 16, 16
+    across = tuple(tuple(range(row * columns, (row + 1) * columns)) for row in range(rows))
+    down = tuple(tuple(range(column, rows * columns, columns)) for column in range(columns))
+    collectives = tuple(
+        Collective(
+            kind="all-reduce",
+            axes=("model",) if number % 2 == 0 else ("data",),
+            devices="",
+            group_size=columns if number % 2 == 0 else rows,
+            bytes=(number + 1) << 10,
+            arrays=("f32[1024]",),
+            times=6,
+            in_branch=False,
+            direction="forward",
+            inserted=False,
+            fused="",
+            file="train.py",
+            line=number // 2 + 1,
+            function="step",
+            operation="",
+            name=f"all-reduce.{number}",
+            grouping=number % 2,
+        )
+        for number in range(200)
+    )
+    program = Program(
+        name="jit_step",
+        fits=True,
+        memory=ProgramMemory(
+            arguments=40 * GB,
+            outputs=40 * GB,
+            temporaries=30 * GB,
+            aliased=40 * GB,
+            code=GB,
+            limit=95 * GB,
+        ),
+        collectives=collectives,
+        mesh=MeshAxes(
+            names=("data", "model"),
+            shape=(rows, columns),
+            devices=tuple(device.id for device in devices),
+        ),
+        groupings=(Grouping(groups=across, pairs=False), Grouping(groups=down, pairs=False)),
+    )
+    return compiled_snapshot(program, devices, torus=torus_of(topology, devices))
 
 
 def _meshes(hosts: int, devices_per_host: int, keys: tuple[str, ...]) -> tuple[Mesh, ...]:

@@ -11,6 +11,9 @@ snapshot, in the same order:
   slices, then addend. `addend` is the place along the unreduced axes, row-major, else null.
   Arrays that each process has for itself have one piece a device.
 
+`exchanges`, of compiled programs: with whom each device exchanges data, `[{device key: [device key, …]}, …]`, one
+for each collective, in the order of their ids; see `compiled.py`.
+
 `trees` are the arrays as the trees that their paths make, one for each name: see `nbdist.view.branches`.
 """
 
@@ -46,6 +49,13 @@ CASES = {
     "sessions": ("empty", "tour", "failed", "out_of_step", "stuck", "long_names"),
     "trees": ("transformer",),
     "frameworks": ("keras_model", "keras_disagree", "tensorflow"),
+    "compiled": (
+        "compiled_step",
+        "compiled_ring",
+        "compiled_parts",
+        "compiled_moved",
+        "compiled_refused",
+    ),
 }
 
 
@@ -68,6 +78,7 @@ def main() -> None:
     jax.config.update("jax_platforms", "cpu")
     jax.config.update("jax_num_cpu_devices", DEVICES)
     # The modules build meshes, so they may only be imported once the devices are there.
+    import compiled
     import frameworks
     import layouts
     import sessions
@@ -75,7 +86,7 @@ def main() -> None:
 
     from nbdist.contract.wire import encode
 
-    for module in (layouts, sessions, trees, frameworks):
+    for module in (layouts, sessions, trees, frameworks, compiled):
         for name in CASES[module.__name__]:
             case = getattr(module, name)()
             snapshot = case["snapshot"]
@@ -85,6 +96,8 @@ def main() -> None:
                 "expected": case["expected"],
                 "trees": trees.trees(snapshot.arrays, meshes),
             }
+            if "exchanges" in case:
+                content["exchanges"] = case["exchanges"]
             plain = json.loads(json.dumps(content))
             (folder / f"{name}.json").write_text(text(plain) + "\n", encoding="utf-8")
 

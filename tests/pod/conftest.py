@@ -17,6 +17,13 @@ def devices():
         assert len(jax.devices()) == 8
 
 
+@pytest.fixture(autouse=True)
+def kept_folder(tmp_path, monkeypatch):
+    """What a test compiles is not kept for the next."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache" / "nbdist" / "programs"
+
+
 @pytest.fixture
 def mesh():
     return jax.make_mesh((4, 2), ("data", "model"), axis_types=(jax.sharding.AxisType.Auto,) * 2)

@@ -6,6 +6,9 @@ import os
 
 import pytest
 
+from nbdist.contract.page import PROGRAM_MIME_TYPE
+from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import CellTimeout, ProcessError, RehearsalError
 from nbdist.rehearsing import process
 from nbdist.rehearsing.asked import read_asked
@@ -177,3 +180,29 @@ def test_a_process_that_was_killed_says_that_memory_was_short(fresh):
 def test_the_variables_of_this_process_stay_as_they_are(kept):
     assert "ALLOW_MULTIPLE_LIBTPU_LOAD" not in os.environ
     assert kept.run("import os; print(os.environ['JAX_PLATFORMS'])") == "tpu,cpu\n"
+
+
+def test_a_program_that_exchanges_data_goes_to_the_notebook_as_a_picture(kept):
+    """Once in a cell, also where the cell ends with it."""
+    found = []
+    for code in (
+        "found = pod.compile(lambda x: x.sum(), x)\nfound",
+        "found",
+        "pod.compile(lambda x: x + 1, x)",
+    ):
+        found.append([])
+        kept.process.run(
+            code,
+            value=None,
+            timeout_s=None,
+            shown=lambda kind, content: found[-1].append(
+                decode(Snapshot, content["data"][PROGRAM_MIME_TYPE])
+                if kind == "display_data"
+                else content["text"]
+            ),
+        )
+    (first,), (second,), (third,) = found
+    assert first == second
+    assert first.program.groupings
+    assert first.torus is not None
+    assert "exchange nothing" in third

@@ -16,6 +16,9 @@ from nbdist.contract.program import Program
 from nbdist.pod import kept
 from nbdist.pod.devices import describe
 from nbdist.pod.kept import Kept, KeptPrograms
+from nbdist.pod.pod import Pod
+from nbdist.pod.programs import Programs
+from nbdist.program.compiled import mesh_axes
 from nbdist.rehearsal.topology import read_topology
 from nbdist.rehearsing.asked import read_asked
 from nbdist.rehearsing.process import RehearsalProcess
@@ -114,6 +117,28 @@ def test_what_the_text_does_not_have_is_in_the_key(monkeypatch):
             keys.append(KeptPrograms(asked["pod"]).key(lowered))
     assert len(set(keys)) == len(changes) - 1
     assert keys[0] == keys[-1]
+
+
+def test_what_is_kept_has_its_picture(tmp_path, monkeypatch):
+    """Of several slices too: the mesh over all, and who exchanges with whom."""
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    found, begun = [], []
+    for _ in range(2):
+        devices = describe(read_topology("v5e:2x4", slices=2))
+        pod = Pod(devices, Programs(devices, lambda program: None, begun.append))
+        mesh = pod.mesh(data=4, model=4)
+        x = jax.ShapeDtypeStruct(
+            (256, 256), np.float32, sharding=NamedSharding(mesh, P("data", "model"))
+        )
+        found.append(pod.compile(lambda x: x.sum(), x))
+    first, second = found
+    assert len(begun) == 1
+    assert second.snapshot() == first.snapshot()
+    assert second.mesh == mesh_axes(mesh)
+    assert {one.between_slices for one in second.collectives} == {False, True}
+    assert all(one.grouping is not None for one in second.collectives)
+    assert [array.path for array in second.snapshot().arrays] == ["args[0]"]
+    assert second.snapshot().torus.axes[0].name == "slice"
 
 
 def test_what_was_not_used_for_long_goes_where_there_is_too_much(tmp_path, monkeypatch):

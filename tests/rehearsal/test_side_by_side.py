@@ -58,6 +58,9 @@ def test_a_cell_is_compared_and_its_names_stay_for_the_next(rehearsing, capsys):
     assert all(row.total and row.bound_s for row in first.figures)
     second = run(rehearsing, "jax.jit(lambda x: -x)(x); print(mesh.shape['data'])")
     assert [one.output for one in second.rehearsed] == ["4\n", "2\n"]
+    third = run(rehearsing, "pod.programs[0]")
+    assert all("jit__lambda: fits" in one.output for one in third.rehearsed)
+    assert not any(one.programs for one in third.rehearsed)
     assert "starts over" not in capsys.readouterr().out
 
 

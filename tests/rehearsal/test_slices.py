@@ -11,7 +11,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.errors import OptionError
 from nbdist.pod.devices import describe
-from nbdist.program.compiled import program_of
+from nbdist.program.compiled import mesh_axes, program_of
 from nbdist.rehearsal.topology import read_topology
 
 MB = 2**20
@@ -27,8 +27,20 @@ def exchanged(mesh, function, inside, outside):
     """What a function of the devices' parts exchanges, of an array of 512 × 512 numbers."""
     mapped = jax.shard_map(function, mesh=mesh, in_specs=inside, out_specs=outside, check_vma=False)
     x = jax.ShapeDtypeStruct((512, 512), jnp.float32, sharding=NamedSharding(mesh, inside))
-    found = program_of(jax.jit(mapped).lower(x).compile()).collectives
-    return [(one.kind, one.axes, one.between_slices, one.bytes) for one in found]
+    program = program_of(jax.jit(mapped).lower(x).compile())
+    assert program.mesh == mesh_axes(mesh)
+    for one in program.collectives:
+        assert names_of(program.groupings[one.grouping], mesh) == one.axes
+    return [(one.kind, one.axes, one.between_slices, one.bytes) for one in program.collectives]
+
+
+def names_of(grouping, mesh):
+    """The axes along which its devices differ."""
+    axes = set()
+    for group in grouping.groups:
+        places = np.array(np.unravel_index(group, mesh.devices.shape))
+        axes |= {mesh.axis_names[n] for n, row in enumerate(places) if len(set(row)) > 1}
+    return tuple(name for name in mesh.axis_names if name in axes)
 
 
 def test_a_mesh_has_whole_slices_along_the_axis_that_goes_over_them(four):

@@ -2,7 +2,7 @@
 
 import { ASK_MS, takeFrame, type Known } from './model/frame';
 import type { Frame } from './model/messages';
-import { sceneMaker } from './model/scene';
+import { isOnPaper, sceneMaker } from './model/scene';
 import { initialState, reduce, type Action, type State } from './model/state';
 import { isFrame, isValues } from './model/received';
 import type { ViewModel } from './model/view_model';
@@ -22,6 +22,7 @@ import { Legend } from './sections/mesh/legend';
 import { LiveRegion } from './sections/page/live_region';
 import { MeshSection } from './sections/mesh/mesh_section';
 import { Notices } from './sections/session/notices';
+import { ProgramSection } from './sections/program/program_section';
 import { Processes } from './sections/session/processes';
 import type { Section } from './sections/parts/section';
 import { Side } from './sections/page/side';
@@ -54,7 +55,9 @@ class Page {
     const layout = new LayoutSection(dispatch, prefix, this.live.say);
     const left = element('div', 'nbdist-left', {}, distributions.node);
     left.append(this.mesh.node, legend.node, array.node, this.detail.node, table.node);
-    const side = new Side(dispatch, { arrays: this.list.node, layout: layout.node }, prefix);
+    const program = new ProgramSection(dispatch, prefix, this.live.say);
+    const panes = { program: program.node, arrays: this.list.node, layout: layout.node };
+    const side = new Side(dispatch, panes, prefix);
     const body = element('div', 'nbdist-body', {}, left, side.node);
     this.content.append(this.header.node, processes.node, notices.node);
     this.content.append(body, footer.node);
@@ -75,6 +78,7 @@ class Page {
       side,
       this.list,
       layout,
+      program,
       footer,
     ];
   }
@@ -230,8 +234,8 @@ class LiveView {
   private writeAge(): void {
     // A session that has stopped says nothing more, nor does a plan, and that is no sign of trouble.
     if (!this.known || !this.painter.seen) return;
-    const { state } = this.known.snapshot;
-    if (state === 'stopped' || state === 'planned') return;
+    const { snapshot } = this.known;
+    if (snapshot.state === 'stopped' || isOnPaper(snapshot)) return;
     this.page.header.tick((performance.now() - this.receivedAt) / 1000);
   }
 
@@ -244,8 +248,14 @@ class LiveView {
       this.page.list.focusSearch();
       event.preventDefault();
     }
+    if (event.key === 'Escape' && this.state.chosen.length) this.unchoose();
     // Else the notebook takes them for its own shortcuts: `d d` deletes a cell.
     event.stopPropagation();
+  }
+
+  private unchoose(): void {
+    this.dispatch({ type: 'choose', collectives: [] });
+    this.page.live.say('No collective is chosen');
   }
 
   dispose(): void {

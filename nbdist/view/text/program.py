@@ -26,8 +26,8 @@ def program_text(program: Program, *, width: int = WIDTH) -> str:
       width: Characters a line.
     """
     if program.refusal is not None:
-        return _refused(program.name, program.refusal)
-    lines = [_title(program)]
+        return f"{title_text(program)}. The compiler:\n{program.refusal.text.strip()}"
+    lines = [title_text(program)]
     if program.memory is not None:
         lines += ["", *_memory(program.memory)]
     lines += ["", *_collectives(program.collectives)]
@@ -37,7 +37,10 @@ def program_text(program: Program, *, width: int = WIDTH) -> str:
     return "\n".join(cut(line, width) for line in lines)
 
 
-def _title(program: Program) -> str:
+def title_text(program: Program) -> str:
+    """Whether it fits, in one line; of one that was refused what the compiler asked for."""
+    if program.refusal is not None:
+        return f"{program.name or 'The program'} does not fit{_required(program.refusal)}"
     memory = program.memory
     if memory is None:
         return f"{program.name}: compiled; its memory is not known"
@@ -47,11 +50,10 @@ def _title(program: Program) -> str:
     return f"{program.name}: {fits}, {bytes_text(memory.needed)} of {bytes_text(memory.limit)} on each device"
 
 
-def _refused(name: str, refusal: Refusal) -> str:
-    said = ""
-    if refusal.required is not None and refusal.available is not None:
-        said = f", {bytes_text(refusal.required)} of {bytes_text(refusal.available)} on each device"
-    return f"{name or 'The program'} does not fit{said}. The compiler:\n{refusal.text.strip()}"
+def _required(refusal: Refusal) -> str:
+    if refusal.required is None or refusal.available is None:
+        return ""
+    return f", {bytes_text(refusal.required)} of {bytes_text(refusal.available)} on each device"
 
 
 def _memory(memory: Memory) -> list[str]:
@@ -97,7 +99,7 @@ def _collectives(collectives: tuple[Collective, ...]) -> list[str]:
     lines = columns(rows, right=(2, 3))
     if len(collectives) > ROWS:
         lines.append(f"and {len(collectives) - ROWS} more")
-    lines += ["", *(_total(total) for total in totals(collectives))]
+    lines += ["", *(total_text(total) for total in totals(collectives))]
     if any(each.resharding for each in collectives):
         lines += [
             "",
@@ -130,7 +132,8 @@ def line_text(file: str, line: int) -> str:
     return f"{PurePath(file).name}:{line}"
 
 
-def _total(total: Total) -> str:
+def total_text(total: Total) -> str:
+    """`along data: 1.5 MB a device in one run`."""
     along = "devices that are no axes" if total.axes is None else ", ".join(total.axes) or "nothing"
     along += BETWEEN if total.between_slices else ""
     bound = "at most " if total.at_most else ""

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 import jsonschema
 import pytest
 
+from nbdist.contract.program import MeshAxes, Program
 from nbdist.contract.snapshot import (
     VERSION,
     Array,
@@ -188,3 +189,11 @@ def test_the_schema_accepts_what_encode_writes_and_refuses_a_missing_field(shard
     del data["arrays_omitted"]
     with pytest.raises(jsonschema.ValidationError, match="arrays_omitted"):
         jsonschema.validate(data, schema)
+
+
+def test_fields_that_do_not_belong_together_are_an_error_of_the_wire():
+    data = {"names": ["x"], "shape": [4], "devices": [0, 1]}
+    with pytest.raises(WireError, match="allowed: fields that belong together: a mesh of axes"):
+        decode(MeshAxes, data)
+    with pytest.raises(WireError, match=r"^Program\.mesh is .* a mesh of axes"):
+        decode(Program, {**encode(Program(name="f", fits=True)), "mesh": data})

@@ -49,6 +49,25 @@ def test_within_and_between_are_told_apart_and_counted_once():
     assert program.unread == ()
 
 
+def test_who_exchanges_with_whom_counts_in_the_mesh_over_all():
+    """Also where each slice's devices are apart in it."""
+    program = read_program(TEXT, meshes=[MESH])
+    assert program.mesh == MESH
+    within, between = (program.groupings[one.grouping] for one in program.collectives)
+    assert within.groups == ((0, 1), (2, 3), (4, 5))
+    assert between.groups == ((0, 2, 4), (1, 3, 5))
+    turned = MeshAxes(
+        names=("data", "slice"),
+        shape=(2, 3),
+        devices=(100000, 200000, 300000, 100001, 200001, 300001),
+        slices=(0, 1, 2, 0, 1, 2),
+    )
+    program = read_program(TEXT, meshes=[turned])
+    within, between = (program.groupings[one.grouping] for one in program.collectives)
+    assert within.groups == ((0, 3), (1, 4), (2, 5))
+    assert between.groups == ((0, 1, 2), (3, 4, 5))
+
+
 def test_the_text_says_what_goes_between_slices():
     text = program_text(read_program(TEXT, meshes=[MESH]))
     assert "along slice, between slices: 1 KB a device in one run" in text
@@ -59,6 +78,7 @@ def test_without_the_mesh_the_devices_are_named():
     within, between = read_program(TEXT).collectives
     assert (within.axes, within.devices) == (None, "{0, 1}")
     assert between.axes is None
+    assert between.grouping is None
     assert between.devices == "{100000, 200000, 300000}, {100001, 200001, 300001}"
 
 

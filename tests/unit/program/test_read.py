@@ -201,3 +201,28 @@ def test_it_fits_where_all_it_needs_is_within_the_limit():
     assert memory(None).needed == 7
     assert [read_program(text, memory=memory(n)).fits for n in (None, 6, 7)] == [True, False, True]
     assert read_program(text).memory is None
+
+
+def test_who_exchanges_with_whom_is_kept_once():
+    program = read_program(
+        text_of("tensor_parallel_step"), meshes=[mesh_of("tensor_parallel_step")]
+    )
+    assert program.mesh == mesh_of("tensor_parallel_step")
+    assert [each.axes for each in program.collectives] == [("model",)] * 2 + [("data",)] * 2
+    assert [each.grouping for each in program.collectives] == [0, 0, 1, 1]
+    assert program.groupings[0].groups == ((0, 1, 2, 3), (4, 5, 6, 7))
+    (moves,) = read_program(text_of("pipeline")).groupings
+    assert moves.pairs and set(moves.groups) == {(n, n + 2) for n in range(6)}
+
+
+def test_of_very_many_places_only_the_first_are_kept(monkeypatch):
+    monkeypatch.setattr("nbdist.program.collectives.MOST_PLACES", 8)
+    program = read_program(text_of("tensor_parallel_step"))
+    assert len(program.groupings) == 1
+    assert [each.grouping for each in program.collectives] == [0, 0, None, None]
+
+
+def test_a_mesh_of_other_devices_is_not_the_programs():
+    small = MeshAxes(names=("x",), shape=(4,), devices=(0, 1, 2, 3))
+    assert read_program(text_of("ring"), meshes=[small]).mesh is None
+    assert read_program(text_of("ring"), meshes=[small, mesh_of("ring")]).mesh == mesh_of("ring")

@@ -19,7 +19,7 @@ NAMES = sorted(path.stem for path in GOLDEN.glob("*.json"))
 
 # What JupyterLab's sanitizer keeps in a notebook that is not trusted, of what the picture uses.
 # Source: packages/apputils/src/sanitizer.ts of JupyterLab 4.
-TAGS = {"div", "p", "b", "br", "code", "table", "tr", "th", "td"}
+TAGS = {"div", "p", "b", "br", "code", "pre", "table", "tr", "th", "td"}
 LENGTH = r"\d+px"
 RGBA = r"rgba\(\d{1,3}, \d{1,3}, \d{1,3}, 0\.\d+\)"
 STYLES = {

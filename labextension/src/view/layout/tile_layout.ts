@@ -5,6 +5,8 @@ import { blockLabels, blocksOf, planeOf, planeSize, type Block } from './blocks'
 
 /** The smallest side of a cell; below it hosts are drawn instead of devices. */
 export const SMALLEST = 5;
+/** The same of a torus, whose shape hosts in a row would not show. */
+export const SMALLEST_ON_TORUS = 4;
 const LARGEST = 40;
 const SMALLEST_HOST = 3;
 
@@ -16,6 +18,14 @@ export interface Label {
   readonly align: 'left' | 'right' | 'center';
 }
 
+/** A line from a cell outwards. */
+export interface Stub {
+  readonly x: number;
+  readonly y: number;
+  readonly dx: number;
+  readonly dy: number;
+}
+
 /** Positions in CSS pixels. `x[i]`, `y[i]` is the corner of grid position i. */
 export interface TileLayout {
   readonly side: number;
@@ -25,6 +35,8 @@ export interface TileLayout {
   readonly y: Float32Array;
   readonly labels: readonly Label[];
   readonly blocks: readonly Block[];
+  /** Links of a torus from the last chip to the first, as stubs at both ends. */
+  readonly wraps: readonly Stub[];
   /** Says in words how rows are folded, or is empty. */
   readonly folding: string;
 }
@@ -38,6 +50,8 @@ export interface Room {
 
 const LINE = 18;
 const GAP = 10;
+/** Room around a block of a torus, for the links that lead around it. */
+const MARGIN = 5;
 
 /** How a block is laid out at one side length. */
 interface Plan {
@@ -49,6 +63,7 @@ interface Plan {
   /** Columns of blocks, or of parts of one tall block. */
   readonly groups: number;
   readonly rowsPerGroup: number;
+  readonly margin: number;
   readonly left: number;
   readonly top: number;
   readonly groupWidth: number;
@@ -71,25 +86,28 @@ function planWith(grid: Grid, room: Room, side: number, labels: readonly string[
   const { down } = planeOf(grid.axes);
   const labelled = side >= 12 && down !== null;
   const longest = down === null ? 0 : down.length + 1 + String(rows - 1).length;
-  const left = labelled ? Math.ceil(longest * room.character) + 8 : 0;
-  const perLine = Math.floor((room.width - left) / side);
+  const margin = grid.torus ? MARGIN : 0;
+  const left = (labelled ? Math.ceil(longest * room.character) + 8 : 0) + margin;
+  const perLine = Math.floor((room.width - left - margin) / side);
   if (perLine < 1) return null;
   const linesPerRow = Math.ceil(columns / perLine);
-  const top = (blocks > 1 ? LINE : 0) + (side >= 12 && linesPerRow === 1 && rows > 1 ? LINE : 0);
+  const columnLine = side >= 12 && linesPerRow === 1 && rows > 1 ? LINE : 0;
+  const top = (blocks > 1 ? LINE : 0) + columnLine + margin;
   const longestLabel = longestOf(labels) * room.character;
   if (longestLabel > room.width) return null;
-  const groupWidth = Math.max(left + Math.min(columns, perLine) * side, longestLabel);
+  const groupWidth = Math.max(left + Math.min(columns, perLine) * side + margin, longestLabel);
   const most = Math.max(1, Math.floor((room.width + GAP) / (groupWidth + GAP)));
   const lineHeight = linesPerRow * side + (linesPerRow > 1 ? 3 : 0);
   const heightOf = (groups: number): number =>
     blocks > 1
-      ? Math.ceil(blocks / groups) * (top + rows * lineHeight + GAP)
-      : top + Math.ceil(rows / groups) * lineHeight;
+      ? Math.ceil(blocks / groups) * (top + rows * lineHeight + margin + GAP)
+      : top + Math.ceil(rows / groups) * lineHeight + margin;
   for (let groups = blocks > 1 ? most : 1; groups <= most; groups++) {
     if (heightOf(groups) > room.height) continue;
     const rowsPerGroup = blocks > 1 ? rows : Math.ceil(rows / groups);
-    const groupHeight = top + rowsPerGroup * lineHeight + (blocks > 1 ? GAP : 0);
-    return { side, labels, linesPerRow, groups, rowsPerGroup, left, top, groupWidth, groupHeight };
+    const groupHeight = top + rowsPerGroup * lineHeight + margin + (blocks > 1 ? GAP : 0);
+    const size = { left, top, margin, groupWidth, groupHeight };
+    return { side, labels, linesPerRow, groups, rowsPerGroup, ...size };
   }
   return null;
 }
@@ -120,9 +138,39 @@ function lay(grid: Grid, plan: Plan, room: Room): TileLayout {
     y,
     labels: labelsOf(grid, plan, room, x, y),
     blocks: blocksOf(grid, { kind: 'plain' }),
+    wraps: stubsOf(grid, plan, x, y),
     folding: foldingText(grid, plan, blocks, perLine),
   };
 }
+
+/** The links around a torus, where rows and columns are whole lines of chips. */
+function stubsOf(grid: Grid, plan: Plan, x: Float32Array, y: Float32Array): readonly Stub[] {
+  const { rows, columns, blocks } = planeSize(grid);
+  const { side, margin, linesPerRow, rowsPerGroup } = plan;
+  if (!grid.torus || linesPerRow > 1 || rowsPerGroup < rows) return [];
+  const { down, across } = planeOf(grid.axes);
+  const around = new Set(grid.torus.wraps);
+  const stubs: Stub[] = [];
+  const at = (i: number): { left: number; top: number } => ({ left: x[i] ?? 0, top: y[i] ?? 0 });
+  const middle = (side - gapOf(side)) / 2;
+  for (let block = 0; block < blocks; block++) {
+    const first = block * rows * columns;
+    for (let row = 0; around.has(across) && row < rows; row++) {
+      const { left, top } = at(first + row * columns);
+      stubs.push({ x: left, y: top + middle, dx: -margin, dy: 0 });
+      stubs.push({ x: left + columns * side, y: top + middle, dx: margin - 1, dy: 0 });
+    }
+    for (let column = 0; down !== null && around.has(down) && column < columns; column++) {
+      const { left, top } = at(first + column);
+      stubs.push({ x: left + middle, y: top, dx: 0, dy: -margin });
+      stubs.push({ x: left + middle, y: top + rows * side, dx: 0, dy: margin - 1 });
+    }
+  }
+  return stubs;
+}
+
+/** Between two cells. */
+export const gapOf = (side: number): number => (side >= 14 ? 3 : side >= 9 ? 2 : 1);
 
 function foldingText(grid: Grid, plan: Plan, blocks: number, perLine: number): string {
   const { down, across } = planeOf(grid.axes);
@@ -147,7 +195,7 @@ function labelsOf(
 ): readonly Label[] {
   const labels: Label[] = [];
   const { rows, columns } = planeSize(grid);
-  const { side, left, top, linesPerRow } = plan;
+  const { side, left, top, margin, linesPerRow } = plan;
   blocksOf(grid, { kind: 'plain' }).forEach((block, number) => {
     const first = number * rows * columns;
     const text = plan.labels[number] ?? '';
@@ -156,13 +204,15 @@ function labelsOf(
     for (let row = 0; row < rows; row++) {
       const i = first + row * columns;
       const [rowX, rowY] = [x[i] ?? 0, y[i] ?? 0];
-      if (left) {
+      if (left > margin) {
         const label = block.rowLabels[row] ?? '';
-        labels.push({ text: label, x: rowX - 6, y: rowY + side / 2, align: 'right' });
+        labels.push({ text: label, x: rowX - 6 - margin, y: rowY + side / 2, align: 'right' });
       }
       // Above the first row, and again where rows go on beside it.
       if (side < 12 || linesPerRow > 1 || rows === 1 || row % plan.rowsPerGroup) continue;
-      labels.push(...columnLabels(block, x, i, side, room).map(l => ({ ...l, y: rowY - 9 })));
+      labels.push(
+        ...columnLabels(block, x, i, side, room).map(l => ({ ...l, y: rowY - 9 - margin })),
+      );
     }
   });
   return labels;
@@ -201,9 +251,9 @@ function planFor(grid: Grid, room: Room, smallest: number): Plan | null {
   return null;
 }
 
-/** Lays out a grid within a room, or answers null where cells would be under `SMALLEST`. */
-export function layTiles(grid: Grid, room: Room): TileLayout | null {
-  const plan = planFor(grid, room, SMALLEST);
+/** Lays out a grid within a room, or answers null where cells would be under `smallest`. */
+export function layTiles(grid: Grid, room: Room, smallest = SMALLEST): TileLayout | null {
+  const plan = planFor(grid, room, smallest);
   return plan && lay(grid, plan, room);
 }
 
@@ -224,6 +274,7 @@ function fallback(hosts: Grid): Plan {
     linesPerRow: count,
     groups: 1,
     rowsPerGroup: 1,
+    margin: 0,
     left: 0,
     top: 0,
     groupWidth: SMALLEST_HOST,

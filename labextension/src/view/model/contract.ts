@@ -1,10 +1,11 @@
 /** What kernel and view agree on; made by `make types` from files in `nbdist/contract/`:
  * `snapshot.py`, `page.py`, `limits.py`, which say what each is. */
 
-export const VERSION = 5;
+export const VERSION = 6;
 export const COMM_ID = 'nbdist';
 export const TARGET = 'nbdist';
 export const MIME_TYPE = 'application/vnd.nbdist.view+json';
+export const PROGRAM_MIME_TYPE = 'application/vnd.nbdist.program+json';
 export const STILL_ATTRIBUTE = 'data-nbdist-view';
 export const LARGE_BYTES = 1048576;
 export const DEEPEST = 100;

@@ -3,7 +3,7 @@
 import { bytesText, deviceText, slicesText } from './format';
 import type { Grid } from './grid';
 import type { HeldPiece } from './pieces';
-import { isLost, type Scene } from './scene';
+import { isLost, isOnPaper, type Scene } from './scene';
 
 /** `cpu 2048`, or the key of a device that no process has reported. */
 export function nameOf(scene: Scene, key: string): string {
@@ -71,7 +71,7 @@ export function heldText(scene: Scene, key: string): string {
 export function memoryText(scene: Scene, key: string): string {
   const device = scene.directory.devices.get(key);
   const memory = device?.memory;
-  if (scene.snapshot.state === 'planned' && memory?.bytes_limit === null)
+  if (isOnPaper(scene.snapshot) && memory?.bytes_limit === null)
     return memory.bytes_in_use === null ? '' : bytesText(memory.bytes_in_use);
   if (memory?.bytes_limit && memory.bytes_in_use !== null) {
     return `${bytesText(memory.bytes_in_use)} of ${bytesText(memory.bytes_limit)}`;

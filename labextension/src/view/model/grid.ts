@@ -1,7 +1,7 @@
 /** The grids that can be shown: the session's meshes, and all devices where no mesh has them all. */
 
 import { meshText } from './format';
-import type { Axis, Device, Mesh, Process, Snapshot } from './snapshot';
+import type { Axis, Device, Mesh, Process, Snapshot, Torus } from './snapshot';
 
 /** Named positions of devices; the last axis varies fastest. */
 export interface Grid {
@@ -11,6 +11,8 @@ export interface Grid {
   readonly devices: readonly string[];
   /** Null for the grid of all devices, which is no mesh of the user's. */
   readonly mesh: Mesh | null;
+  /** Where it is the torus of a pod. */
+  readonly torus: Torus | null;
 }
 
 /** Id and label of the grid of all devices. */
@@ -38,7 +40,25 @@ function everyDevice(devices: readonly Device[]): Grid {
     axes,
     devices: sorted.map(device => device.key),
     mesh: null,
+    torus: null,
   };
+}
+
+/** The devices of a pod as its network connects them. */
+function torusGrid(torus: Torus): Grid {
+  const sizes = [...torus.axes].reverse().map(axis => `${axis.name}=${axis.size}`);
+  const label = `torus ${sizes.join(' × ')}`;
+  return { id: 'torus', label, axes: torus.axes, devices: torus.devices, mesh: null, torus };
+}
+
+/** `x and y wrap around`; what is not known is said, too. */
+export function wrapsText({ wraps }: Torus): string {
+  if (wraps === null) return 'it is not known which dimensions wrap around';
+  const names = [...wraps].sort();
+  if (!names.length) return 'no dimension wraps around';
+  const last = names[names.length - 1] ?? '';
+  const said = names.length > 1 ? `${names.slice(0, -1).join(', ')} and ${last}` : last;
+  return `${said} ${names.length > 1 ? 'wrap' : 'wraps'} around: the last chip is linked to the first`;
 }
 
 /** Axis types where they are not the usual `auto`: `explicit`, `data explicit`. */
@@ -62,7 +82,11 @@ function labels(meshes: readonly Mesh[]): string[] {
 }
 
 /** What can be shown, in order. Never empty. */
-export function gridsOf(meshes: readonly Mesh[], devices: readonly Device[]): readonly Grid[] {
+export function gridsOf(
+  meshes: readonly Mesh[],
+  devices: readonly Device[],
+  torus: Torus | null,
+): readonly Grid[] {
   const names = labels(meshes);
   const grids: Grid[] = meshes.map((mesh, i) => ({
     id: mesh.id,
@@ -70,7 +94,9 @@ export function gridsOf(meshes: readonly Mesh[], devices: readonly Device[]): re
     axes: mesh.axes.length ? mesh.axes : [{ name: 'device', size: 1 }],
     devices: mesh.devices,
     mesh,
+    torus: null,
   }));
+  if (torus) return [...grids, torusGrid(torus)];
   const covered = meshes.some(mesh => {
     const held = new Set(mesh.devices);
     return devices.every(device => held.has(device.key));

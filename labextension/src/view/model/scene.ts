@@ -1,5 +1,6 @@
 /** All that is drawn, worked out from the state; parts that did not change keep their identity. */
 
+import { exchangeOf, type Exchange, type Shares } from './exchange';
 import { chooseGrid, gridsOf, type Grid } from './grid';
 import { remember } from './memo';
 import { holdingOf, type Holding } from './pieces';
@@ -24,6 +25,10 @@ export interface Scene {
   readonly grid: Grid;
   readonly array: NamedArray | null;
   readonly holding: Holding | null;
+  /** Of the collectives that are chosen. */
+  readonly exchange: Exchange | null;
+  /** What colours the devices: the groups of the exchange, else the pieces of the array. */
+  readonly shares: Shares | null;
   /** How full each device is, 0 to 1; devices that say nothing are missing. */
   readonly fullness: Fullness;
 }
@@ -78,6 +83,9 @@ function steadyDevices(): (devices: readonly Device[]) => readonly Device[] {
   };
 }
 
+const sharesOf = (exchange: Exchange | null, holding: Holding | null): Shares | null =>
+  exchange?.shares ?? (holding && { of: holding.of, groups: holding.pieces });
+
 /** A function from state to scene that recomputes only what a change touches. */
 export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
   const meshesById = remember(
@@ -94,11 +102,15 @@ export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
   const holding = remember((array: NamedArray | null, meshes: ReadonlyMap<string, Mesh>) =>
     array ? holdingOf(array, meshes) : null,
   );
+  const exchange = remember(exchangeOf);
+  const shares = remember(sharesOf);
   return (state, snapshot) => {
     const array = picked(state.pick, snapshot.arrays);
     const meshes = meshesById(snapshot.meshes);
-    const available = grids(snapshot.meshes, sameDevices(snapshot.devices));
+    const available = grids(snapshot.meshes, sameDevices(snapshot.devices), snapshot.torus);
     const arrayMesh = array?.sharding.kind === 'named' ? array.sharding.mesh : null;
+    const held = holding(array, meshes);
+    const exchanged = exchange(snapshot.program, meshes, state.chosen);
     return {
       state,
       snapshot,
@@ -107,11 +119,17 @@ export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
       grids: available,
       grid: chooseGrid(available, snapshot, state.mesh, arrayMesh),
       array,
-      holding: holding(array, meshes),
+      holding: held,
+      exchange: exchanged,
+      shares: shares(exchanged, held),
       fullness: fullness(snapshot.devices),
     };
   };
 }
+
+/** Whether nothing of it runs: a plan, or a program that was compiled. */
+export const isOnPaper = ({ state }: Pick<Snapshot, 'state'>): boolean =>
+  state === 'planned' || state === 'compiled';
 
 /** True where the device's process is gone. */
 export function isLost(scene: Pick<Scene, 'directory'>, key: string): boolean {

@@ -8,14 +8,23 @@
 /**
  * What is known of the whole session at one moment.
  *
- * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session.
+ * `time` is Unix time in seconds; `sequence` rises with each snapshot of a session. `torus` is that of a pod that
+ * is not there, and `program` the one that is shown.
  */
 export interface Snapshot {
   session: string;
   sequence: number;
   time: number;
   state:
-    'starting' | 'idle' | 'running' | 'stuck' | 'repairing' | 'out of step' | 'stopped' | 'planned';
+    | 'starting'
+    | 'idle'
+    | 'running'
+    | 'stuck'
+    | 'repairing'
+    | 'out of step'
+    | 'stopped'
+    | 'planned'
+    | 'compiled';
   version: number;
   processes: Process[];
   devices: Device[];
@@ -26,6 +35,8 @@ export interface Snapshot {
   models: Model[];
   disagreements: Disagreement[];
   notices: Notice[];
+  torus: Torus | null;
+  program: ShownProgram | null;
 }
 /**
  * One process as the whole session knows it.
@@ -284,4 +295,92 @@ export interface Notice {
   level: 'warn' | 'bad';
   title: string;
   text: string;
+}
+/**
+ * The devices of a pod as its network connects them.
+ *
+ * `axes` are the dimensions of the torus, the last changes fastest: `z`, `y` and `x`, before them `slice` where
+ * there are several, after them `core` where a chip has several devices. `wraps` are those in which the last chip
+ * has a link to the first; None where that is not known.
+ */
+export interface Torus {
+  axes: Axis[];
+  devices: string[];
+  wraps: string[] | null;
+}
+/**
+ * A compiled program.
+ *
+ * `title` says in words whether it fits. `needed` and `limit` are bytes on each device, of a program that was
+ * refused those that the compiler names; None where they are not known. `refusal` is what the compiler said of
+ * one that it refused. `mesh` is the id of the mesh, in whose order of devices the `groupings` count; None where
+ * it is not known. `totals` are sentences about what moves along which axes, `unread` names what is not counted.
+ * `text` is its text form.
+ */
+export interface ShownProgram {
+  name: string;
+  title: string;
+  fits: boolean;
+  needed: number | null;
+  limit: number | null;
+  refusal: string | null;
+  mesh: string | null;
+  memory: ShownMemory | null;
+  collectives: ShownCollective[];
+  groupings: Grouping[];
+  totals: string[];
+  largest: ShownValue[];
+  unread: string[];
+  text: string;
+}
+/**
+ * Bytes on each device; see `nbdist.contract.program.Memory`.
+ *
+ * `needed` is all together, what is aliased once.
+ */
+export interface ShownMemory {
+  arguments: number;
+  outputs: number;
+  temporaries: number;
+  aliased: number;
+  code: number;
+  needed: number;
+}
+/**
+ * One operation in which devices exchange data; see `nbdist.contract.program.Collective`.
+ *
+ * `along` are the axes of the user's mesh, or the devices where they are none; `arrays` what the `bytes` are;
+ * `times` how often it runs; `line` the user's line, empty where it is not known; `grouping` its place among the
+ * program's, None where that is not kept.
+ */
+export interface ShownCollective {
+  kind: string;
+  along: string;
+  bytes: number;
+  arrays: string;
+  times: string;
+  direction: 'forward' | 'backward' | 'both' | '';
+  line: string;
+  resharding: boolean;
+  grouping: number | null;
+}
+/**
+ * Which devices exchange data with which; collectives that agree in it share one.
+ *
+ * Attributes:
+ *   groups: Places in the order of the program's mesh, or where none is known of its devices; of pairs the
+ *     sender first.
+ *   pairs: Whether these are the transfers of a permutation.
+ */
+export interface Grouping {
+  groups: number[][];
+  pairs: boolean;
+}
+/**
+ * A large value that the program computes; `line` as in `ShownCollective`.
+ */
+export interface ShownValue {
+  bytes: number;
+  array: string;
+  line: string;
 }

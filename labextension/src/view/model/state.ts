@@ -18,7 +18,7 @@ export type Pick =
     };
 
 /** What stands beside the mesh. */
-export type Side = 'arrays' | 'layout';
+export type Side = 'program' | 'arrays' | 'layout';
 
 export interface State {
   readonly snapshot: Snapshot | null;
@@ -36,6 +36,8 @@ export interface State {
   /** The model whose layout is shown, as `keyOfModel` names it; null for the first. */
   readonly model: string | null;
   readonly side: Side;
+  /** The collectives of the program that are chosen, by their places in it. */
+  readonly chosen: readonly number[];
   readonly values: ShownValues;
 }
 
@@ -58,6 +60,7 @@ export type Action =
   | { readonly type: 'find'; readonly query: string }
   | { readonly type: 'model'; readonly key: string }
   | { readonly type: 'side'; readonly side: Side }
+  | { readonly type: 'choose'; readonly collectives: readonly number[] }
   | { readonly type: 'ask'; readonly path: string }
   | { readonly type: 'values'; readonly values: Values };
 
@@ -72,6 +75,7 @@ export const initialState = (focus: string | null): State => ({
   query: '',
   model: null,
   side: 'arrays',
+  chosen: [],
   values: { asked: null, answer: null, old: false },
 });
 
@@ -125,9 +129,13 @@ function takeSnapshot(state: State, snapshot: Snapshot): State {
   // A chosen array stays until it is gone, so that the picture does not jump during a loop.
   const keeps =
     shown !== null && (state.focus === null || focused(state, snapshot.arrays).includes(shown));
+  const another = snapshot.program?.text !== state.snapshot?.program?.text;
   return {
     ...state,
     snapshot,
+    // A program is what a person asked to see.
+    side: another && snapshot.program ? 'program' : state.side,
+    chosen: another ? [] : state.chosen,
     values: aged(state.values, snapshot),
     pick: automatic && !keeps ? chooseArray(state, snapshot) : pick,
   };
@@ -148,7 +156,8 @@ export function reduce(state: State, action: Action): State {
       const pick: Pick = array
         ? { kind: 'array', path: array.path, processes: array.processes, auto: false }
         : { kind: 'none' };
-      return { ...state, pick, mesh: array ? null : state.mesh };
+      // The devices have one colouring at a time: that of what was chosen last.
+      return { ...state, pick, chosen: [], mesh: array ? null : state.mesh };
     }
     case 'mesh':
       return { ...state, mesh: action.id, cursor: null, pinned: false, hover: null };
@@ -166,6 +175,8 @@ export function reduce(state: State, action: Action): State {
       return { ...state, model: action.key };
     case 'side':
       return { ...state, side: action.side };
+    case 'choose':
+      return { ...state, chosen: action.collectives };
     case 'ask':
       return { ...state, values: { ...state.values, asked: action.path } };
     case 'values': {

@@ -1,7 +1,8 @@
 /**
  * The colours, one meaning each.
  *
- * - A fill is a piece of the picked array, and nothing else is filled with these colours.
+ * - A fill is a piece of the picked array or, while a collective is chosen, a group of its devices; nothing else is
+ *   filled with these colours.
  * - Red and amber are trouble: notices, and processes that failed, are stuck or lost.
  * - All else is ink on paper: hosts are told apart by the texture of an edge and by their names,
  *   mesh axes by their names in a box, memory by the length of a bar, the cursor by a ring.

@@ -5,8 +5,9 @@ import { PatternBook } from './pattern';
 
 export interface Look {
   readonly theme: Theme;
-  /** Text colour, as `rgb(…)`, and the colour of trouble. */
+  /** Colours of text and of the ground, as `rgb(…)`, and the colour of trouble. */
   readonly ink: string;
+  readonly paper: string;
   readonly bad: string;
   readonly patterns: PatternBook;
   /** CSS font family of code, and the width of one of its characters at 11 px. */
@@ -46,6 +47,7 @@ export function readLook(root: HTMLElement, theme: Theme): Look {
   return {
     theme,
     ink: style.color,
+    paper: channels(style.backgroundColor) ? style.backgroundColor : 'transparent',
     bad: style.getPropertyValue('--nbdist-bad').trim(),
     patterns: new PatternBook(patternInk),
     mono,

@@ -1,7 +1,6 @@
 /** Draws many cells on a canvas, one path a colour. */
 
-import type { TileLayout } from '../layout/tile_layout';
-import { heldBy } from '../model/device_text';
+import { gapOf, type TileLayout } from '../layout/tile_layout';
 import { isLost, type Scene } from '../model/scene';
 import { prepare } from './canvas';
 import { pieceStyle, type Pattern } from './piece_style';
@@ -19,6 +18,8 @@ type Rectangles = number[];
 /** From this side on, in CSS pixels, patterns can be seen. */
 const PATTERNED = 10;
 const LABELLED = 20;
+/** Below it a bar would hide the cell. */
+const BARRED = 4;
 /** Devices of a host that are drawn as stripes of its cell. */
 const MOST_STRIPES = 4;
 
@@ -40,7 +41,7 @@ function push<Key>(map: Map<Key, Rectangles>, key: Key, ...rectangle: Rectangles
 
 /** The pieces the devices of a unit hold, in order and without repetition; -1 for none. */
 function piecesOf(scene: Scene, unit: Unit): number[] {
-  const numbers = new Set(unit.devices.map(key => scene.holding?.of.get(key) ?? -1));
+  const numbers = new Set(unit.devices.map(key => scene.shares?.of.get(key) ?? -1));
   return [...numbers].sort((a, b) => a - b);
 }
 
@@ -62,7 +63,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
     return;
   }
   const numbers = piecesOf(scene, unit);
-  const count = scene.holding?.pieces.length ?? 0;
+  const count = scene.shares?.groups.length ?? 0;
   if (numbers.length > MOST_STRIPES || size < numbers.length * 1.5)
     layers.mixed.push(x, y, size, size);
   else {
@@ -77,7 +78,7 @@ function addUnit(layers: Layers, scene: Scene, look: Look, unit: Unit, at: Box):
       }
     });
   }
-  const full = fullnessOf(scene, unit);
+  const full = size < BARRED ? null : fullnessOf(scene, unit);
   if (full === null) return;
   const height = size >= 24 ? 4 : size >= 16 ? 3 : size >= 9 ? 2 : 1;
   layers.tracks.push(x, y + size - height, size, height);
@@ -92,8 +93,8 @@ interface Box {
 
 /** The square of cell `i`, without the gap to the next. */
 export function boxOf(layout: TileLayout, i: number): Box {
-  const gap = layout.side >= 14 ? 3 : layout.side >= 9 ? 2 : 1;
-  return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size: layout.side - gap };
+  const size = layout.side - gapOf(layout.side);
+  return { x: layout.x[i] ?? 0, y: layout.y[i] ?? 0, size };
 }
 
 function fillAll(g: CanvasRenderingContext2D, rectangles: Rectangles): void {
@@ -204,11 +205,11 @@ function paintTexts(
   g.textAlign = 'center';
   g.font = `9px ${look.mono}`;
   g.lineJoin = 'round';
-  const count = scene.holding?.pieces.length ?? 0;
+  const count = scene.shares?.groups.length ?? 0;
   units.forEach((unit, i) => {
     const key = unit.devices[0];
     if (key === undefined || unit.devices.length > 1) return;
-    const { number } = heldBy(scene, key);
+    const number = isLost(scene, key) ? -1 : (scene.shares?.of.get(key) ?? -1);
     const label = number < 0 ? null : pieceStyle(number, count, look.theme).label;
     const id = scene.directory.devices.get(key)?.id;
     const text = label ?? (id === undefined ? '' : String(id));
@@ -222,6 +223,20 @@ function paintTexts(
     }
     g.fillText(text, x + size / 2, y + size / 2 - 1);
   });
+}
+
+/** The links from the last chip of a dimension to the first, as far as they leave a block. */
+function paintWraps(g: CanvasRenderingContext2D, { wraps }: TileLayout, look: Look): void {
+  g.beginPath();
+  for (const { x, y, dx, dy } of wraps) {
+    g.moveTo(x, y);
+    g.lineTo(x + dx, y + dy);
+  }
+  g.strokeStyle = look.ink;
+  g.globalAlpha = 0.6;
+  g.lineWidth = 1;
+  g.stroke();
+  g.globalAlpha = 1;
 }
 
 /** Draws every cell. `hosts[i]` is the host of cell i, for the lines between hosts. */
@@ -249,5 +264,6 @@ export function paintTiles(
   });
   paintLayers(g, layers, look);
   if (units.length > 1 && layout.side >= 6 && hosts.length) paintBoundaries(g, layout, hosts, look);
+  paintWraps(g, layout, look);
   paintTexts(g, layout, units, scene, look);
 }

@@ -25,6 +25,7 @@ from nbdist.contract.calls.call import (
     to_text,
 )
 from nbdist.contract.calls.engine import Greeted, Hello, Look, OtherNbdist, Who
+from nbdist.contract.program import MeshAxes
 from nbdist.contract.wire import decode, encode
 from nbdist.engine.kernel.calls import Call as Travelling
 from nbdist.engine.kernel.calls import calls
@@ -56,6 +57,8 @@ def sample(hint: Any) -> Any:
         return (sample(args[0]),) * 2 if args[1:] == (...,) else tuple(map(sample, args))
     if origin is Mapping:
         return {"key": sample(args[1])}
+    if hint is MeshAxes:  # whose fields must belong together
+        return MeshAxes(names=("a", "b"), shape=(2, 3), devices=tuple(range(6)))
     hints = get_type_hints(hint)
     return hint(**{one.name: sample(hints[one.name]) for one in fields(hint)})
 

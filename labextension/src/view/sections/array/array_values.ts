@@ -1,7 +1,7 @@
 /** What is in the picked array: the person asks, and the processes answer. */
 
 import type { Values } from '../../model/messages';
-import type { Scene } from '../../model/scene';
+import { isOnPaper, type Scene } from '../../model/scene';
 import type { Look } from '../../paint/theme';
 import { paintValues } from '../../paint/values_painter';
 import { element, setAttributes, setShown, setText } from '../parts/element';
@@ -34,7 +34,7 @@ export class ArrayValues implements Section {
     const busy = scene.snapshot.state === 'running';
     this.path = path;
     // Of a plan there are no values.
-    setShown(this.node, scene.snapshot.state !== 'planned');
+    setShown(this.node, !isOnPaper(scene.snapshot));
     if (!this.changed(path, values, busy, look)) return;
     const answer = values.answer?.path === path ? values.answer : null;
     const asked = values.asked !== null && values.asked === path;

@@ -9,8 +9,9 @@ import {
   processOf,
   unitOf,
 } from '../../model/device_text';
+import { partnersRows, shareText } from '../../model/exchange_text';
 import { bytesText, countText } from '../../model/format';
-import type { Scene } from '../../model/scene';
+import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
 import { element, setShown } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
@@ -22,7 +23,7 @@ const HINT = 'Point at a device, or move to it with the arrow keys.';
 const MOST_NAMED = 6;
 
 function memoryRows(scene: Scene, device: Device | undefined): Row[] {
-  if (scene.snapshot.state === 'planned') {
+  if (isOnPaper(scene.snapshot)) {
     const text = device ? memoryText(scene, device.key) : '';
     return text ? [['would take', text]] : [];
   }
@@ -66,6 +67,7 @@ function rowsOf(scene: Scene, key: string): Row[] {
     ...(device?.coords ? [['coordinates', `(${device.coords.join(', ')})`] as const] : []),
     ...(held ? [['holds', held] as const] : []),
     ...othersRow(scene, key),
+    ...partnersRows(scene, key),
     ...memoryRows(scene, device),
   ];
 }
@@ -84,10 +86,10 @@ export class DeviceDetail implements Section {
   hosts = false;
 
   draw(scene: Scene): void {
-    const { state, snapshot, holding, grid } = scene;
+    const { state, snapshot, holding, exchange, grid } = scene;
     setShown(this.node, grid.devices.length > 0);
     const key = state.hover ?? state.cursor;
-    const known = [snapshot.devices, snapshot.processes, holding, grid];
+    const known = [snapshot.devices, snapshot.processes, holding, exchange, grid];
     if (!this.changed(key, state.pinned, this.hosts, ...(key === null ? [] : known))) return;
     if (key === null) {
       this.node.replaceChildren(element('p', 'nbdist-soft', {}, HINT));
@@ -111,7 +113,10 @@ export class DeviceDetail implements Section {
     return this.list(
       devices
         .slice(0, 8)
-        .map(key => [nameOf(scene, key), heldText(scene, key) || processText(key)]),
+        .map(key => [
+          nameOf(scene, key),
+          shareText(scene, key) || heldText(scene, key) || processText(key),
+        ]),
     );
   }
 

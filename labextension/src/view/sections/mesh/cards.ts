@@ -12,8 +12,9 @@ import {
   processOf,
 } from '../../model/device_text';
 import { dimensionTexts } from '../../model/format';
-import type { Scene } from '../../model/scene';
-import { pieceStyle } from '../../paint/piece_style';
+import { shareText } from '../../model/exchange_text';
+import { isLost, type Scene } from '../../model/scene';
+import { pieceStyle, type PieceStyle } from '../../paint/piece_style';
 import type { Look } from '../../paint/theme';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import type { Dispatch } from '../parts/section';
@@ -63,15 +64,14 @@ class Card {
   }
 
   private drawHeld(scene: Scene, look: Look): void {
+    if (scene.exchange) {
+      this.drawExchange(scene, look);
+      return;
+    }
     const { kind, number, piece } = heldBy(scene, this.key);
     const holding = scene.holding;
     if (piece && holding) {
-      const style = pieceStyle(number, holding.pieces.length, look.theme);
-      const pattern = look.patterns.css(style.pattern);
-      this.node.style.setProperty('--fill', style.fill);
-      this.node.style.setProperty('--pattern', pattern.image);
-      this.node.style.setProperty('--pattern-size', pattern.size);
-      setAttributes(this.node, { 'data-pattern': style.pattern !== 'plain' });
+      const style = this.fill(number, holding.pieces.length, look);
       this.writeSlices(dimensionTexts(piece.slices));
       const own = holding.own ? 'its own' : '';
       setText(
@@ -81,14 +81,38 @@ class Card {
           .join(' '),
       );
     } else {
-      for (const name of ['--fill', '--pattern']) this.node.style.removeProperty(name);
-      setAttributes(this.node, { 'data-pattern': false });
+      this.empty();
       const plain = kind === 'lost' ? `lost with process ${processOf(this.key)}` : 'not here';
       setText(this.holds, kind === 'nothing picked' ? memoryText(scene, this.key) : plain);
       setText(this.extra, '');
     }
     setShown(this.extra, this.extra.textContent !== '');
     setAttributes(this.node, { 'data-holds': kind, 'data-piece': piece ? number : null });
+  }
+
+  /** Its group among the devices that exchange data, or whom it sends to. */
+  private drawExchange(scene: Scene, look: Look): void {
+    const number = isLost(scene, this.key) ? undefined : scene.shares?.of.get(this.key);
+    if (number === undefined) this.empty();
+    else this.fill(number, scene.shares?.groups.length ?? 0, look);
+    setText(this.holds, shareText(scene, this.key));
+    setShown(this.extra, false);
+    setAttributes(this.node, { 'data-holds': 'group', 'data-piece': number ?? null });
+  }
+
+  private fill(number: number, count: number, look: Look): PieceStyle {
+    const style = pieceStyle(number, count, look.theme);
+    const pattern = look.patterns.css(style.pattern);
+    this.node.style.setProperty('--fill', style.fill);
+    this.node.style.setProperty('--pattern', pattern.image);
+    this.node.style.setProperty('--pattern-size', pattern.size);
+    setAttributes(this.node, { 'data-pattern': style.pattern !== 'plain' });
+    return style;
+  }
+
+  private empty(): void {
+    for (const name of ['--fill', '--pattern']) this.node.style.removeProperty(name);
+    setAttributes(this.node, { 'data-pattern': false });
   }
 
   /** One element a dimension, so that a narrow card breaks the line between them only. */
@@ -128,12 +152,17 @@ export class Cards {
 
   draw(scene: Scene, look: Look): void {
     const ring = scene.state.hover ?? scene.state.cursor;
-    const same = ring === null ? undefined : scene.holding?.of.get(ring);
+    const { exchange } = scene;
+    const same = ring === null || exchange ? undefined : scene.holding?.of.get(ring);
+    const partners = ring === null ? null : exchange?.partnersOf(ring);
+    const taking = partners ? new Set([...partners.to, ...partners.from]) : null;
     for (const card of this.cards) {
       card.draw(scene, look);
       setAttributes(card.node, {
         'data-cursor': scene.state.cursor === card.key,
-        'data-same': same !== undefined && scene.holding?.of.get(card.key) === same,
+        'data-same':
+          taking?.has(card.key) ?? (same !== undefined && scene.holding?.of.get(card.key) === same),
+        'data-apart': taking !== null && card.key !== ring && !taking.has(card.key),
       });
     }
   }

@@ -1,6 +1,6 @@
 /** What the signs of the mesh mean, as far as they are on show. */
 
-import type { Scene } from '../../model/scene';
+import { isOnPaper, type Scene } from '../../model/scene';
 import { LOOKS } from '../../paint/piece_style';
 import { element, setShown } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
@@ -11,8 +11,18 @@ interface Entry {
 }
 
 function entriesOf(scene: Scene): Entry[] {
-  const { holding, fullness, grid, snapshot } = scene;
+  const { exchange, fullness, grid, snapshot } = scene;
+  const holding = exchange ? null : scene.holding;
   const entries: Entry[] = [];
+  if (exchange?.shares.groups.length) {
+    const many = exchange.shares.groups.length > LOOKS;
+    const group = exchange.pairs ? 'linked by transfers' : 'one group, which exchanges data';
+    const text = many
+      ? 'groups; their colours repeat, so point at a device to see its own'
+      : `same colour and pattern: ${group}`;
+    entries.push({ sign: 'piece', text });
+  }
+  if (exchange) entries.push({ sign: 'ring', text: 'exchanges with the device pointed at' });
   if (holding) {
     const many = holding.pieces.length > LOOKS;
     const same = many ? 'same colour, pattern and number' : 'same colour and pattern';
@@ -24,9 +34,10 @@ function entriesOf(scene: Scene): Entry[] {
   if (snapshot.processes.some(process => process.state === 'lost')) {
     entries.push({ sign: 'lost', text: 'lost' });
   }
-  const planned = snapshot.state === 'planned';
+  const planned = isOnPaper(snapshot);
+  const what = snapshot.program ? 'the program' : 'planned arrays';
   const bars = {
-    limit: planned ? 'planned arrays, of the memory' : 'memory in use, of the limit',
+    limit: planned ? `${what}, of the memory` : 'memory in use, of the limit',
     fullest: planned ? '' : 'live arrays, of the fullest device',
     nothing: '',
   }[fullness.meaning];

@@ -2,10 +2,11 @@
 
 import { planeOf, type Block } from '../../layout/blocks';
 import { layCards, type CardLayout } from '../../layout/card_layout';
-import { layHosts, layTiles, type TileLayout } from '../../layout/tile_layout';
+import { layHosts, layTiles, SMALLEST_ON_TORUS, type TileLayout } from '../../layout/tile_layout';
 import { addendText, describeDevice, unitOf } from '../../model/device_text';
+import { chosenText, groupsText, partnersRows } from '../../model/exchange_text';
 import { countText, dimensionTexts, meshText } from '../../model/format';
-import { axisTypesText, type Grid } from '../../model/grid';
+import { axisTypesText, wrapsText, type Grid } from '../../model/grid';
 import type { Scene } from '../../model/scene';
 import { shortenAll } from '../../model/shorten';
 import type { Look } from '../../paint/theme';
@@ -20,6 +21,7 @@ import { Tiles } from './tiles';
 /** Heights, in CSS pixels, that a mesh may take before it is drawn smaller. */
 const CARDS_HEIGHT = 1000;
 const TILES_HEIGHT = 470;
+const TORUS_HEIGHT = 720;
 
 type Arrangement =
   | {
@@ -97,7 +99,8 @@ export class MeshSection implements Section {
     // Where there are tabs, they say which mesh it is.
     if (scene.grids.length === 1) parts.push([grid.mesh ? 'mesh' : 'devices', label]);
     if (type && type !== 'auto') parts.push(['axis types', type]);
-    if (array) parts.push(['showing', shortened(array.path)]);
+    if (scene.exchange) parts.push(['showing', chosenText(scene)]);
+    else if (array) parts.push(['showing', shortened(array.path)]);
     const key = JSON.stringify(parts);
     setShown(this.title, parts.length > 0);
     if (this.title.dataset.key === key) return;
@@ -123,6 +126,12 @@ export class MeshSection implements Section {
     } else if (arrangement?.kind === 'tiles') {
       parts.push(runs, ...[arrangement.tiles.layout.folding].filter(Boolean));
     } else if (arrangement?.kind === 'cards' && arrangement.short) parts.push(runs);
+    if (scene.grid.torus) {
+      const drawn = arrangement?.kind === 'tiles' && arrangement.tiles.layout.wraps.length > 0;
+      parts.push(wrapsText(scene.grid.torus) + (drawn ? ', by the lines at the edges' : ''));
+    }
+    if (scene.exchange)
+      parts.push(groupsText(scene) || 'several groups: choose one collective to see them');
     setText(this.axes, parts.join('; '));
     setShown(this.axes, parts.length > 0);
   }
@@ -181,7 +190,10 @@ export class MeshSection implements Section {
     scene: Scene,
     room: { width: number; height: number; character: number },
   ): Arrangement {
-    const layout = layTiles(scene.grid, room);
+    // Where a place on a torus is a device, neighbours are neighbours: it is drawn smaller before it gives way to hosts.
+    const layout = scene.grid.torus
+      ? layTiles(scene.grid, { ...room, height: TORUS_HEIGHT }, SMALLEST_ON_TORUS)
+      : layTiles(scene.grid, room);
     if (layout) {
       const units = scene.grid.devices.map(key => ({ name: key, devices: [key] }));
       return {
@@ -222,7 +234,9 @@ export class MeshSection implements Section {
     const device = to === null ? undefined : names[to]?.[0];
     if (device === undefined || device === cursor) return;
     this.dispatch({ type: 'cursor', device });
-    this.announce(describeDevice(scene, scene.grid.devices.indexOf(device)));
+    const partners = partnersRows(scene, device).map(row => row.join(' '));
+    const described = describeDevice(scene, scene.grid.devices.indexOf(device));
+    this.announce([described, ...partners].join(', '));
   }
 }
 
@@ -247,6 +261,7 @@ const hostGrid = (units: readonly Unit[]): Grid => ({
   axes: [{ name: 'host', size: units.length }],
   devices: units.map(unit => unit.name),
   mesh: null,
+  torus: null,
 });
 
 /** Hosts as one block with the lines they are folded into, so that the arrow keys follow the eye. */

@@ -1,6 +1,7 @@
 /** A large mesh: cells on a canvas, with the rings of cursor and copies on another above it. */
 
 import type { TileLayout } from '../../layout/tile_layout';
+import type { Exchange } from '../../model/exchange';
 import type { Scene } from '../../model/scene';
 import { prepare } from '../../paint/canvas';
 import type { Look } from '../../paint/theme';
@@ -44,11 +45,11 @@ export class Tiles {
 
   draw(scene: Scene, look: Look): void {
     const { layout, units } = this;
-    const { directory, holding, fullness, state } = scene;
-    if (this.baseChanged(directory, holding, fullness, look)) {
+    const { directory, shares, exchange, fullness, state } = scene;
+    if (this.baseChanged(directory, shares, fullness, look)) {
       paintTiles(this.base, layout, units, this.hosts(scene), scene, look);
     }
-    if (this.ringsChanged(state.cursor, state.hover, state.pinned, holding, look)) {
+    if (this.ringsChanged(state.cursor, state.hover, state.pinned, shares, exchange, look)) {
       this.paintRings(scene, look);
     }
   }
@@ -73,7 +74,8 @@ export class Tiles {
     if (!g) return;
     const { cursor, hover } = scene.state;
     const shown = hover ?? cursor;
-    const number = shown === null ? undefined : scene.holding?.of.get(shown);
+    if (shown !== null && scene.exchange) this.paintPartners(g, scene.exchange, shown, look);
+    const number = shown === null || scene.exchange ? undefined : scene.holding?.of.get(shown);
     g.strokeStyle = look.ink;
     if (number !== undefined) {
       g.lineWidth = 1;
@@ -82,6 +84,30 @@ export class Tiles {
     g.lineWidth = 2;
     if (hover !== null && hover !== cursor) this.ring(g, hover, 0.5);
     if (cursor !== null) this.ring(g, cursor, 1);
+  }
+
+  /** Rings of those a device exchanges data with; all others step back. */
+  private paintPartners(
+    g: CanvasRenderingContext2D,
+    exchange: Exchange,
+    shown: string,
+    look: Look,
+  ): void {
+    const { to, from } = exchange.partnersOf(shown);
+    const taking = new Set([...to, ...from, shown].map(key => this.unitOf.get(key)));
+    g.fillStyle = look.paper;
+    g.globalAlpha = 0.72;
+    g.beginPath();
+    for (let i = 0; i < this.units.length; i++) {
+      if (taking.has(i)) continue;
+      const { x, y, size } = boxOf(this.layout, i);
+      g.rect(x, y, size, size);
+    }
+    g.fill();
+    g.globalAlpha = 1;
+    g.strokeStyle = look.ink;
+    g.lineWidth = this.layout.side < 9 ? 1 : 1.5;
+    for (const key of new Set([...to, ...from])) this.ring(g, key, 0);
   }
 
   private ring(g: CanvasRenderingContext2D, key: string, outside: number): void {

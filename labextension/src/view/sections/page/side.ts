@@ -1,4 +1,4 @@
-/** What stands beside the mesh: the list of arrays or, where there are models, how one of them lies. */
+/** What stands beside the mesh: the list of arrays; where there are some, how a model lies, and a program. */
 
 import type { Scene } from '../../model/scene';
 import type { Snapshot } from '../../model/snapshot';
@@ -6,11 +6,21 @@ import type { Side as Shown } from '../../model/state';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Dispatch, type Section } from '../parts/section';
 
-const NAMES: readonly Shown[] = ['arrays', 'layout'];
+const NAMES: readonly Shown[] = ['program', 'arrays', 'layout'];
+
+/** Those that have something to show. Arrays are missing only where a program has none. */
+function availableIn({ program, arrays, models }: Snapshot): readonly Shown[] {
+  const there: Readonly<Record<Shown, boolean>> = {
+    program: program !== null,
+    arrays: program === null || arrays.length > 0,
+    layout: models.length > 0,
+  };
+  return NAMES.filter(name => there[name]);
+}
 
 /** `layout, 3 to look at`; the variables that are whole although there are rules. */
 function labelOf(name: Shown, { models }: Snapshot): string {
-  if (name === 'arrays') return 'arrays';
+  if (name !== 'layout') return name;
   const missed = models.flatMap(model => model.variables).filter(one => one.missed).length;
   return missed ? `layout · ${missed} not split` : 'layout';
 }
@@ -18,6 +28,8 @@ function labelOf(name: Shown, { models }: Snapshot): string {
 export class Side implements Section {
   private readonly tabs: readonly HTMLButtonElement[];
   private readonly bar: HTMLElement;
+  private readonly column: HTMLElement;
+  private available: readonly Shown[] = [];
   readonly node: HTMLElement;
   private readonly changed = changeOf();
 
@@ -26,43 +38,52 @@ export class Side implements Section {
     private readonly panes: Readonly<Record<Shown, HTMLElement>>,
     prefix: string,
   ) {
-    this.tabs = NAMES.map((name, i) => this.tab(name, i, `${prefix}-side-${name}`));
-    const attributes = { role: 'tablist', 'aria-label': 'Arrays or layout' };
+    this.tabs = NAMES.map(name => this.tab(name, `${prefix}-side-${name}`));
+    const attributes = { role: 'tablist', 'aria-label': 'Beside the mesh' };
     this.bar = element('div', 'nbdist-tab-list nbdist-side-tabs', attributes, ...this.tabs);
     NAMES.forEach(name => {
       setAttributes(panes[name], { id: `${prefix}-side-${name}` });
     });
-    const column = element('div', 'nbdist-side', {}, this.bar, panes.arrays, panes.layout);
-    this.node = element('div', 'nbdist-right', {}, column);
+    const shown = NAMES.map(name => panes[name]);
+    this.column = element('div', 'nbdist-side', {}, this.bar, ...shown);
+    this.node = element('div', 'nbdist-right', {}, this.column);
   }
 
   draw({ snapshot, state }: Scene): void {
-    if (!this.changed(snapshot.models, state.side)) return;
-    const several = snapshot.models.length > 0;
-    const shown: Shown = several ? state.side : 'arrays';
-    setShown(this.bar, several);
+    const { models, program, arrays } = snapshot;
+    if (!this.changed(models, program, arrays.length > 0, state.side)) return;
+    const available = (this.available = availableIn(snapshot));
+    const shown = available.includes(state.side) ? state.side : (available[0] ?? 'arrays');
+    setShown(this.bar, available.length > 1);
+    setAttributes(this.column, { 'data-shown': shown });
     NAMES.forEach((name, i) => {
       setShown(this.panes[name], name === shown);
       const tab = this.tabs[i];
       if (!tab) return;
       const on = name === shown;
+      setShown(tab, available.includes(name));
       setText(tab, labelOf(name, snapshot));
       setAttributes(tab, { 'aria-selected': on ? 'true' : 'false', tabindex: on ? 0 : -1 });
     });
   }
 
-  private tab(name: Shown, number: number, pane: string): HTMLButtonElement {
+  private tab(name: Shown, pane: string): HTMLButtonElement {
     const attributes = { role: 'tab', type: 'button', 'aria-controls': pane };
     const tab = element('button', 'nbdist-button nbdist-side-tab', attributes, name);
     tab.addEventListener('click', () => {
       this.dispatch({ type: 'side', side: name });
     });
     tab.addEventListener('keydown', event => {
-      if (event.key !== 'ArrowRight' && event.key !== 'ArrowLeft') return;
+      const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
+      if (step === undefined) return;
       event.preventDefault();
-      const other = this.tabs[1 - number];
-      other?.click();
-      other?.focus();
+      const { available } = this;
+      const next =
+        available[(available.indexOf(name) + step + available.length) % available.length];
+      const other = next && this.tabs[NAMES.indexOf(next)];
+      if (!other) return;
+      other.click();
+      other.focus();
     });
     return tab;
   }

@@ -1,7 +1,7 @@
 /** The last line: sums over devices and arrays. */
 
 import { bytesText, countText, meshText } from '../../model/format';
-import type { Scene } from '../../model/scene';
+import { isOnPaper, type Scene } from '../../model/scene';
 import type { Device } from '../../model/snapshot';
 import { element, setShown } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
@@ -33,18 +33,23 @@ function contextText(scene: Scene): string | null {
 
 function factsOf(scene: Scene): Fact[] {
   const { arrays, arrays_omitted, devices, state } = scene.snapshot;
+  const onPaper = isOnPaper(scene.snapshot);
   const facts: Fact[] = [];
   const context = contextText(scene);
   if (context) facts.push(['mesh in context', context, '']);
   const omitted = arrays_omitted ? `, ${countText(arrays_omitted, 'more', 'more')} not listed` : '';
   const bytes = arrays.reduce((sum, array) => sum + array.nbytes, 0);
-  const label = state === 'planned' ? 'planned' : 'named';
+  const label = { planned: 'planned', compiled: 'with' }[state as string] ?? 'named';
   if (arrays.length)
     facts.push([label, countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
   const [device] = devices;
   const taken = device?.memory?.bytes_in_use ?? null;
-  if (state === 'planned' && taken !== null)
-    facts.push(['they would take', `${bytesText(taken)} a device`, '']);
+  if (onPaper && taken !== null)
+    facts.push([
+      state === 'planned' ? 'they would take' : 'it would take',
+      `${bytesText(taken)} a device`,
+      '',
+    ]);
   const live = liveText(devices);
   if (live) facts.push(['live arrays', live, ', with what Python has not collected yet']);
   return facts;

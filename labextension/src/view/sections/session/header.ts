@@ -1,7 +1,7 @@
 /** The first line: state of the session, its size, and how old the newest data is. */
 
 import { countText, secondsText } from '../../model/format';
-import type { Scene } from '../../model/scene';
+import { isOnPaper, type Scene } from '../../model/scene';
 import type { Snapshot } from '../../model/snapshot';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
@@ -33,12 +33,13 @@ export class Header implements Section {
     const { state, processes, devices } = scene.snapshot;
     if (!this.changed(state, processes.length, devices, scene.directory.hosts.length)) return;
     setText(this.state, state);
-    if (state === 'stopped' || state === 'planned') setText(this.age, '');
+    const onPaper = isOnPaper(scene.snapshot);
+    if (state === 'stopped' || onPaper) setText(this.age, '');
     setAttributes(this.state, { 'data-trouble': TROUBLE.has(state) });
     const hosts = countText(scene.directory.hosts.length, 'host');
     const size = `${countText(processes.length, 'process', 'processes')} on ${hosts}`;
-    setText(this.size, state === 'planned' ? '' : size);
-    setShown(this.size, state !== 'planned');
+    setText(this.size, onPaper ? '' : size);
+    setShown(this.size, !onPaper);
     setText(this.devices, devicesText(scene));
   }
 

@@ -1,0 +1,133 @@
+/** Which devices exchange data with which in the collectives that are chosen. */
+
+import type { Grouping, Mesh, ShownCollective, ShownProgram } from './snapshot';
+
+/** Devices that are coloured alike: those with a piece of an array, or those of a group. */
+export interface Shares {
+  /** The number of a device's share; devices without one are missing. */
+  readonly of: ReadonlyMap<string, number>;
+  readonly groups: readonly { readonly devices: readonly string[] }[];
+}
+
+/** What a device sends and receives; in groups each does both with all others. */
+export interface Partners {
+  readonly to: readonly string[];
+  readonly from: readonly string[];
+}
+
+/** The exchange of the chosen collectives. `shares` has no groups where these differ between them. */
+export interface Exchange {
+  readonly collectives: readonly ShownCollective[];
+  readonly shares: Shares;
+  /** Whether it is of transfers from one device to another. */
+  readonly pairs: boolean;
+  partnersOf(key: string): Partners;
+}
+
+/** Those of a line that exchange data, by their places in the program. */
+export function collectivesOf(program: ShownProgram, line: string): readonly number[] {
+  return program.collectives.flatMap((one, i) => (line && one.line === line ? [i] : []));
+}
+
+/** Devices that are connected by transfers, each with all it is connected to, in the order of the mesh. */
+function connected(groups: readonly (readonly number[])[]): number[][] {
+  const leader = new Map<number, number>();
+  const find = (place: number): number => {
+    const up = leader.get(place) ?? place;
+    if (up === place) return place;
+    const top = find(up);
+    leader.set(place, top);
+    return top;
+  };
+  for (const group of groups) {
+    const [first = 0] = group;
+    for (const place of group) {
+      const [a, b] = [find(first), find(place)];
+      leader.set(Math.max(a, b), Math.min(a, b));
+    }
+  }
+  const found = new Map<number, number[]>();
+  for (const place of [...new Set(groups.flat())].sort((a, b) => a - b)) {
+    const top = find(place);
+    const members = found.get(top);
+    if (members) members.push(place);
+    else found.set(top, [place]);
+  }
+  return [...found.values()];
+}
+
+function sharesOf({ groups, pairs }: Grouping, devices: readonly string[]): Shares {
+  const places = pairs ? connected(groups) : groups;
+  const named = places.map(group => ({ devices: group.map(place => devices[place] ?? '') }));
+  const of = new Map<string, number>();
+  named.forEach((group, number) => {
+    for (const key of group.devices) of.set(key, number);
+  });
+  return { of, groups: named };
+}
+
+/** Everybody's partners in one grouping. */
+function partnersIn({ groups, pairs }: Grouping, devices: readonly string[]): Map<string, Sets> {
+  const found = new Map<string, Sets>();
+  const at = (key: string): Sets => {
+    let sets = found.get(key);
+    if (!sets) found.set(key, (sets = { to: [], from: [] }));
+    return sets;
+  };
+  for (const group of groups) {
+    const keys = group.map(place => devices[place] ?? '');
+    if (pairs) {
+      const [source = '', target = ''] = keys;
+      // What a device sends to itself moves nothing.
+      if (source === target) continue;
+      at(source).to.push(target);
+      at(target).from.push(source);
+    } else for (const key of keys) found.set(key, { to: keys, from: keys });
+  }
+  return found;
+}
+
+interface Sets {
+  readonly to: string[];
+  readonly from: string[];
+}
+
+const NOBODY: Shares = { of: new Map(), groups: [] };
+
+/** The exchange of collectives of a program; null where none is chosen, or it is not known who takes part. */
+export function exchangeOf(
+  program: ShownProgram | null,
+  meshes: ReadonlyMap<string, Mesh>,
+  chosen: readonly number[],
+): Exchange | null {
+  const devices = program?.mesh ? meshes.get(program.mesh)?.devices : undefined;
+  if (!program || !devices || chosen.length === 0) return null;
+  const collectives = chosen.flatMap(i => program.collectives[i] ?? []);
+  const numbers = new Set(collectives.map(one => one.grouping));
+  const groupings = [...numbers].flatMap(i => (i === null ? [] : (program.groupings[i] ?? [])));
+  const [first] = groupings;
+  if (!first) return null;
+  const partners = groupings.map(grouping => partnersIn(grouping, devices));
+  return {
+    collectives,
+    shares: numbers.size === 1 ? sharesOf(first, devices) : NOBODY,
+    pairs: groupings.every(grouping => grouping.pairs),
+    partnersOf: key => ({
+      to: others(
+        key,
+        partners.map(one => one.get(key)?.to),
+      ),
+      from: others(
+        key,
+        partners.map(one => one.get(key)?.from),
+      ),
+    }),
+  };
+}
+
+/** All of several lists but one device, each once. */
+function others(key: string, lists: readonly (readonly string[] | undefined)[]): readonly string[] {
+  const found = new Set(lists.flatMap(list => list ?? []));
+  found.delete(key);
+  return [...found];
+}

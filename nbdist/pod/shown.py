@@ -1,0 +1,200 @@
+"""A program of a pod, with what a picture of it needs: the pod's devices, and how its arguments lie on them."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from collections.abc import Callable, Sequence
+from typing import Any, Self
+
+import jax
+
+from nbdist.contract.program import MeshAxes, Program
+from nbdist.contract.snapshot import (
+    Array,
+    Device,
+    NamedSharding,
+    Sharding,
+    SingleDevice,
+    Snapshot,
+)
+from nbdist.pod.devices import Devices
+from nbdist.program.compiled import mesh_axes
+from nbdist.rehearsal.described import torus_of
+from nbdist.view.compiled import MESH, compiled_snapshot
+from nbdist.view.one_frame import OneFrame
+from nbdist.view.picture import Picture
+
+
+class PodProgram(Program):
+    """A program that was compiled for a pod: a `Program`, with a picture of it on the pod."""
+
+    __slots__ = ("_make",)
+
+    _make: Callable[[Program], Snapshot]
+
+    @classmethod
+    def of(cls, program: Program, make: Callable[[Program], Snapshot]) -> Self:
+        """A program with what makes its snapshot.
+
+        Args:
+          program: As it was read.
+          make: Makes the snapshot of it.
+        """
+        made = cls(
+            **{each.name: getattr(program, each.name) for each in dataclasses.fields(program)}
+        )
+        object.__setattr__(made, "_make", make)
+        return made
+
+    def snapshot(self) -> Snapshot:
+        """The pod with what the program needs of each device, its arguments, and the program."""
+        return self._make(self)
+
+    def picture(self) -> Picture:
+        """The pod, the program's mesh and arguments on it, and the program."""
+        found = self.snapshot()
+        return Picture(OneFrame(found), lambda: found)
+
+    def _ipython_display_(self) -> None:
+        """What a notebook does with it, or a terminal."""
+        # IPython is there, as it calls this.
+        from IPython.core.getipython import get_ipython
+
+        shell = get_ipython()
+        resident = getattr(shell, "nbdist_resident", None)
+        if resident is not None:
+            resident.show(self)
+        else:
+            self.picture().show(in_notebook=getattr(shell, "kernel", None) is not None)
+
+
+@dataclasses.dataclass(frozen=True, slots=True, kw_only=True)
+class Laid:
+    """How an argument of a program lies.
+
+    Attributes:
+      sharding: Over the program's mesh, or on one device.
+      mesh: That it lies on; None where it lies on one device.
+    """
+
+    sharding: Sharding
+    mesh: MeshAxes | None
+
+
+def snapshot_maker(
+    devices: Devices, lowered: Any, laid: Sequence[Laid | None]
+) -> Callable[[Program], Snapshot]:
+    """What makes the snapshot of a program; all it needs of what was lowered is looked at now.
+
+    Args:
+      devices: Of the pod.
+      lowered: A `jax.stages.Lowered`.
+      laid: How its arguments lie, see `laid_of`; empty where it was refused.
+    """
+    arguments = _arguments(lowered, laid)
+
+    def make(program: Program) -> Snapshot:
+        found = [_device(device) for device in devices.all]
+        arrays = [array for array, mesh in arguments if mesh is None or mesh == program.mesh]
+        return compiled_snapshot(
+            program,
+            found,
+            arrays=arrays,
+            arrays_omitted=len(arguments) - len(arrays),
+            torus=torus_of(devices.topology, found),
+        )
+
+    return make
+
+
+def laid_of(lowered: Any, compiled: Any) -> tuple[Laid | None, ...]:
+    """How the arguments of a program lie, one each.
+
+    Args:
+      lowered: A `jax.stages.Lowered`.
+      compiled: Its `jax.stages.Compiled`.
+
+    Returns:
+      None of an argument that the program does not use, and of one in another layout; empty where JAX says too
+      little.
+    """
+    infos = jax.tree.leaves(lowered.args_info)
+    shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
+    if len(infos) != len(shardings):
+        return ()
+    found: list[Laid | None] = []
+    for info, sharding in zip(infos, shardings, strict=True):
+        described = _sharding(sharding, len(info.shape))
+        on_mesh = isinstance(described, NamedSharding)
+        mesh = mesh_axes(sharding.mesh) if on_mesh else None
+        found.append(None if described is None else Laid(sharding=described, mesh=mesh))
+    return tuple(found)
+
+
+def _arguments(lowered: Any, laid: Sequence[Laid | None]) -> list[tuple[Array, MeshAxes | None]]:
+    """Those whose layout is known, each with the mesh it lies on, or None where it lies on one device."""
+    if not laid:
+        return []
+    found = []
+    infos = jax.tree_util.tree_leaves_with_path(lowered.args_info)
+    for (path, info), one in zip(infos, laid, strict=True):
+        if one is None:
+            continue
+        array = Array(
+            path=_name(path),
+            shape=tuple(info.shape),
+            dtype=str(info.dtype),
+            nbytes=info.dtype.itemsize * math.prod(info.shape),
+            sharding=one.sharding,
+        )
+        found.append((array, one.mesh))
+    return found
+
+
+def _sharding(sharding: Any, dimensions: int) -> Sharding | None:
+    """None of one that is neither over a mesh nor on one device, or of none."""
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        # Since JAX 0.10.2 the entries have a name, and a spec with unreduced axes refuses to be iterated itself.
+        entries = getattr(sharding.spec, "partitions", sharding.spec)
+        spec = [_axes(entry) for entry in entries]
+        return NamedSharding(
+            mesh=MESH,
+            spec=(*spec, *[()] * (dimensions - len(spec))),
+            unreduced=tuple(sorted(getattr(sharding.spec, "unreduced", ()))),
+            memory_kind=sharding.memory_kind,
+        )
+    if sharding is None or len(sharding.device_set) > 1:
+        return None
+    (device,) = sharding.device_set
+    return SingleDevice(device=_key(device), memory_kind=sharding.memory_kind)
+
+
+def _axes(entry: Any) -> tuple[str, ...]:
+    if isinstance(entry, str):
+        return (entry,)
+    return tuple(map(str, entry)) if isinstance(entry, tuple) else ()
+
+
+def _name(path: Any) -> str:
+    """`args[0]['w']`; `kwargs['rate']`."""
+    kind, *rest = path
+    return f"{('args', 'kwargs')[kind.idx]}{jax.tree_util.keystr(tuple(rest))}"
+
+
+def _key(device: Any) -> str:
+    return f"{device.process_index}:{device.id}"
+
+
+def _device(device: Any) -> Device:
+    coords = getattr(device, "coords", None)
+    return Device(
+        key=_key(device),
+        process_id=device.process_index,
+        id=device.id,
+        platform=device.platform,
+        kind=device.device_kind,
+        coords=None if coords is None else tuple(int(place) for place in coords),
+        memory=None,
+        live_bytes=None,
+    )

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.snapshot import Mesh
+
 
 class Comparer:
     """Answers for one framework, on the main thread, between cells; this one has nothing to compare."""
@@ -40,8 +42,8 @@ class Comparer:
         """Settings that change what a program computes, as text by name; None where there are none."""
         return None
 
-    def mesh(self) -> dict[str, Any] | None:
-        """The mesh in context, as `nbdist.contract.snapshot.Mesh`; None where there is none."""
+    def mesh(self) -> Mesh | None:
+        """The mesh in context; None where there is none."""
         return None
 
     def distribution(self) -> dict[str, Any] | None:

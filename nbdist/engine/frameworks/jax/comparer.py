@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.snapshot import Mesh
 from nbdist.engine.agreement import comparer
 from nbdist.engine.frameworks.jax.context import mesh_in_context
 from nbdist.engine.frameworks.jax.describe import Descriptions
@@ -53,8 +54,8 @@ class Comparer(comparer.Comparer):
     def found(self) -> dict[str, dict[str, Any]]:
         """What was met since `begin`."""
         return {
-            "arrays": {one["path"]: one for one in self._descriptions.arrays()},
-            "meshes": {one["id"]: one for one in self._descriptions.meshes()},
+            "arrays": {one.path: one for one in self._descriptions.arrays()},
+            "meshes": {one.id: one for one in self._descriptions.meshes()},
             "local": self._local,
             "keys": self._keys.found,
         }
@@ -63,7 +64,7 @@ class Comparer(comparer.Comparer):
         """`jax.config`, as text by name."""
         return settings()
 
-    def mesh(self) -> dict[str, Any] | None:
+    def mesh(self) -> Mesh | None:
         """The calling thread's mesh in context; None where there is none."""
         mesh = mesh_in_context()
         return self._meshes.describe(mesh) if mesh is not None else None

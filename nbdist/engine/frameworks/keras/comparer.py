@@ -25,4 +25,4 @@ class Comparer(comparer.Comparer):
             return None
         described, mesh = describe_distribution(distribution, self._meshes)
         names = ("kind", "batch_axis", "auto_shard", "rules")
-        return {**{name: described[name] for name in names}, "mesh": mesh}
+        return {**{name: getattr(described, name) for name in names}, "mesh": mesh}

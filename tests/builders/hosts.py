@@ -124,7 +124,7 @@ class FakeClient:
         def apply(call: Call, *buffers: bytes) -> FakeResult:
             arguments = json.loads(call.arguments)
             # Those of the framework, where they are.
-            arguments = arguments.get("options", arguments)
+            arguments = arguments.get("stage", arguments)
             self._hosts.asked.append((process_id, call.name, arguments))
             answer = self._hosts.answers[call.name](process_id, arguments)
             return FakeResult(answer, self._hosts.clock.sleep)

@@ -184,11 +184,11 @@ class Initialize(Call[Initialized]):
     """Joins the framework's cluster; blocks until all processes have.
 
     Attributes:
-      options: One entry of what the launch side's `stages` gives.
+      stage: One entry of what the launch side's `stages` gives, encoded: see `nbdist.contract.stages`.
     """
 
     NAME: ClassVar[str] = "initialize"
-    options: Mapping[str, Any]
+    stage: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

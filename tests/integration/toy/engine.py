@@ -7,6 +7,7 @@ from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, SingleDevice
+from nbdist.contract.stages import EmptyStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.values.arrays import OfferedArray, whole
 
@@ -101,7 +102,7 @@ class Toy(Framework):
     title = "Toy"
     packages = ("toy",)
 
-    def initialize(self, process: Any, **options: Any) -> Initialized:
+    def initialize(self, process: Any, stage: EmptyStage) -> Initialized:
         """Nobody has to be waited for."""
         assert os.environ["TOY_RANK"] == str(process.process_id)
         return Initialized(process_id=process.process_id, platform="cpu")

@@ -306,7 +306,7 @@ class FakeHosts:
         agent.say("coordinating", number=service["number"], address=address, last_lines=[])
 
     def _reach(self, agent: FakeChannel, order: Order) -> None:
-        agent.say("reached", answers=[{"seconds": 0.001} for _ in order["targets"]])
+        agent.say("reached", answers=[{"ms": 1.0} for _ in order["targets"]])
 
     def _signal(self, agent: FakeChannel, order: Order) -> None:
         for process_id in order["process_ids"]:

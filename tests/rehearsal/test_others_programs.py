@@ -3,11 +3,11 @@
 | program | package, version, licence | what is its own |
 |---|---|---|
 | a mixture of experts in Flax | nano-moe-jax 0.1.0, MIT | model, state, optimizer, and `train_step` |
-| a U-Net in Equinox | pdequinox 0.1.2, MIT | the whole program: the first block of code of its description on PyPI |
+| a U-Net in Equinox | pdequinox 0.1.2, MIT | all: the first block of code of its description on PyPI |
 | MobileNetV2 in Keras | keras 3.15, Apache 2.0 | model (`keras.applications`), optimizer, and `fit` |
 
-None of their code is copied here: it is imported, or read from the installed package. What is written here is what a user
-would: sizes, inputs, and how these lie on the mesh. Of the U-Net's 100 epochs two are run.
+None of their code is copied here: it is imported, or read from the installed package. What is written here is what a
+user would: sizes, inputs, and how these lie on the mesh. Of the U-Net's 100 epochs two are run.
 """
 
 from __future__ import annotations

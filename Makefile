@@ -137,9 +137,10 @@ test-scale: $(READY)
 check: $(READY)
 	$(BIN)/python -m tests.checks
 
-bench: $(READY)
+bench: $(READY) $(READY_REHEARSE)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.bench
+	$(BIN_REHEARSE)/python -m tests.bench.rehearse
 
 types: $(READY)
 	$(BIN)/python labextension/tools/make_schema.py

@@ -35,6 +35,7 @@ from nbdist.agent.preload import preload
 from nbdist.agent.services import Services
 from nbdist.agent.sync import Copies
 from nbdist.contract.asides import Aside
+from nbdist.contract.checkup import Connection
 from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Stopped
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
@@ -61,7 +62,7 @@ from nbdist.contract.orders import (
     WriteFile,
 )
 from nbdist.contract.questions import QUESTION
-from nbdist.contract.wire import encode
+from nbdist.contract.wire import decode, encode
 from nbdist.machine import checkup
 from nbdist.machine.folder import (
     engine_connection,
@@ -200,7 +201,8 @@ class Agent:
             case Collect():
                 self.collect = order
             case Reach(targets=targets):
-                self.events.send(Reached(answers=tuple(checkup.connect(targets))))
+                answers = (decode(Connection, one) for one in checkup.connect(targets))
+                self.events.send(Reached(answers=tuple(answers)))
             case StopListening():
                 self.introduction.stop_listening()
             case Ask(what=what, process_ids=process_ids, question=question):

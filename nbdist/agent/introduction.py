@@ -8,9 +8,11 @@ import sys
 from pathlib import Path
 
 from nbdist.agent.sync import FOLDER
+from nbdist.contract.checkup import Checkup
 from nbdist.contract.events import Host
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import Assignment
+from nbdist.contract.wire import decode
 from nbdist.machine import checkup
 from nbdist.machine.ports import free_ports, own_address
 from nbdist.version import __version__
@@ -37,7 +39,7 @@ class Introduction:
         address = address_towards(assignment.controller_address)
         checks = None
         if assignment.checks is not None:
-            checks = checkup.checkup(dict(assignment.checks))
+            checks = decode(Checkup, checkup.checkup(dict(assignment.checks)))
             if address:
                 self._listener = checkup.listen(address)
         self._events.send(

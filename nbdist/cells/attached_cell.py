@@ -15,9 +15,9 @@ from ipyparallel.error import TaskAborted
 from nbdist.cells.cellrun import CellHandle
 from nbdist.cells.followed import FollowedRun
 from nbdist.cells.foreign_output import ForeignOutput
-from nbdist.cells.history import OpenCell
 from nbdist.cells.submission import Submission
 from nbdist.contract.calls import engine as contract
+from nbdist.contract.history import OpenCell
 from nbdist.errors import NbdistError
 from nbdist.launch.start.request import Request
 from nbdist.quantities import count_text

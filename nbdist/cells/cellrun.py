@@ -14,7 +14,6 @@ from nbdist.cells.context import CellContext, Ended
 from nbdist.cells.execution import Cell, Execution
 from nbdist.cells.facts import Facts
 from nbdist.cells.failure import failure, outcome_text
-from nbdist.cells.history import OpenCell
 from nbdist.cells.late import LateOutput, late_name
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompts import Prompts
@@ -22,6 +21,7 @@ from nbdist.cells.refuse import computes
 from nbdist.cells.submission import Message
 from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.contract.cell_label import CellLabel
+from nbdist.contract.history import OpenCell
 from nbdist.errors import ProcessError
 from nbdist.output import (
     Block,

@@ -9,9 +9,9 @@ from typing import Any
 
 from nbdist.cells.execution import Cell, Link, Reports
 from nbdist.cells.facts import Facts
-from nbdist.cells.history import OpenCell
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.remedies import Remedies
+from nbdist.contract.history import OpenCell
 from nbdist.contract.iopub import CellStep
 from nbdist.widgets import Widgets
 

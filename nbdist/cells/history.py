@@ -4,39 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import json
+import logging
 import os
 import threading
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import cast
+
+from nbdist.contract.history import Begun, Ended, Line, OpenCell, PastCell, Recovered
+from nbdist.contract.wire import decode, encode
+from nbdist.errors import WireError
+
+logger = logging.getLogger(__name__)
 
 FILE = "cells.jsonl"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class PastCell:
-    """One entry of the history: what ran where, when (Unix seconds), how long, and how it ended."""
-
-    number: int
-    code: str
-    targets: tuple[int, ...]
-    started: float
-    seconds: float
-    outcome: str
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class OpenCell:
-    """A cell that was sent, by the kernel of this number; `requests` are those of its messages, by process id."""
-
-    kernel: int
-    run: int
-    number: int
-    code: str
-    offset: int
-    started: float
-    requests: Mapping[int, str]
 
 
 @dataclass
@@ -68,28 +50,28 @@ class History:
 
     def begun(self, cell: OpenCell) -> None:
         """A cell has been sent."""
-        self._write({"begun": asdict(cell)})
+        self._write(Begun(cell=cell))
 
     def ended(
         self, cell: PastCell, *, run: int | None, since: int | None, stuck: frozenset[int]
     ) -> None:
         """A cell has ended, with what the session knows afterwards."""
         self.cells.append(cell)
-        self._write({"ended": asdict(cell), "run": run, "since": since, "stuck": sorted(stuck)})
+        self._write(Ended(cell=cell, run=run, since=since, stuck=tuple(sorted(stuck))))
 
     def recovered(self) -> None:
         """All processes are there again and in step."""
-        self._write({"since": None, "stuck": []})
+        self._write(Recovered())
 
-    def _write(self, entry: Mapping[str, Any]) -> None:
+    def _write(self, line: Line) -> None:
         if self._path is None:
             return
-        line = json.dumps(entry).encode() + b"\n"
+        text = json.dumps(encode(line)).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):
             # One write a line: two kernels may be at it.
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                os.write(file, line)
+                os.write(file, text)
             finally:
                 os.close(file)
 
@@ -98,22 +80,31 @@ def read(folder: Path) -> Read:
     """What the file in a session's folder says; lines that cannot be read are left out."""
     found = Read()
     running: dict[int, OpenCell] = {}
-    try:
-        lines = (folder / FILE).read_text(encoding="utf-8", errors="replace").splitlines()
-    except OSError:
-        return found
-    for line in lines:
-        with contextlib.suppress(ValueError, TypeError, KeyError):
-            entry = json.loads(line)
-            if "begun" in entry:
-                cell = entry["begun"]
-                requests = {int(p): request for p, request in cell["requests"].items()}
-                running[cell["run"]] = OpenCell(**{**cell, "requests": requests})
-            if "ended" in entry:
-                past = entry["ended"]
-                found.past.append(PastCell(**{**past, "targets": tuple(past["targets"])}))
-                running.pop(entry["run"], None)
-            if "since" in entry:
-                found.since, found.stuck = entry["since"], frozenset(entry["stuck"])
+    for line in _lines(folder / FILE):
+        if isinstance(line, Begun):
+            running[line.cell.run] = line.cell
+            continue
+        if isinstance(line, Ended):
+            found.past.append(line.cell)
+            if line.run is not None:
+                running.pop(line.run, None)
+            found.since, found.stuck = line.since, frozenset(line.stuck)
+        else:
+            found.since, found.stuck = None, frozenset()
     found.running = list(running.values())
     return found
+
+
+def _lines(path: Path) -> Iterator[Line]:
+    try:
+        texts = path.read_text(encoding="utf-8", errors="replace").splitlines()
+    except OSError:
+        return
+    for number, text in enumerate(texts, 1):
+        try:
+            line: Line = decode(cast("type[Line]", Line), json.loads(text))
+        except (ValueError, WireError) as error:
+            # A full disk, or the end of a kernel, may have cut it off.
+            logger.debug("line %d of %s is left out: %s", number, path, error)
+            continue
+        yield line

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from nbdist.cells.background import Background, queued_text
 from nbdist.cells.followed import FollowedRun
-from nbdist.cells.history import PastCell
+from nbdist.contract.history import PastCell
 from nbdist.quantities import processes_text, ranges_text, seconds_text
 from nbdist.view.text.table import columns, cut
 

@@ -8,6 +8,7 @@ from typing import Protocol
 
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.agreement import Facts
 from nbdist.contract.calls.engine import Agreement, AskAgreement
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import AgreementError
@@ -69,6 +70,6 @@ def refuse_disagreement(
     first = found[targets[0]]
     differing = tuple(t for t in first if len({one.get(t) for one in found.values()}) > 1)
     if differing:
-        what = differences({p: one.facts or {} for p, one in answers(differing).items()})
+        what = differences({p: one.facts or Facts() for p, one in answers(differing).items()})
         if what:
             raise AgreementError(differences_text(what, hosts))

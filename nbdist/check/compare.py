@@ -1,37 +1,42 @@
-"""The facts of several processes compared; pure functions on what `nbdist.engine.agreement` answers."""
+"""The facts of several processes compared; pure functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from nbdist.check.names import names
 from nbdist.check.versions import Difference, difference, grouped, ordered
+from nbdist.contract.agreement import DistributionFacts, Facts
 from nbdist.contract.snapshot import Mesh
-from nbdist.contract.wire import decode
 from nbdist.merge.disagreements import distinct_texts
 from nbdist.notation import mesh_axes_text
 from nbdist.spelling import command, option
 
-Facts = Mapping[int, Mapping[str, Any]]
-"""By process id, then by topic; all processes have the same topics."""
+
+def differences(facts: Mapping[int, Facts]) -> list[Difference]:
+    """What differs, causes before what follows from them; empty where nothing that matters does.
+
+    Args:
+      facts: By process id; all have been asked for the same topics.
+    """
+    # Another Python compiles the same text to other code.
+    python = {one.software.get("Python") for one in facts.values() if one.software is not None}
+    return [
+        *_cell({p: one.cell for p, one in facts.items()}),
+        *_software({p: one.software or {} for p, one in facts.items()}),
+        *_variables({p: one.variables or {} for p, one in facts.items()}),
+        *_settings({p: one.settings or {} for p, one in facts.items()}),
+        *_mesh({p: one.mesh for p, one in facts.items()}),
+        *_distribution({p: one.distribution for p, one in facts.items()}),
+        *names(
+            {p: one.names for p, one in facts.items() if one.names is not None},
+            code=len(python) < 2,
+        ),
+    ]
 
 
-def differences(facts: Facts) -> list[Difference]:
-    """What differs, causes before what follows from them; empty where nothing that matters does."""
-    topics = next(iter(facts.values()), {})
-    found: list[Difference] = []
-    for topic, compare in COMPARE.items():
-        if topic in topics:
-            found += compare({p: one[topic] for p, one in facts.items()})
-    if "names" in topics:
-        # Another Python compiles the same text to other code.
-        python = {one["software"]["Python"] for one in facts.values() if "software" in one}
-        found += names({p: one["names"] for p, one in facts.items()}, code=len(python) < 2)
-    return found
-
-
-def _cell(digests: Mapping[int, str]) -> list[Difference]:
+def _cell(digests: Mapping[int, str | None]) -> list[Difference]:
     do = (
         "IPython changes this cell differently on the processes: compare aliases, macros and input "
         "transformers."
@@ -60,23 +65,22 @@ def _variables(flags: Mapping[int, Mapping[str, str]]) -> list[Difference]:
     return found
 
 
-def _settings(values: Mapping[int, Mapping[str, str] | None]) -> list[Difference]:
-    known = {p: one for p, one in values.items() if one is not None}
+def _settings(values: Mapping[int, Mapping[str, str]]) -> list[Difference]:
     found = []
-    for name in _every_key(known):
-        of = {p: one[name] for p, one in known.items() if name in one}
+    for name in _every_key(values):
+        of = {p: one[name] for p, one in values.items() if name in one}
         found += difference(
             name, of, f"Set {name} to the same value on all of them, in one {command('cell')}."
         )
     return found
 
 
-def _mesh(meshes: Mapping[int, Any]) -> list[Difference]:
+def _mesh(meshes: Mapping[int, Mesh | None]) -> list[Difference]:
     do = f"Set the same on all of them with jax.set_mesh in one {command('cell')}."
     return _described("the mesh in context", meshes, do, _mesh_texts)
 
 
-def _distribution(distributions: Mapping[int, Any]) -> list[Difference]:
+def _distribution(distributions: Mapping[int, DistributionFacts | None]) -> list[Difference]:
     do = (
         "Set the same on all of them with keras.distribution.set_distribution in one "
         f"{command('cell')}."
@@ -95,53 +99,42 @@ def _described(
     return [Difference(about, versions, do)]
 
 
-def _mesh_texts(meshes: list[Any]) -> list[str]:
+def _mesh_texts(meshes: Sequence[Mesh | None]) -> list[str]:
     """`data=4 × model=2`; with types of axes where only these differ."""
-    read = [decode(Mesh, mesh) if mesh is not None else None for mesh in meshes]
-    texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in read]
+    texts = [mesh_axes_text(mesh) if mesh else "none" for mesh in meshes]
     if len(set(texts)) < len(texts):
         texts = [
             f"{text} ({', '.join(axis.type for axis in mesh.axes)})" if mesh else text
-            for text, mesh in zip(texts, read, strict=True)
+            for text, mesh in zip(texts, meshes, strict=True)
         ]
     return distinct_texts(texts)
 
 
-def _distribution_texts(distributions: list[Any]) -> list[str]:
+def _distribution_texts(distributions: Sequence[DistributionFacts | None]) -> list[str]:
     """`DataParallel over batch=4`; with what else differs."""
     there = [one for one in distributions if one is not None]
     more = [
         name
         for name in ("batch_axis", "auto_shard", "rules")
-        if any(one[name] != there[0][name] for one in there)
+        if any(getattr(one, name) != getattr(there[0], name) for one in there)
     ]
     texts = []
     for one in distributions:
         if one is None:
             texts.append("none")
             continue
-        (mesh,) = _mesh_texts([one["mesh"]])
-        extra = "".join(f", {name.replace('_', ' ')} {_plain(one[name])}" for name in more)
-        texts.append(f"{one['kind']} over {mesh}{extra}")
+        (mesh,) = _mesh_texts([one.mesh])
+        extra = "".join(f", {name.replace('_', ' ')} {_plain(getattr(one, name))}" for name in more)
+        texts.append(f"{one.kind} over {mesh}{extra}")
     return distinct_texts(texts)
 
 
 def _plain(value: Any) -> str:
-    if not isinstance(value, list):
+    if not isinstance(value, tuple):
         return str(value)
-    rules = [f"{rule['pattern']!r}: {tuple(rule['axes'])}" for rule in value]
+    rules = [f"{rule.pattern!r}: {rule.axes}" for rule in value]
     return f"{{{', '.join(rules[:3])}{', …' if len(rules) > 3 else ''}}}"
 
 
 def _every_key(by_process: Mapping[int, Mapping[str, Any]]) -> list[str]:
     return list(dict.fromkeys(key for one in by_process.values() for key in one))
-
-
-COMPARE: Mapping[str, Callable[[Mapping[int, Any]], list[Difference]]] = {
-    "cell": _cell,
-    "software": _software,
-    "variables": _variables,
-    "settings": _settings,
-    "mesh": _mesh,
-    "distribution": _distribution,
-}

@@ -7,6 +7,8 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.wire import encode
+
 Versions = tuple[tuple[tuple[int, ...], str], ...]
 """Process ids and what they have, as text; the version of the most processes first."""
 
@@ -21,10 +23,11 @@ class Difference:
 
 
 def grouped(values: Mapping[int, Any]) -> list[tuple[list[int], Any]]:
-    """Process ids by equal plain values, in the order of the ids."""
+    """Process ids by equal values, plain ones or those of the contract, in the order of the ids."""
     groups: dict[str, tuple[list[int], Any]] = {}
     for process_id, value in sorted(values.items()):
-        groups.setdefault(json.dumps(value, sort_keys=True), ([], value))[0].append(process_id)
+        text = json.dumps(encode(value), sort_keys=True)
+        groups.setdefault(text, ([], value))[0].append(process_id)
     return list(groups.values())
 
 

@@ -6,9 +6,10 @@ number of the task; see `nbdist.contract.lines`.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
+
+from nbdist.contract.checkup import Checkup, Connection
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -27,7 +28,7 @@ class Host:
     address: str | None
     listening: int | None
     ports: tuple[int, ...]
-    checks: Mapping[str, Any] | None
+    checks: Checkup | None
     event: Literal["host"] = "host"
 
 
@@ -99,9 +100,9 @@ class Collects:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Reached:
-    """How the attempts to connect ended, in the order of `Reach.targets`: each `{"ms": …}` or `{"error": …}`."""
+    """How the attempts to connect ended, in the order of `Reach.targets`."""
 
-    answers: tuple[Mapping[str, Any], ...]
+    answers: tuple[Connection, ...]
     event: Literal["reached"] = "reached"
 
 

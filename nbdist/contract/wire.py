@@ -1,8 +1,9 @@
 """The dataclasses of `nbdist.contract` to and from plain data that JSON carries unchanged.
 
 The type hints of the dataclasses are the only description of the format: a tuple becomes a list,
-a dataclass a dict of all its fields, a `Mapping` from texts a dict, and a union of dataclasses is told apart by
-the literal in their `kind`, `order` or `event`. What is declared as `Any` is plain data, taken as it is.
+a dataclass a dict of all its fields, a `Mapping` from texts or whole numbers a dict, whose keys are texts, and a
+union of dataclasses is told apart by the literal in their `kind`, `order` or `event`. What is declared as `Any` is
+plain data, taken as it is.
 
 Source: imports nothing outside the standard library, since engines import it too.
 """
@@ -10,6 +11,7 @@ Source: imports nothing outside the standard library, since engines import it to
 from __future__ import annotations
 
 import math
+import re
 import types
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import MISSING, fields, is_dataclass
@@ -107,10 +109,10 @@ def _write(value: Any) -> Plain:
 def _write_entries(entries: dict[Any, Any]) -> dict[str, Plain]:
     data = {}
     for key, entry in entries.items():
-        if type(key) is not str:
-            raise _Mismatch(key, "a text as key")
+        if type(key) not in (str, int):
+            raise _Mismatch(key, "a text or a whole number as key")
         try:
-            data[key] = _write(entry)
+            data[str(key)] = _write(entry)
         except _Mismatch as mismatch:
             raise mismatch.inside(f"[{key!r}]") from None
     return data
@@ -149,8 +151,8 @@ def _reader(hint: Any) -> Read:
         return _union_reader(args)
     if origin is tuple:
         return _list_reader(args[0]) if args[1:] == (...,) else _fixed_reader(args)
-    if origin is Mapping and args[0] is str:
-        return _mapping_reader(args[1])
+    if origin is Mapping and args[0] in _KEYS:
+        return _mapping_reader(_KEYS[args[0]], args[1])
     if isinstance(hint, type) and is_dataclass(hint):
         return _record_reader(hint)
     raise TypeError(f"{hint!r} has no form on the wire")
@@ -224,16 +226,27 @@ def _as_it_is(data: Plain) -> Any:
     return data
 
 
-def _mapping_reader(hint: Any) -> Read:
+def _number_key(key: str) -> int:
+    """A key that was a whole number, which JSON has as text."""
+    if not _NUMBER.fullmatch(key):
+        raise _Mismatch(key, "a whole number as key")
+    return int(key)
+
+
+_NUMBER = re.compile(r"0|-?[1-9][0-9]*")
+_KEYS: Mapping[Any, Read] = {str: _as_it_is, int: _number_key}
+
+
+def _mapping_reader(read_key: Read, hint: Any) -> Read:
     read_item = _reader(hint)
 
-    def read(data: Plain) -> dict[str, Any]:
+    def read(data: Plain) -> dict[Any, Any]:
         if not isinstance(data, dict):
             raise _Mismatch(data, "an object")
         values = {}
         for key, item in data.items():
             try:
-                values[key] = read_item(item)
+                values[read_key(key)] = read_item(item)
             except _Mismatch as mismatch:
                 raise mismatch.inside(f"[{key!r}]") from None
         return values

@@ -78,7 +78,7 @@ def checkup(asked: Facts) -> Facts:
         "variables": variables(os.environ),
         "memory": memory(),
         "temporary": temporary(os.environ.get("TMPDIR") or "/tmp"),
-        "folder": folder and {"path": folder, "exists": Path(folder).is_dir()},
+        "folder": {"path": folder, "exists": Path(folder).is_dir()} if folder else None,
         "accelerators": accelerators(),
         "locks": locks(),
         "holders": holders(),

@@ -129,12 +129,13 @@ class RehearsalTrace(jax.core.Trace):
             if donated and _taken(value, call):
                 value.donated_to(call.name)
         shardings = compiled.out_shardings or call.out_shardings
+        chosen = _chosen(call, values)
         return [
             Described(
                 self,
                 aval,
                 sharding=sharding,
-                committed=True,
+                committed=chosen or sharding is None or len(sharding.device_set) > 1,
                 source=call.name,
             )
             for aval, sharding in zip(call.jaxpr.out_avals, shardings, strict=True)
@@ -205,7 +206,8 @@ class RehearsalTrace(jax.core.Trace):
         chosen = [one.sharding for one in values if one.committed]
         if all(named) or (not chosen and primitive.name != "sharding_constraint"):
             return named
-        if all(len(one.device_set) == 1 for one in chosen) and len({*chosen}) == 1:
+        single = all(len(one.device_set) == 1 for one in chosen) and len({*chosen}) == 1
+        if single and primitive.name != "sharding_constraint":
             return [chosen[0]] * len(avals)
         structs = [_struct(one) for one in values]
         key: Any = (primitive, tuple(sorted(params.items())), tuple(map(_key, structs)))
@@ -296,6 +298,11 @@ def _check_donated_once(call: JitCall, values: Sequence[Described]) -> None:
                 f"as its own (donate_argnums), in {user_line() or 'the program'}. A device refuses that: give it "
                 "a copy."
             )
+
+
+def _chosen(call: JitCall, values: Sequence[Described]) -> bool:
+    """Whether somebody chose the devices of a program; else what it gives is moved where it is needed."""
+    return any(one.committed for one in values) or any(call.in_shardings) or any(call.out_shardings)
 
 
 def _taken(value: Described, call: JitCall) -> bool:

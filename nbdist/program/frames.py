@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 from dataclasses import dataclass
+from pathlib import Path
 
 from nbdist.program.hlo import Module
 
@@ -15,6 +17,8 @@ _FIELDS = re.compile(r"(\w+)=(\d+)")
 _LIBRARIES = re.compile(
     r"[/\\](?:site-packages|dist-packages)[/\\]|[/\\]lib[/\\]python3[^/\\]*[/\\]|^<frozen "
 )
+_PACKAGE = f"{Path(__file__).parents[1]}{os.sep}"
+"""nbdist calls the compiler in a rehearsal, wherever it is installed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,10 +80,14 @@ class Frames:
         while frame in self._places and frame not in seen:
             seen.add(frame)
             place = self._places[frame]
-            if place[0] and not _LIBRARIES.search(place[0]):
+            if _is_users(place[0]):
                 return place
             frame = self._parents[frame]
         return innermost
+
+
+def _is_users(file: str) -> bool:
+    return bool(file) and not file.startswith(_PACKAGE) and not _LIBRARIES.search(file)
 
 
 def _tables(head: str) -> dict[str, list[str]]:

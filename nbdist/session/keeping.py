@@ -12,9 +12,9 @@ from nbdist.cells.cellrun import CellHandle
 from nbdist.cells.context import Ended
 from nbdist.cells.execution import Cell
 from nbdist.cells.facts import Facts
-from nbdist.cells.history import OpenCell
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.engine import Recall
+from nbdist.contract.history import OpenCell
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.sessions import recorded
 from nbdist.quantities import processes_text

@@ -6,8 +6,9 @@ import contextlib
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
-from nbdist.cells.history import History, OpenCell
+from nbdist.cells.history import History
 from nbdist.cells.history import read as read_history
+from nbdist.contract.history import OpenCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import NbdistError
 from nbdist.launch.model.plan import Plan

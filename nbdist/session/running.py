@@ -15,7 +15,7 @@ from nbdist.cells.context import Ended
 from nbdist.cells.execution import Cell, without_leading_blank_lines
 from nbdist.cells.facts import Facts
 from nbdist.cells.followed import FollowedRun
-from nbdist.cells.history import History, OpenCell, PastCell
+from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
 from nbdist.cells.outcome import first_cause
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
@@ -23,6 +23,7 @@ from nbdist.cells.refuse import refuse_computing
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
+from nbdist.contract.history import OpenCell, PastCell
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone

@@ -10,10 +10,10 @@ from types import TracebackType
 from typing import Any, Self, TypeVar
 
 from nbdist.cells.cellrun import CellHandle
-from nbdist.cells.history import PastCell
 from nbdist.cells.listed import ListedCell
 from nbdist.cells.target_selector import Targets
 from nbdist.contract.calls.call import Call
+from nbdist.contract.history import PastCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import SessionError
 from nbdist.launch.files.sync import Copied

@@ -1,4 +1,4 @@
-"""All benchmarks in one run: `make bench`."""
+"""All benchmarks in one run, but for that of rehearsals, which has another environment: `make bench` runs both."""
 
 from __future__ import annotations
 

@@ -12,6 +12,8 @@ import jax.numpy as jnp
 import zmq
 from jupyter_client.session import Session
 
+from nbdist.contract.repeated import Encoder
+from nbdist.contract.snapshot import Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.frameworks import frameworks
@@ -74,8 +76,10 @@ def measure(*, blocks: int = 15) -> dict[str, list[float]]:
     user["block_seconds"] = BLOCK_SECONDS
     code = compile(TRAINING, CELL, "exec")
 
-    def publish(report: dict[str, Any]) -> None:
-        session.send(socket, "nbdist_report", content=report, ident=b"nbdist.0")
+    encoder = Encoder()
+
+    def publish(report: Report) -> None:
+        session.send(socket, "nbdist_report", content=encoder.encode(report), ident=b"nbdist.0")
 
     def block(*, on: bool) -> float:
         probe = Probe(

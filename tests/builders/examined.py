@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.checkup import Checkup, Connection, OldPython
+from nbdist.contract.wire import decode
 from nbdist.launch.doctor import Examined, Finding, Needs, judge
 
 VERSIONS = {
@@ -18,10 +20,10 @@ VERSIONS = {
 }
 
 
-def facts(host: str = "h1", *, address: str = "10.0.0.11", **changed: Any) -> dict[str, Any]:
-    """Facts of one host; `packages` and `variables` are added to what is usual."""
+def facts(host: str = "h1", *, address: str = "10.0.0.11", **changed: Any) -> Checkup:
+    """Facts of one host, `changed` as plain data; `packages` are added to what is usual."""
     packages = {**VERSIONS, **changed.pop("packages", {})}
-    return {
+    plain = {
         "host": host,
         "python": [3, 11, 7],
         "executable": "/usr/bin/python3",
@@ -29,6 +31,7 @@ def facts(host: str = "h1", *, address: str = "10.0.0.11", **changed: Any) -> di
         "name": {"addresses": [address], "own": [address], "error": None},
         "seen_as": {"client": "10.0.0.1", "server": address},
         "packages": packages,
+        "distributions": {},
         "variables": {},
         "memory": {"total": 64 << 30, "available": 60 << 30},
         "temporary": {"path": "/tmp", "free": 50 << 30, "error": None, "instead": None},
@@ -42,22 +45,27 @@ def facts(host: str = "h1", *, address: str = "10.0.0.11", **changed: Any) -> di
         "time": 1000.0,
         **changed,
     }
+    return decode(Checkup, plain)
 
 
-def kernel(**changed: Any) -> dict[str, Any]:
+def kernel(**changed: Any) -> Checkup:
     """Facts of the kernel's machine."""
-    return {**facts("head", address="10.0.0.1", **changed), "seen_as": None}
+    return facts("head", address="10.0.0.1", **{"seen_as": None, **changed})
 
 
 def examined(
-    host: str = "h1", *, reported: dict[str, Any] | None = None, **changed: Any
+    host: str = "h1", *, reported: Checkup | OldPython | None = None, **changed: Any
 ) -> Examined:
-    """A host that is not this machine."""
+    """A host that is not this machine; `reached` and `reachable` as plain data."""
+    if "reached" in changed:
+        changed["reached"] = {p: decode(Connection, c) for p, c in changed["reached"].items()}
+    if "reachable" in changed:
+        changed["reachable"] = decode(Connection, changed["reachable"])
     given = {"shell": f"ssh {host} ", "facts": reported or facts(host), **changed}
     return Examined(host=host, **given)
 
 
-def found(*everyone: Examined, here: dict[str, Any] | None = None, **needs: Any) -> list[Finding]:
+def found(*everyone: Examined, here: Checkup | None = None, **needs: Any) -> list[Finding]:
     """What is found wrong."""
     return judge(everyone, kernel=here or kernel(), needs=Needs(**needs))
 

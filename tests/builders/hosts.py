@@ -124,7 +124,7 @@ class FakeClient:
         def apply(call: Call, *buffers: bytes) -> FakeResult:
             arguments = json.loads(call.arguments)
             # Those of the framework, where they are.
-            arguments = arguments.get("options", arguments)
+            arguments = arguments.get("stage", arguments)
             self._hosts.asked.append((process_id, call.name, arguments))
             answer = self._hosts.answers[call.name](process_id, arguments)
             return FakeResult(answer, self._hosts.clock.sleep)
@@ -306,7 +306,7 @@ class FakeHosts:
         agent.say("coordinating", number=service["number"], address=address, last_lines=[])
 
     def _reach(self, agent: FakeChannel, order: Order) -> None:
-        agent.say("reached", answers=[{"seconds": 0.001} for _ in order["targets"]])
+        agent.say("reached", answers=[{"ms": 1.0} for _ in order["targets"]])
 
     def _signal(self, agent: FakeChannel, order: Order) -> None:
         for process_id in order["process_ids"]:

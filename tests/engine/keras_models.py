@@ -4,6 +4,7 @@ import threading
 
 import keras
 
+from nbdist.contract.snapshot import Model, Variable
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.probe.look import Look, Seen
 from nbdist.engine.probe.walk import Bounds
@@ -37,6 +38,6 @@ def seen(look: Look, **names) -> Seen:
     return look.now(names)
 
 
-def by_path(model: dict) -> dict[str, dict]:
+def by_path(model: Model) -> dict[str, Variable]:
     """The variables of a described model by Keras' own path."""
-    return {variable["path"]: variable for variable in model["variables"]}
+    return {variable.path: variable for variable in model.variables}

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from nbdist.contract import wire
+from nbdist.contract.repeated import Encoder
 from nbdist.contract.snapshot import Activity, Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.running import CurrentCell
@@ -26,6 +27,7 @@ class Recorded:
         self.reports: list[Report] = []
         self.times: list[float] = []
         self.cell = CurrentCell()
+        self._encoder = Encoder()
         self._asked: dict[int, float] = {}
         self.probe = Probe(
             **{
@@ -41,9 +43,10 @@ class Recorded:
             }
         )
 
-    def _take(self, report: dict[str, Any]) -> None:
+    def _take(self, report: Report) -> None:
         self.times.append(time.monotonic())
-        self.reports.append(wire.decode(Report, json.loads(json.dumps(report))))
+        plain = json.loads(json.dumps(self._encoder.encode(report)))
+        self.reports.append(wire.decode(Report, plain))
 
     def run(self, source: str, number: int = 7) -> None:
         """Runs code as a cell."""

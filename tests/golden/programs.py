@@ -370,3 +370,133 @@ def alone(devices: Sequence[Any]) -> Made:
     """Nothing communicates."""
     mesh = mesh_of(devices, data=8)
     return jax.jit(lambda batch: batch * 2), (abstract(mesh, (BATCH, WIDTH), "data"),), mesh
+
+
+@program
+def sequence_parallel(devices: Sequence[Any]) -> Made:
+    """Megatron's MLP with its activations in parts between blocks: gathered before, reduced to the parts after."""
+    mesh = mesh_of(devices, data=2, model=4)
+
+    def mlp(up: Any, down: Any, hidden: Any) -> Any:
+        whole = jax.lax.all_gather(hidden, "model", axis=0, tiled=True)
+        made = jnp.tanh(jnp.tanh(whole @ up) @ down)
+        return jax.lax.psum_scatter(made, "model", scatter_dimension=0, tiled=True)
+
+    part = P(("data", "model"))
+    mapped = jax.shard_map(
+        mlp, mesh=mesh, in_specs=(P(None, "model"), P("model"), part), out_specs=part
+    )
+    up = abstract(mesh, (WIDTH, 4 * WIDTH), None, "model")
+    down = abstract(mesh, (4 * WIDTH, WIDTH), "model")
+    hidden = abstract(mesh, (BATCH, WIDTH), ("data", "model"))
+    return jax.jit(mapped), (up, down, hidden), mesh
+
+
+@program
+def heads(devices: Sequence[Any]) -> Made:
+    """Ulysses' attention: from parts of the sequence to parts of the heads, and back."""
+    mesh = mesh_of(devices, data=2, seq=4)
+
+    def attend(values: Any) -> Any:
+        mine = jax.lax.all_to_all(values, "seq", split_axis=1, concat_axis=0, tiled=True)
+        made = jnp.tanh(mine - mine.max(axis=0))
+        return jax.lax.all_to_all(made, "seq", split_axis=0, concat_axis=1, tiled=True)
+
+    part = P("seq", None, "data")
+    mapped = jax.shard_map(attend, mesh=mesh, in_specs=part, out_specs=part)
+    values = abstract(mesh, (BATCH, 8, WIDTH), "seq", None, "data")
+    return jax.jit(mapped), (values,), mesh
+
+
+@program
+def vocabulary(devices: Sequence[Any]) -> Made:
+    """A cross entropy over words in parts: their largest logit, then the sum of all."""
+    mesh = mesh_of(devices, data=2, model=4)
+
+    def entropy(logits: Any) -> Any:
+        largest = jax.lax.pmax(logits.max(axis=-1), "model")
+        total = jnp.exp(logits - largest[:, None]).sum(axis=-1)
+        return jnp.log(jax.lax.psum(total, "model")) + largest
+
+    mapped = jax.shard_map(
+        entropy, mesh=mesh, in_specs=P("data", "model"), out_specs=P("data"), check_vma=False
+    )
+    return jax.jit(mapped), (abstract(mesh, (BATCH, 8 * WIDTH), "data", "model"),), mesh
+
+
+@program
+def table(devices: Sequence[Any]) -> Made:
+    """A lookup in a table whose rows lie in parts: each device adds what it has, and zeros for the rest."""
+    mesh = mesh_of(devices, data=2, model=4)
+
+    def lookup(rows: Any, tokens: Any) -> Any:
+        mine = tokens - jax.lax.axis_index("model") * len(rows)
+        known = (mine >= 0) & (mine < len(rows))
+        found = jnp.where(known[:, None], rows[jnp.clip(mine, 0, len(rows) - 1)], 0)
+        return jax.lax.psum(found, "model")
+
+    mapped = jax.shard_map(lookup, mesh=mesh, in_specs=(P("model"), P("data")), out_specs=P("data"))
+    tokens = abstract(mesh, (BATCH,), "data", dtype=jnp.int32)
+    return jax.jit(mapped), (abstract(mesh, (4 * BATCH, WIDTH), "model"), tokens), mesh
+
+
+@program
+def halo(devices: Sequence[Any]) -> Made:
+    """Each device needs the rows next to its own: one from before, two from behind."""
+    mesh = mesh_of(devices, data=8)
+
+    def smooth(rows: Any) -> Any:
+        on, back = [(i, i + 1) for i in range(7)], [(i + 1, i) for i in range(7)]
+        before = jax.lax.ppermute(rows[-1:], "data", on)
+        behind = jax.lax.ppermute(rows[:2], "data", back)
+        wide = jnp.concatenate([before, rows, behind])
+        return wide[:-3] + wide[1:-2] + wide[3:]
+
+    mapped = jax.shard_map(smooth, mesh=mesh, in_specs=P("data"), out_specs=P("data"))
+    return jax.jit(mapped), (abstract(mesh, (BATCH, WIDTH), "data"),), mesh
+
+
+@program
+def cannon(devices: Sequence[Any]) -> Made:
+    """Pieces of one array go around along `x`, those of another along `y`, in each of four turns."""
+    mesh = mesh_of(devices, y=2, x=4)
+
+    def multiply(left: Any, right: Any) -> Any:
+        def turn(carried: Any, _: Any) -> Any:
+            left, right, total = carried
+            total = total + left * right
+            left = jax.lax.ppermute(left, "x", [(i, (i + 1) % 4) for i in range(4)])
+            right = jax.lax.ppermute(right, "y", [(0, 1), (1, 0)])
+            return (left, right, total), None
+
+        (_, _, total), _ = jax.lax.scan(turn, (left, right, jnp.zeros_like(left)), None, length=4)
+        return total
+
+    part = P("y", "x")
+    mapped = jax.shard_map(
+        multiply, mesh=mesh, in_specs=(part, part), out_specs=part, check_vma=False
+    )
+    piece = abstract(mesh, (BATCH, WIDTH), "y", "x")
+    return jax.jit(mapped), (piece, piece), mesh
+
+
+@program
+def accumulated(devices: Sequence[Any]) -> Made:
+    """Gradients of six small batches are added up on each device, and reduced once."""
+    mesh = mesh_of(devices, data=8)
+
+    def loss(weight: Any, rows: Any) -> Any:
+        return (jnp.tanh(rows @ weight) ** 2).sum()
+
+    def gradient(weight: Any, batches: Any) -> Any:
+        def add(total: Any, rows: Any) -> Any:
+            return total + jax.grad(loss)(weight, rows), None
+
+        total, _ = jax.lax.scan(add, jnp.zeros_like(weight), batches)
+        return jax.lax.psum(total, "data")
+
+    mapped = jax.shard_map(
+        gradient, mesh=mesh, in_specs=(P(), P(None, "data")), out_specs=P(), check_vma=False
+    )
+    batches = abstract(mesh, (LAYERS, BATCH, WIDTH), None, "data")
+    return jax.jit(mapped), (abstract(mesh, (WIDTH, WIDTH)), batches), mesh

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -93,6 +95,33 @@ def test_a_jitted_function_is_compiled_once_for_the_same_arguments(mesh):
         assert len(rehearsal.programs.all) == 1
         step(jax.device_put(ones(16), NamedSharding(mesh, P("data"))))
         assert len(rehearsal.programs.all) == 2
+
+
+def two_steps():
+    """A step whose arguments nobody has laid out, on its own results again; then on all devices."""
+    step = jax.jit(lambda w, x: w - x.mean() * w)
+    w = step(step(jnp.ones((8, 8)), jnp.ones(4)), jnp.ones(4))
+    everywhere = NamedSharding(auto_mesh(8), P())
+    return {"one": w, "all": jax.lax.with_sharding_constraint(w, everywhere)}
+
+
+def test_results_lie_where_nobody_chose_as_their_arguments_do():
+    ran = {name: (one.committed, len(one.sharding.device_set)) for name, one in two_steps().items()}
+    with rehearsed() as rehearsal:
+        found = two_steps()
+    assert ran == {"one": (False, 1), "all": (True, 8)}
+    assert {n: (one.committed, len(one.sharding.device_set)) for n, one in found.items()} == ran
+    assert len(rehearsal.programs.all) == 1
+
+
+def test_what_lies_on_a_device_that_was_chosen_is_not_moved_by_a_constraint():
+    def moved():
+        here = jax.device_put(ones(8), jax.devices()[1])
+        return jax.lax.with_sharding_constraint(here, NamedSharding(auto_mesh(8), P("x")))
+
+    for run in (contextlib.nullcontext, rehearsed):
+        with run(), pytest.raises(ValueError, match="incompatible devices"):
+            moved()
 
 
 def test_a_call_that_stands_elsewhere_is_compiled_no_more(mesh):

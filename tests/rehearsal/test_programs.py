@@ -11,6 +11,7 @@ import pytest
 from jax.sharding import Mesh, NamedSharding
 from jax.sharding import PartitionSpec as P
 
+import nbdist
 from nbdist.program.compiled import compile_program, program_of
 from nbdist.program.read import read_program
 from tests.golden import make_programs
@@ -28,9 +29,17 @@ def compiled(devices):
     return found
 
 
+@pytest.fixture(scope="module")
+def pod(topology):
+    """The same pod, as a user has it, while `compiled` is made of JAX alone."""
+    jax.devices()
+    return nbdist.rehearse(topology)
+
+
 @pytest.mark.parametrize("name", PROGRAMS)
-def test_memory_and_costs_are_those_that_xla_gives(compiled, name):
-    analysis, program = compiled[name].memory_analysis(), program_of(compiled[name])
+def test_memory_and_costs_are_those_of_jax_used_by_hand(compiled, pod, name):
+    function, arguments, _ = PROGRAMS[name](pod.devices)
+    analysis, program = compiled[name].memory_analysis(), pod.compile(function, *arguments)
     memory = program.memory
     assert (memory.arguments, memory.outputs, memory.temporaries, memory.aliased, memory.code) == (
         analysis.argument_size_in_bytes,

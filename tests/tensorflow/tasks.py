@@ -334,10 +334,10 @@ def _look(observer: observe.Observer, namespace: dict[str, Any]) -> dict[str, An
         found.append(
             {
                 "listed": listed,
-                "arrays": {one["path"]: one for one in observer.arrays()},
-                "devices": observer.devices(),
-                "meshes": observer.meshes(),
-                "distributions": observer.distributions(),
+                "arrays": {one.path: encode(one) for one in observer.arrays()},
+                "devices": encode(observer.devices()),
+                "meshes": encode(observer.meshes()),
+                "distributions": encode(observer.distributions()),
                 "again": all(
                     observer.describe(v) is observer.describe(v) for v in namespace.values()
                 ),

@@ -46,41 +46,41 @@ for name, package in (("three", keras), ("two", tf_keras)):
         other(x)
     result = model.fit(x, y, verbose=0, epochs=2, validation_data=(x, y)).history
     (newest,) = progress.newest()
-    assert newest["what"] == "fit, epoch 2 of 2", newest
-    assert {m["name"]: m["value"] for m in newest["metrics"]} == {k: v[-1] for k, v in result.items()}
+    assert newest.what == "fit, epoch 2 of 2", newest
+    assert {m.name: m.value for m in newest.metrics} == {k: v[-1] for k, v in result.items()}
     loss = model.evaluate(x, y, verbose=0)
     (newest,) = progress.newest()
-    assert newest["what"] == "evaluate", newest
-    assert abs(newest["metrics"][0]["value"] - loss) < 1e-6
+    assert newest.what == "evaluate", newest
+    assert abs(newest.metrics[0].value - loss) < 1e-6
     names |= {name: model, f"{name}_own": other}
 
 seen = look.now(names)
-arrays = {one["path"]: one for one in seen.arrays}
+arrays = {one.path: one for one in seen.arrays}
 for path, one in arrays.items():
     variable = unwrapped(eval(path, dict(names)))
     assert isinstance(variable, tf.Variable), path
-    assert one["shape"] == list(variable.shape), path
-    assert one["sharding"]["kind"] == "named", path
+    assert one.shape == tuple(variable.shape), path
+    assert one.sharding.kind == "named", path
 for name, model in names.items():
     optimizer = list(model.optimizer.variables) if getattr(model, "optimizer", None) else []
-    (described,) = [one for one in seen.models if one["path"] == name]
-    variables = described["variables"]
+    (described,) = [one for one in seen.models if one.path == name]
+    variables = described.variables
     assert len(variables) == len(model.variables) + len(optimizer), name
-    assert {one["array"] for one in variables} <= arrays.keys(), name
-    groups = [one["group"] for one in variables]
+    assert {one.array for one in variables} <= arrays.keys(), name
+    groups = [one.group for one in variables]
     assert groups.count("trainable") == len(model.trainable_variables), name
     assert groups.count("optimizer") == len(optimizer), name
-    (total,) = described["totals"]
-    assert total["devices"] == ["0:0", "0:1"]
-    assert total["nbytes"] == sum(one["nbytes"] for one in variables)
+    (total,) = described.totals
+    assert total.devices == ("0:0", "0:1")
+    assert total.nbytes == sum(one.nbytes for one in variables)
 assert {"three.layers[0].kernel", "two.layers[0].kernel"} <= arrays.keys()
 assert {"three_own.layers[2].moving_mean", "two_own.layers[2].moving_mean"} <= arrays.keys()
 
 keras.distribution.set_distribution(keras.distribution.DataParallel(devices=["cpu:0", "cpu:1"]))
 look.note()
-(of_keras,) = [one for one in look.now(names).distributions if one["noun"] == "distribution"]
-assert (of_keras["kind"], of_keras["mesh"]) == ("DataParallel", None)
-assert "tensorflow back end does nothing with it" in of_keras["problem"]
+(of_keras,) = [one for one in look.now(names).distributions if one.noun == "distribution"]
+assert (of_keras.kind, of_keras.mesh) == ("DataParallel", None)
+assert "tensorflow back end does nothing with it" in of_keras.problem
 look.unhook()
 print("as it should be")
 """

@@ -22,6 +22,7 @@ from nbdist.cells.stacks import stacks_text
 from nbdist.cells.supervisor import timeout_error
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract import agreement
 from nbdist.contract.questions import Threads, ThreadStack
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.once import explain_second_call
@@ -195,7 +196,7 @@ def test_a_command_is_a_magic_there_is_or_a_call_there_is(name: str) -> None:
 
 
 def disagreeing() -> str:
-    facts = {p: {"software": {"jax": f"0.{p}"}, "mesh": None} for p in (0, 1)}
+    facts = {p: agreement.Facts(software={"jax": f"0.{p}"}) for p in (0, 1)}
     return differences_text(differences(facts), {0: "h1", 1: "h2"})
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, ClassVar, Literal
 
 from nbdist.contract.array_summary import ArraySummary
@@ -29,9 +29,9 @@ class ArraysFound:
     expression: str
     arrays: tuple[Array, ...]
     meshes: tuple[Mesh, ...]
-    same: Mapping[str, str]
-    omitted: int
-    closed: int
+    same: Mapping[str, str] = field(default_factory=dict)
+    omitted: int = 0
+    closed: int = 0
     kind: Literal["arrays"] = "arrays"
 
 

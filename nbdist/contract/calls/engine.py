@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
 from typing import Any, ClassVar
 
+from nbdist.contract.agreement import Facts
 from nbdist.contract.calls.call import PROTOCOL, Call
 from nbdist.contract.echo import Kept
 from nbdist.contract.wire import Plain, decode
@@ -183,11 +184,11 @@ class Initialize(Call[Initialized]):
     """Joins the framework's cluster; blocks until all processes have.
 
     Attributes:
-      options: One entry of what the launch side's `stages` gives.
+      stage: One entry of what the launch side's `stages` gives, encoded: see `nbdist.contract.stages`.
     """
 
     NAME: ClassVar[str] = "initialize"
-    options: Mapping[str, Any]
+    stage: Any
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -301,7 +302,7 @@ class Agreement:
     """What must be equal on all processes before they run a cell: digests by topic, or facts by topic."""
 
     digests: Mapping[str, str] | None = None
-    facts: Mapping[str, Any] | None = None
+    facts: Facts | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -2,7 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from typing import Any
+
+from nbdist.contract.agreement import DistributionFacts, LocalArray
+from nbdist.contract.snapshot import Array, Mesh
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Found:
+    """Arrays that were met; each part as in `nbdist.contract.agreement.NamesFacts`."""
+
+    arrays: Mapping[str, Array] = field(default_factory=dict)
+    meshes: Mapping[str, Mesh] = field(default_factory=dict)
+    local: Mapping[str, LocalArray | None] = field(default_factory=dict)
+    keys: Mapping[str, str] = field(default_factory=dict)
 
 
 class Comparer:
@@ -26,24 +41,18 @@ class Comparer:
     def add_mesh(self, mesh: Any) -> None:
         """Notes a mesh that was met by itself."""
 
-    def found(self) -> dict[str, dict[str, Any]]:
-        """What was met since `begin`.
-
-        Returns:
-          `arrays`: by path, what spans processes, as `nbdist.contract.snapshot.Array`; `meshes`: by id.
-          `local`: by path, `[dtype, shape]` of what lies on this process alone, `[]` of what is deleted.
-          `keys`: by path, the values of typed keys.
-        """
-        return {"arrays": {}, "meshes": {}, "local": {}, "keys": {}}
+    def found(self) -> Found:
+        """What was met since `begin`."""
+        return Found()
 
     def settings(self) -> dict[str, str] | None:
         """Settings that change what a program computes, as text by name; None where there are none."""
         return None
 
-    def mesh(self) -> dict[str, Any] | None:
-        """The mesh in context, as `nbdist.contract.snapshot.Mesh`; None where there is none."""
+    def mesh(self) -> Mesh | None:
+        """The mesh in context; None where there is none."""
         return None
 
-    def distribution(self) -> dict[str, Any] | None:
-        """What is set to spread arrays (`kind`, `batch_axis`, `auto_shard`, `rules`, `mesh`); None for nothing."""
+    def distribution(self) -> DistributionFacts | None:
+        """What is set to spread arrays; None for nothing."""
         return None

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import fields
 from typing import Any, Protocol
 
+from nbdist.contract.agreement import Facts
+from nbdist.contract.snapshot import Array
 from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.names import Names
 from nbdist.engine.agreement.reads import reads
 from nbdist.engine.cell.packages import packages_of
 from nbdist.engine.probe.library import Library
-
-NOT_COMPARED = frozenset({"local", "meshes", "omitted"})
-"""Parts of the topic `names` that only say more of what differs."""
 
 
 class Compared(Protocol):
@@ -49,14 +49,14 @@ class Agreement:
         self._comparers: dict[int, Comparer] = {}
         self._packages = packages_of(frameworks)
         self._names = Names(self._packages)
-        self._texts: dict[str, tuple[Any, str]] = {}
+        self._texts: dict[str, tuple[Array, str]] = {}
 
-    def facts(self, code: str, topics: Collection[str] | None = None) -> dict[str, Any]:
-        """What is to be equal on all processes that run a cell, by topic; of these topics only.
+    def facts(self, code: str, topics: Collection[str] | None = None) -> Facts:
+        """What is to be equal on all processes that run a cell; of these topics only.
 
         Args:
           code: The cell.
-          topics: Some of `cell`, `software`, `variables`, `settings`, `mesh`, `distribution`, `names`.
+          topics: Names of fields of `Facts`; None: all.
         """
         source, comparers = self._rewritten(code), self._imported()
         answers: dict[str, Callable[[], Any]] = {
@@ -70,23 +70,21 @@ class Agreement:
                 reads(source, self._rewritten), self._shell.user_ns, comparers, self._libraries()
             ),
         }
-        return {
-            name: answer() for name, answer in answers.items() if topics is None or name in topics
-        }
+        asked = {n: answer() for n, answer in answers.items() if topics is None or n in topics}
+        return Facts(**asked)
 
     def digests(self, code: str) -> dict[str, str]:
         """A short text by topic that is equal where the facts are."""
         facts = self.facts(code)
-        # Containers may have been filled in another order.
-        facts["names"] = [
-            sorted((self._array_texts(part) if name == "arrays" else part).items())
-            for name, part in facts["names"].items()
-            if name not in NOT_COMPARED
-        ]
-        # Plain data, whose text has no addresses; JSON takes several times as long.
+        compared = {topic.name: getattr(facts, topic.name) for topic in fields(facts)}
+        if facts.names is not None:
+            # The rest only says more of what differs. Containers may have been filled in another order.
+            parts = (facts.names.names, self._array_texts(facts.names.arrays), facts.names.keys)
+            compared["names"] = [[(key, part[key]) for key in sorted(part)] for part in parts]
+        # Facts, whose text has no addresses; JSON takes several times as long.
         return {
             topic: hashlib.sha256(repr(fact).encode()).hexdigest()[:12]
-            for topic, fact in facts.items()
+            for topic, fact in compared.items()
         }
 
     def _imported(self) -> list[Comparer]:
@@ -100,7 +98,7 @@ class Agreement:
         found = (one.library() for one in reversed(self._frameworks) if one.is_imported())
         return [library for library in found if library is not None]
 
-    def _array_texts(self, arrays: dict[str, Any]) -> dict[str, str]:
+    def _array_texts(self, arrays: Mapping[str, Array]) -> dict[str, str]:
         """The descriptions of arrays as text; of one that is the same object as in the last check, that text."""
         before, self._texts = self._texts, {}
         for path, described in arrays.items():

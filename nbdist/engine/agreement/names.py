@@ -5,8 +5,10 @@ from __future__ import annotations
 import builtins
 import types
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
+from nbdist.contract.agreement import NameFacts, NamesFacts
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.comparer import Comparer
 from nbdist.engine.agreement.reads import Reads
@@ -33,7 +35,7 @@ class Names:
         namespace: dict[str, Any],
         comparers: Sequence[Comparer],
         libraries: Sequence[Library],
-    ) -> dict[str, Any]:
+    ) -> NamesFacts:
         """What is to be compared.
 
         Args:
@@ -41,34 +43,31 @@ class Names:
           namespace: What they stand for.
           comparers: Of the frameworks that have been imported.
           libraries: Of the same, those that build on others first.
-
-        Returns:
-          `names`: by dotted path, `type` (None: there is no such name), `certain` (read whatever happens), `code`
-            (see `code_digest`), `holds` (whether arrays are in it). Of a path through modules each step is one.
-          What `Comparer.found` gives, of all together.
-          `omitted`: how many arrays were too many.
         """
         found: dict[str, Any] = {}
-        names: dict[str, dict[str, Any]] = {}
+        names: dict[str, NameFacts] = {}
         for path in sorted(reads.certain | reads.possible):
             for name, value in steps(path, namespace):
-                certain = path in reads.certain or names.get(name, {}).get("certain", False)
-                names[name] = {"type": _type_text(value), "certain": certain, "code": None}
+                known, code = names.get(name), None
+                certain = path in reads.certain or (known is not None and known.certain)
                 if value is not _MISSING:
                     found[name] = value
-                    names[name]["code"] = code_digest(value)
+                    code = code_digest(value)
+                names[name] = NameFacts(type=_type_text(value), certain=certain, code=code)
         arrays = self._arrays(found, comparers, libraries)
-        holders = {_root(path) for kind in ("arrays", "local") for path in arrays[kind]}
-        for name, entry in names.items():
-            entry["holds"] = _root(name) in holders
-        return {"names": names, **arrays}
+        holders = {_root(path) for path in (*arrays.arrays, *arrays.local)}
+        names = {
+            name: replace(known, holds=_root(name) in holders) for name, known in names.items()
+        }
+        return replace(arrays, names=names)
 
     def _arrays(
         self,
         namespace: dict[str, Any],
         comparers: Sequence[Comparer],
         libraries: Sequence[Library],
-    ) -> dict[str, Any]:
+    ) -> NamesFacts:
+        """The arrays of a namespace, as yet without the names."""
         for comparer in comparers:
             comparer.begin()
         takers = [(comparer, comparer.array_classes()) for comparer in comparers]
@@ -95,11 +94,15 @@ class Names:
             bounds=Bounds(),
         )
         omitted = walk.run(namespace)
-        all_found = Comparer().found()
-        for comparer in comparers:
-            for kind, facts in comparer.found().items():
-                all_found[kind] |= facts
-        return {**all_found, "omitted": omitted}
+        every = [comparer.found() for comparer in comparers]
+        return NamesFacts(
+            names={},
+            arrays={path: one for found in every for path, one in found.arrays.items()},
+            meshes={name: one for found in every for name, one in found.meshes.items()},
+            local={path: one for found in every for path, one in found.local.items()},
+            keys={path: one for found in every for path, one in found.keys.items()},
+            omitted=omitted,
+        )
 
 
 def steps(path: str, namespace: Mapping[str, Any]) -> list[tuple[str, Any]]:

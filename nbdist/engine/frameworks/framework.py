@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.stages import EmptyStage
 from nbdist.errors import ArrayError, SessionError
 from nbdist.machine import checkup
 from nbdist.spelling import option
@@ -63,12 +64,15 @@ class Framework:
 
     # -- of the framework that the session computes with -----------------------------------------
 
-    def initialize(self, process: Process, **options: Any) -> Initialized:
+    stage: Any = EmptyStage
+    """What its `initialize` takes: a dataclass of `nbdist.contract.stages`, or a union of some."""
+
+    def initialize(self, process: Process, stage: Any) -> Initialized:
         """Joins the cluster; blocks until all processes have.
 
         Args:
           process: This one.
-          **options: One entry of what the launch side's `stages` gives.
+          stage: One entry of what the launch side's `stages` gives.
 
         Returns:
           What the launch side's `check`, `summary` and `remarks` read, with the `ports` on which others connect

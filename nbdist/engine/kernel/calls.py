@@ -18,7 +18,7 @@ from nbdist.contract.calls import arrays, engine, stepping
 from nbdist.contract.calls import call as contract
 from nbdist.contract.calls import values as values_contract
 from nbdist.contract.calls.call import PROTOCOL, Done
-from nbdist.contract.wire import encode
+from nbdist.contract.wire import decode, encode
 from nbdist.engine import frameworks
 from nbdist.engine.cell.showable import error_text, showable
 from nbdist.engine.kernel.answering import answer_questions
@@ -195,7 +195,7 @@ def initialize(
 ) -> tuple[engine.Initialized, list[Any]]:
     """See `Initialize`."""
     framework = resident.framework
-    answer = framework.initialize(resident, **call.options)
+    answer = framework.initialize(resident, decode(framework.stage, call.stage))
     return answer.after(engine.Initialized(version=framework.version())), []
 
 

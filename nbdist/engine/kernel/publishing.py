@@ -7,6 +7,7 @@ from typing import Any
 
 from nbdist.contract.echo import Kept
 from nbdist.contract.iopub import TYPES, Echo, content_of
+from nbdist.contract.repeated import Encoder
 from nbdist.contract.snapshot import Report
 
 
@@ -26,15 +27,16 @@ class Publisher:
         self.request: dict[str, Any] | None = None
         self._kernel = kernel
         self._process_id = process_id
+        self._reports = Encoder()
 
     def publish(self, message: object) -> None:
         """Sends a message of `nbdist.contract.iopub` as output of the cell that runs or ran last."""
         ident = f"engine.{self._kernel.engine_id}.step"
         self._send(*content_of(message), parent=self.request, ident=ident)
 
-    def report(self, report: dict[str, Any]) -> None:
+    def report(self, report: Report) -> None:
         """Sends what the probe has seen."""
-        self._to_all(TYPES[Report], report)
+        self._to_all(TYPES[Report], self._reports.encode(report))
 
     def broadcast(self, message: object) -> None:
         """Sends a message of ours to every kernel that takes part, whatever it has asked for."""

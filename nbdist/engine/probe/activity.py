@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import time
-from typing import Any
+from dataclasses import replace
+from typing import Any, Literal
 
+from nbdist.contract import snapshot
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread, rss_bytes
 from nbdist.engine.cell.running import CurrentCell, RunningCell
@@ -30,8 +32,8 @@ class Activity:
         self._at: tuple[object, ...] = ()
         self._since = 0.0
 
-    def look(self, context_mesh: str | None) -> dict[str, Any]:
-        """The section now, in the form of `nbdist.contract.snapshot.Activity`."""
+    def look(self, context_mesh: str | None) -> snapshot.Activity:
+        """The section now."""
         # In this order: a cell that begins in between is then said to run, or not to have begun.
         newest = self._cell.newest_run
         running = self._cell.running
@@ -80,13 +82,21 @@ class Activity:
             return "block_until_ready" in (stands.source or "")
         return for_a_thread
 
-    def _section(self, state: str, context_mesh: str | None, **running: Any) -> dict[str, Any]:
-        empty = dict.fromkeys(("cell", "line", "source", "cell_seconds", "line_seconds"))
-        return {
-            "state": state,
-            **empty,
-            "waiting": False,
-            "rss_bytes": rss_bytes(),
-            "context_mesh": context_mesh,
-            **running,
-        }
+    def _section(
+        self,
+        state: Literal["idle", "running", "compiling"],
+        context_mesh: str | None,
+        **running: Any,
+    ) -> snapshot.Activity:
+        idle = snapshot.Activity(
+            state=state,
+            cell=None,
+            line=None,
+            source=None,
+            cell_seconds=None,
+            line_seconds=None,
+            waiting=False,
+            rss_bytes=rss_bytes(),
+            context_mesh=context_mesh,
+        )
+        return replace(idle, **running)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.contract.calls.arrays import ModelFound
-from nbdist.engine.probe.found import model_found
 from nbdist.engine.probe.look import Look
 from nbdist.errors import ArrayError
 
@@ -32,4 +31,4 @@ def layout_of(value: Any, expression: str, look: Look) -> ModelFound:
             f"{expression!r} has no variables yet. Build it first: give it an Input, call it on a batch, "
             "or run build(input_shape)."
         )
-    return model_found(seen.models[0], seen.meshes, seen.distributions)
+    return ModelFound(model=seen.models[0], meshes=seen.meshes, distributions=seen.distributions)

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
 from nbdist.engine.cell.packages import packages_of
 from nbdist.engine.probe.classes import bases_of
 from nbdist.engine.probe.lent import Lent
@@ -16,14 +17,14 @@ from nbdist.engine.probe.walk import Bounds, Walk
 
 @dataclass(frozen=True, slots=True)
 class Seen:
-    """Sections of a report, as plain data."""
+    """Sections of a report."""
 
-    devices: list[dict[str, Any]]
-    meshes: list[dict[str, Any]]
-    arrays: list[dict[str, Any]]
+    devices: tuple[Device, ...]
+    meshes: tuple[Mesh, ...]
+    arrays: tuple[Array, ...]
     arrays_omitted: int
-    distributions: list[dict[str, Any]]
-    models: list[dict[str, Any]]
+    distributions: tuple[Distribution, ...]
+    models: tuple[Model, ...]
 
 
 class Look:
@@ -80,7 +81,7 @@ class Look:
             bases = type(value).__mro__
             return next((o for o, classes in takers if any(c in bases for c in classes)), None)
 
-        described: dict[str, dict[str, Any]] = {}
+        described: dict[str, Array] = {}
 
         def found(path: str, value: Any) -> bool:
             lent = type(value) is Lent
@@ -91,11 +92,12 @@ class Look:
             observer = active[0] if len(active) == 1 and not lent else taker(array)
             return observer is not None and observer.add(path, array, lent=lent)
 
-        def describe(path: str | None, value: Any) -> dict[str, Any] | None:
+        def describe(path: str | None, value: Any) -> Array | None:
             if not described:
-                described.update((one["path"], one) for o in active for one in o.arrays())
-            if path in described:
-                return described[path]
+                described.update((one.path, one) for o in active for one in o.arrays())
+            listed = described.get(path) if path is not None else None
+            if listed is not None:
+                return listed
             observer = taker(value) if value is not None else None
             return observer.describe(value) if observer is not None else None
 
@@ -116,27 +118,20 @@ class Look:
         )
         omitted = walk.run(namespace) if active else 0
 
-        def met() -> Iterable[dict[str, Any]]:
+        def met() -> Iterable[Mesh]:
             return (mesh for observer in active for mesh in observer.meshes())
 
         looks = [one.look(describe, lambda: _by_id(met())) for one in self._models]
         return Seen(
-            devices=[one for observer in active for one in observer.devices()],
-            meshes=_sorted(
-                _by_id(
-                    [
-                        *(m for o in active for m in o.meshes()),
-                        *(m for look in looks for m in look.meshes),
-                    ]
-                )
-            ),
-            arrays=[one for observer in active for one in observer.arrays()],
+            devices=tuple(one for observer in active for one in observer.devices()),
+            meshes=_sorted(_by_id((*met(), *(m for look in looks for m in look.meshes)))),
+            arrays=tuple(one for observer in active for one in observer.arrays()),
             arrays_omitted=omitted,
-            distributions=[
+            distributions=(
                 *(one for look in looks for one in look.distributions),
                 *(one for observer in active for one in observer.distributions()),
-            ],
-            models=[one for look in looks for one in look.models],
+            ),
+            models=tuple(one for look in looks for one in look.models),
         )
 
     def context_mesh(self) -> str | None:
@@ -187,9 +182,9 @@ class Look:
             self._observers += [observer] if observer is not None else []
 
 
-def _by_id(meshes: Iterable[dict[str, Any]]) -> dict[str, dict[str, Any]]:
-    return {mesh["id"]: mesh for mesh in meshes}
+def _by_id(meshes: Iterable[Mesh]) -> dict[str, Mesh]:
+    return {mesh.id: mesh for mesh in meshes}
 
 
-def _sorted(meshes: dict[str, dict[str, Any]]) -> list[dict[str, Any]]:
-    return [meshes[name] for name in sorted(meshes)]
+def _sorted(meshes: dict[str, Mesh]) -> tuple[Mesh, ...]:
+    return tuple(meshes[name] for name in sorted(meshes))

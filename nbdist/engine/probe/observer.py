@@ -1,4 +1,4 @@
-"""What the probe asks of each framework: observers of arrays and of models, all sections as plain data.
+"""What the probe asks of each framework: observers of arrays and of models, which give the sections of a report.
 
 Observers are called on the probe's thread, except `note`. None imports its framework, starts anything, calls
 a collective, reads device memory or runs what users wrote.
@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, Model
 from nbdist.engine.probe.library import Library
 
-Describe = Callable[[str | None, Any], dict[str, Any] | None]
-"""Gives an array in the form of `nbdist.contract.snapshot.Array`, from its path among the arrays or its value."""
+Describe = Callable[[str | None, Any], Array | None]
+"""Describes an array, from its path among the arrays or its value."""
 
 
 class Observed(Protocol):
@@ -46,6 +47,8 @@ class Observer(Protocol):
     """Looks at the arrays, devices and meshes of one framework, again and again.
 
     A look is `begin`, then `add` for each array that the walk over the namespace meets, then the sections.
+    What has not changed should be the same object in the next look: it is then neither compared nor encoded
+    again.
     """
 
     def begin(self) -> bool:
@@ -85,32 +88,28 @@ class Observer(Protocol):
         """Lists a mesh that was met by itself."""
         ...
 
-    def describe(self, array: Any) -> dict[str, Any] | None:
-        """One array as `nbdist.contract.snapshot.Array` with an empty path, without listing it; lists its mesh.
-
-        The same dictionary again for an array described alike, so that unchanged ones compare by
-        identity. None where it cannot be described.
-        """
+    def describe(self, array: Any) -> Array | None:
+        """One array with an empty path, without listing it; lists its mesh. None where it cannot be described."""
         ...
 
-    def devices(self) -> list[dict[str, Any]]:
-        """This process's devices, as `nbdist.contract.snapshot.Device`."""
+    def devices(self) -> tuple[Device, ...]:
+        """This process's devices."""
         ...
 
-    def meshes(self) -> list[dict[str, Any]]:
-        """The meshes of this look, as `nbdist.contract.snapshot.Mesh`, by id."""
+    def meshes(self) -> tuple[Mesh, ...]:
+        """The meshes of this look, by id."""
         ...
 
-    def arrays(self) -> list[dict[str, Any]]:
-        """The arrays of this look, as `nbdist.contract.snapshot.Array`, in the order met."""
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays of this look, in the order met."""
         ...
 
     def context_mesh(self) -> str | None:
         """The id of the mesh in context on the main thread; None where there is none."""
         ...
 
-    def distributions(self) -> list[dict[str, Any]]:
-        """What is set now, as `nbdist.contract.snapshot.Distribution`; its mesh must be in `meshes()`."""
+    def distributions(self) -> tuple[Distribution, ...]:
+        """What is set now; its mesh must be in `meshes()`."""
         ...
 
     def note(self) -> None:
@@ -133,9 +132,7 @@ class ModelObserver(Protocol):
         """Takes a model that the walk has met."""
         ...
 
-    def look(
-        self, describe: Describe, meshes: Callable[[], Mapping[str, dict[str, Any]]]
-    ) -> Models:
+    def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> Models:
         """What there is now; keeps no model afterwards.
 
         Args:
@@ -162,19 +159,19 @@ class ModelObserver(Protocol):
 
 
 class Models(Protocol):
-    """One look of a `ModelObserver`: sections of a report, as plain data."""
+    """One look of a `ModelObserver`: sections of a report."""
 
     @property
-    def distributions(self) -> list[dict[str, Any]]:
+    def distributions(self) -> tuple[Distribution, ...]:
         """As `Observer.distributions`."""
         ...
 
     @property
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> tuple[Mesh, ...]:
         """The meshes that they refer to."""
         ...
 
     @property
-    def models(self) -> list[dict[str, Any]]:
-        """As `nbdist.contract.snapshot.Model`."""
+    def models(self) -> tuple[Model, ...]:
+        """Those that were added, once they have variables."""
         ...

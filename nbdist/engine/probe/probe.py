@@ -11,9 +11,9 @@ import os
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any
+from dataclasses import replace
 
-from nbdist.contract.snapshot import VERSION
+from nbdist.contract.snapshot import VERSION, Report
 from nbdist.engine.cell.code_owners import CodeOwners
 from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
@@ -46,8 +46,8 @@ class Probe:
     """Publishes reports from a thread of its own until it is stopped.
 
     Args:
-      publish: Called on the probe's thread with each report, as plain data in the form of
-        `nbdist.contract.snapshot.Report`. It may block or raise: what could not be published is made again.
+      publish: Called on the probe's thread with each report. It may block or raise: what could not be published is
+        made again.
       namespace: Gives the user's names.
       process_id: Of this process, from the launch plan.
       host: This machine's name.
@@ -61,7 +61,7 @@ class Probe:
     def __init__(
         self,
         *,
-        publish: Callable[[dict[str, Any]], None],
+        publish: Callable[[Report], None],
         namespace: Callable[[], dict[str, object]],
         process_id: int,
         host: str,
@@ -73,12 +73,9 @@ class Probe:
     ) -> None:
         self._publish = publish
         self._namespace = namespace
-        self._head = {
-            "version": VERSION,
-            "process_id": process_id,
-            "host": host,
-            "pid": os.getpid(),
-        }
+        self._empty = Report(
+            version=VERSION, process_id=process_id, sequence=0, host=host, pid=os.getpid()
+        )
         self._sequence = 0
         self._cell = cell
         self._content_run: int | None = None
@@ -183,24 +180,15 @@ class Probe:
         if not due:
             return
         with self._arrays_pace if "arrays" in due else self._activity_pace:
-            report: dict[str, Any] = {
-                **self._head,
-                "sequence": self._sequence + 1,
-                "content_run": self._content_run,
-                **EMPTY,
-                **due,
-            }
+            sections = dict(due)
             if "arrays" in due:
-                report["arrays"], report["arrays_omitted"] = due["arrays"]
+                sections["arrays"], sections["arrays_omitted"] = due["arrays"]
+            report = replace(
+                self._empty,
+                sequence=self._sequence + 1,
+                content_run=self._content_run,
+                **sections,
+            )
             self._publish(report)
         self._sequence += 1
         self._sections.sent(due, time.monotonic())
-
-
-EMPTY = dict.fromkeys(
-    (
-        *("activity", "devices", "meshes", "arrays", "arrays_omitted"),
-        *("distributions", "models", "progress"),
-    )
-)
-"""A section that is None has not changed."""

@@ -8,12 +8,14 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Metric, Progress
+
 
 @dataclass(slots=True)
 class _Last:
     """The newest of this process, replaced as a whole: readers on other threads need no lock."""
 
-    progress: dict[str, Any] | None = None
+    progress: Progress | None = None
     evaluation: str = "evaluate"
 
 
@@ -28,12 +30,12 @@ def note(what: str, metrics: Mapping[str, Any]) -> None:
       metrics: Numbers by name, such as a loss. What is no finite number is left out.
     """
     numbers = {str(name): _number(value) for name, value in metrics.items()}
-    _last.progress = {
-        "what": what,
-        "metrics": [
-            {"name": name, "value": value} for name, value in numbers.items() if value is not None
-        ],
-    }
+    _last.progress = Progress(
+        what=str(what),
+        metrics=tuple(
+            Metric(name=name, value=value) for name, value in numbers.items() if value is not None
+        ),
+    )
 
 
 @contextlib.contextmanager
@@ -51,10 +53,10 @@ def evaluation() -> str:
     return _last.evaluation
 
 
-def newest() -> list[dict[str, Any]]:
-    """The last that was noted, as `nbdist.contract.snapshot.Progress`; nothing before the first."""
+def newest() -> tuple[Progress, ...]:
+    """The last that was noted; nothing before the first."""
     progress = _last.progress
-    return [progress] if progress is not None else []
+    return (progress,) if progress is not None else ()
 
 
 def _number(value: Any) -> float | None:

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
+
+from nbdist.contract.snapshot import Activity
 
 REPEAT_SECONDS = 1.8
 """A kernel that attaches knows everything after two seconds; a look may come a little late."""
 
 REPEAT_ACTIVITY_SECONDS = 0.9
+
+
+def without_measures(activity: Activity) -> Activity:
+    """An activity without the numbers that always change a little."""
+    return replace(activity, cell_seconds=None, line_seconds=None, rss_bytes=0)
 
 
 class Sections:
@@ -22,11 +30,10 @@ class Sections:
         """Takes a section that is due whenever anything in it changes."""
         self._newest[name] = self._compared[name] = section
 
-    def put_activity(self, section: dict[str, Any]) -> None:
+    def put_activity(self, activity: Activity) -> None:
         """Takes the activity, which is not due for seconds or bytes alone."""
-        self._newest["activity"] = section
-        measures = ("cell_seconds", "line_seconds", "rss_bytes")
-        self._compared["activity"] = {k: v for k, v in section.items() if k not in measures}
+        self._newest["activity"] = activity
+        self._compared["activity"] = without_measures(activity)
 
     def due(self, now: float) -> dict[str, Any]:
         """The sections to publish now, by name."""

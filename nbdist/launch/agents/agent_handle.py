@@ -6,12 +6,13 @@ import contextlib
 import logging
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Self
+from typing import Self
 
 from nbdist.contract import events
+from nbdist.contract.checkup import Connection
 from nbdist.contract.events import Received
 from nbdist.contract.lines import Lines
 from nbdist.contract.orders import (
@@ -81,7 +82,7 @@ class AgentHandle:
         self.failure: Received | None = None
         self.copying: list[tuple[int | None, events.FileEvent]] = []
         self.services: dict[int, events.Coordinating] = {}
-        self.reached: dict[int | None, tuple[float, Sequence[Mapping[str, Any]]]] = {}
+        self.reached: dict[int | None, tuple[float, Sequence[Connection]]] = {}
         self.asked_s = time.time()
         self.received_at = time.monotonic()
         self._pauses = Pauses()
@@ -335,7 +336,7 @@ class AgentHandle:
                     address=host.address,
                     listening=host.listening,
                     ports=list(host.ports),
-                    checks=None if host.checks is None else dict(host.checks),
+                    checks=host.checks,
                     asked_s=self.asked_s,
                     received_s=time.time(),
                 )

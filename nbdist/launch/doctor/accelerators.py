@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from nbdist.launch.doctor.finding import Case, Facts, Finding
+from nbdist.contract.checkup import Checkup, FoundProcess
+from nbdist.launch.doctor.finding import Case, Finding
 from nbdist.spelling import command
 
 
@@ -12,19 +13,17 @@ def back_ends(case: Case) -> Iterator[Finding]:
     """A back end in this kernel holds devices that the processes are to have."""
     if not case.examined.local or not case.needs.starting or case.needs.platform == "cpu":
         return
-    devices = case.facts["accelerators"]
-    for up in case.kernel.get("backends", ()):
-        on_tpu = up["platform"] == "tpu" or (not up["platform"] and devices["tpus"])
-        on_gpu = up["platform"] in ("gpu", "cuda", "rocm") or (
-            not up["platform"] and devices["gpus"]
-        )
+    devices = case.facts.accelerators
+    for up in case.kernel.backends or ():
+        on_tpu = up.platform == "tpu" or (not up.platform and devices.tpus)
+        on_gpu = up.platform in ("gpu", "cuda", "rocm") or (not up.platform and devices.gpus)
         if on_tpu or on_gpu:
             effect = (
                 "whose chips belong to one process" if on_tpu else "and takes most of their memory"
             )
             kind = "TPU" if on_tpu else "GPUs"
             yield case.error(
-                f"{up['framework']} has started in this kernel and holds the {kind}, {effect}",
+                f"{up.framework} has started in this kernel and holds the {kind}, {effect}",
                 where="this kernel",
                 do=f"restart the kernel, and compute in a {command('cell')} only",
             )
@@ -37,37 +36,37 @@ def tpu(case: Case) -> Iterator[Finding]:
     holding = _holding(case.facts)
     for holder in holding:
         yield case.error(
-            f"process {holder['pid']} ({holder['command']}, user {holder['user']}) holds the TPU",
-            where=", ".join(holder["devices"]),
+            f"process {holder.pid} ({holder.command}, user {holder.user}) holds the TPU",
+            where=", ".join(holder.devices),
             do=case.there(_kill(case, holder)),
         )
     if holding:
         return
-    for lock in case.facts["locks"]:
-        foreign = lock["owner"] != case.facts["user"]
-        progress = case.error if foreign and case.facts["accelerators"]["tpus"] else case.warning
+    for lock in case.facts.locks:
+        foreign = lock.owner != case.facts.user
+        progress = case.error if foreign and case.facts.accelerators.tpus else case.warning
         yield progress(
-            f"a lock file of libtpu is left, owned by {lock['owner']}, and no process that this user can see "
+            f"a lock file of libtpu is left, owned by {lock.owner}, and no process that this user can see "
             "holds the TPU",
-            where=lock["path"],
-            do=case.there(f"{'sudo ' if foreign else ''}rm {lock['path']}"),
+            where=lock.path,
+            do=case.there(f"{'sudo ' if foreign else ''}rm {lock.path}"),
         )
 
 
-def _holding(facts: Facts) -> list[Facts]:
+def _holding(facts: Checkup) -> tuple[FoundProcess, ...]:
     """Virtual machines hold devices under the same names, but no chip of a TPU is theirs."""
-    return list(facts["holders"]) if facts["accelerators"]["tpus"] else []
+    return facts.holders if facts.accelerators.tpus else ()
 
 
 def leftovers(case: Case) -> Iterator[Finding]:
     """Processes of an earlier session that nobody ends any more."""
-    for process in case.facts["leftovers"]:
+    for process in case.facts.leftovers:
         yield case.warning(
-            f"process {process['pid']} ({process['command']}) is left over from an earlier session",
-            where=f"processes of user {process['user']}",
+            f"process {process.pid} ({process.command}) is left over from an earlier session",
+            where=f"processes of user {process.user}",
             do=case.there(_kill(case, process)),
         )
 
 
-def _kill(case: Case, process: Facts) -> str:
-    return f"{'' if process['user'] == case.facts['user'] else 'sudo '}kill {process['pid']}"
+def _kill(case: Case, process: FoundProcess) -> str:
+    return f"{'' if process.user == case.facts.user else 'sudo '}kill {process.pid}"

@@ -8,8 +8,10 @@ from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from typing import Any
 
+from nbdist.contract.checkup import Checkup
+from nbdist.contract.wire import decode
 from nbdist.engine.frameworks import imported
-from nbdist.launch.doctor.finding import Examined, Facts
+from nbdist.launch.doctor.finding import Examined
 from nbdist.launch.doctor.reachability import Reachability, try_connections
 from nbdist.launch.doctor.refused import shell
 from nbdist.launch.doctor.visit import Visit
@@ -20,7 +22,7 @@ from nbdist.machine import checkup
 
 def examine_all(
     hosts: Sequence[AskedHost], options: SshOptions, *, folder: str | None = None
-) -> tuple[list[Examined], Facts]:
+) -> tuple[list[Examined], Checkup]:
     """Looks at hosts, all at once: as long as the slowest takes; `CONNECT_SECONDS` where a connection is blocked.
 
     Args:
@@ -52,14 +54,14 @@ def examine_all(
     ], kernel
 
 
-def kernel_facts(asked: Mapping[str, Any]) -> Facts:
+def kernel_facts(asked: Mapping[str, Any]) -> Checkup:
     """Facts of this process and its machine, with the `backends` that are already up in it."""
     up = [
         {"framework": one.name, "platform": platform}
         for one in imported()
         if (platform := one.holds()) is not None
     ]
-    return {**checkup.checkup(dict(asked)), "backends": up}
+    return decode(Checkup, {**checkup.checkup(dict(asked)), "backends": up})
 
 
 @contextlib.contextmanager
@@ -74,7 +76,7 @@ def _ending(visits: Any) -> Iterator[None]:
 def _examined(
     host: AskedHost,
     options: SshOptions,
-    kernel: Facts,
+    kernel: Checkup,
     visit: Visit | None,
     reachability: Reachability,
 ) -> Examined:

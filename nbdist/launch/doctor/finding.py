@@ -5,11 +5,11 @@ from __future__ import annotations
 import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Literal
+from typing import Literal
+
+from nbdist.contract.checkup import Checkup, Connection, OldPython
 
 Severity = Literal["error", "warning"]
-Facts = Mapping[str, Any]
-"""What `nbdist.machine.checkup.checkup` answers."""
 
 THIS_MACHINE = "this machine"
 
@@ -47,18 +47,18 @@ class Examined:
         machine.
       facts: What it has reported; None where `trouble` says why not.
       clock: None where it was not compared.
-      reached: How it could connect to others, by their name: what `checkup.connect` answers.
+      reached: How it could connect to others, by their name.
       reachable: How this machine could connect to it; None where that was not tried.
       processes: How many processes are to run there.
     """
 
     host: str
     shell: str = ""
-    facts: Facts | None = None
+    facts: Checkup | OldPython | None = None
     trouble: Finding | None = None
     clock: Clock | None = None
-    reached: Mapping[str, Facts] = field(default_factory=dict)
-    reachable: Facts | None = None
+    reached: Mapping[str, Connection] = field(default_factory=dict)
+    reachable: Connection | None = None
     processes: int = 1
 
     @property
@@ -85,13 +85,24 @@ class Needs:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Case:
-    """All there is to judge one host by. It has facts."""
+    """All there is to judge one host by. `reported` are its facts, as far as there are any."""
 
     examined: Examined
-    facts: Facts
-    kernel: Facts
+    reported: Checkup | OldPython
+    kernel: Checkup
     everyone: Sequence[Examined]
     needs: Needs
+
+    @property
+    def facts(self) -> Checkup:
+        """All facts; not asked for of a host whose Python is too old for them."""
+        assert isinstance(self.reported, Checkup)
+        return self.reported
+
+    @property
+    def all_facts(self) -> list[Checkup]:
+        """Those of all hosts that have reported them."""
+        return [one.facts for one in self.everyone if isinstance(one.facts, Checkup)]
 
     @property
     def spread(self) -> bool:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
+from nbdist.contract.checkup import Checkup
 from nbdist.launch.doctor.accelerators import back_ends, leftovers, tpu
-from nbdist.launch.doctor.finding import Case, Examined, Facts, Finding, Needs
+from nbdist.launch.doctor.finding import Case, Examined, Finding, Needs
 from nbdist.launch.doctor.network import clocks, names, reach
 from nbdist.launch.doctor.room import folder, memory, temporary
 from nbdist.launch.doctor.software import packages, python
@@ -30,7 +31,7 @@ CHECKS: tuple[Callable[[Case], Iterator[Finding]], ...] = (
 )
 
 
-def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[Finding]:
+def judge(everyone: Sequence[Examined], *, kernel: Checkup, needs: Needs) -> list[Finding]:
     """What is not as it should be, errors before warnings, otherwise in the order of hosts.
 
     Args:
@@ -43,9 +44,9 @@ def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[
         if one.trouble is not None:
             found.append(one.trouble)
         # A parent that was asked for no facts has reported none.
-        if one.facts:
+        if one.facts is not None:
             case = Case(
-                examined=one, facts=one.facts, kernel=kernel, everyone=everyone, needs=needs
+                examined=one, reported=one.facts, kernel=kernel, everyone=everyone, needs=needs
             )
             found += [
                 finding for check in CHECKS if _answered(case, check) for finding in check(case)
@@ -55,4 +56,4 @@ def judge(everyone: Sequence[Examined], *, kernel: Facts, needs: Needs) -> list[
 
 def _answered(case: Case, check: Callable[[Case], Iterator[Finding]]) -> bool:
     """A Python that is too old reports its version and nothing else."""
-    return check is python or "packages" in case.facts
+    return check is python or isinstance(case.reported, Checkup)

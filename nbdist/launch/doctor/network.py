@@ -5,7 +5,8 @@ from __future__ import annotations
 import ipaddress
 from collections.abc import Iterator
 
-from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Facts, Finding
+from nbdist.contract.checkup import Checkup, Connection, OldPython
+from nbdist.launch.doctor.finding import THIS_MACHINE, Case, Finding
 from nbdist.quantities import seconds_text
 from nbdist.spelling import option, start_with
 
@@ -19,44 +20,50 @@ def names(case: Case) -> Iterator[Finding]:
     nbdist gives gloo, which carries the collectives of CPUs, the address; plain JAX listens where the
     host's own name leads.
     """
-    if not case.spread or not case.facts.get("name"):
+    if not case.spread:
         return
-    name, host = case.facts["name"], case.facts["host"]
+    name, host = case.facts.name, case.facts.host
     address = _address(case) or "ITS-ADDRESS"
     entry = case.there(f"sudo sh -c 'echo {address} {host} >> /etc/hosts'")
     consequence = (
         "nbdist gives its processes the right address; jax.distributed in a plain script would fail or hang "
         "in the first collective on CPUs"
     )
-    if name["error"]:
-        what = f"its own name {host!r} cannot be resolved ({name['error']})"
+    if name.error:
+        what = f"its own name {host!r} cannot be resolved ({name.error})"
         yield case.warning(f"{what}; {consequence}", where="/etc/hosts and DNS", do=entry)
         return
-    if all(
-        ipaddress.ip_address(found.partition("%")[0]).is_loopback for found in name["addresses"]
-    ):
-        listed = ", ".join(name["addresses"])
+    if all(ipaddress.ip_address(found.partition("%")[0]).is_loopback for found in name.addresses):
+        listed = ", ".join(name.addresses)
         yield case.warning(
             f"its own name {host!r} leads to {listed}, where no other host reaches it; {consequence}",
             where="/etc/hosts",
-            do=case.there(_replace(name["addresses"][0], address, host)),
+            do=case.there(_replace(name.addresses[0], address, host)),
         )
         return
-    if not name["own"]:
-        what = f"its own name {host!r} leads to {', '.join(name['addresses'])}, which is another machine's"
+    if not name.own:
+        what = f"its own name {host!r} leads to {', '.join(name.addresses)}, which is another machine's"
         yield case.warning(f"{what}; {consequence}", where="/etc/hosts and DNS", do=entry)
 
 
 def _address(case: Case) -> str | None:
     """Where other hosts reach this one."""
     if not case.examined.local:
-        return _seen(case.facts, "server")
-    others = (_seen(one.facts or {}, "client") for one in case.everyone)
-    return next((address for address in others if address), None)
+        return _server(case)
+    others = (facts.seen_as for facts in case.all_facts)
+    return next((seen.client for seen in others if seen is not None), None)
 
 
-def _seen(facts: Facts, side: str) -> str | None:
-    return (facts.get("seen_as") or {}).get(side)
+def _server(case: Case) -> str | None:
+    """The host's address, as ssh has come in."""
+    seen = case.facts.seen_as
+    return seen.server if seen is not None else None
+
+
+def _client(case: Case) -> str | None:
+    """This machine's address, as the host sees it."""
+    seen = case.facts.seen_as
+    return seen.client if seen is not None else None
 
 
 def _replace(old: str, address: str, host: str) -> str:
@@ -70,35 +77,35 @@ def reach(case: Case) -> Iterator[Finding]:
     """Connections can be made from each host to the notebook and to each other, and back."""
     one = case.examined
     for other, answer in one.reached.items():
-        if "error" not in answer:
+        if answer.error is None:
             continue
         if other == THIS_MACHINE:
             yield _silent(case, answer)
         else:
             yield case.error(
-                f"cannot connect to {other}: {answer['error']}",
+                f"cannot connect to {other}: {answer.error}",
                 where=f"{one.host} → {other}, any TCP port",
                 do=_open(case, other),
             )
-    if one.reachable and "error" in one.reachable:
+    if one.reachable is not None and one.reachable.error is not None:
         here = any(other.local for other in case.everyone)
         progress = case.error if here else case.warning
         need = "" if here else "; cells do not need it, since no process runs on this machine"
         yield progress(
-            f"this machine cannot connect to it: {one.reachable['error']}{need}",
+            f"this machine cannot connect to it: {one.reachable.error}{need}",
             where=f"{THIS_MACHINE} → {one.host}, any TCP port",
-            do=_let_in(one.shell, case.facts, _seen(case.facts, "client")),
+            do=_let_in(one.shell, case.facts, _client(case)),
         )
 
 
-def _silent(case: Case, answer: Facts) -> Finding:
+def _silent(case: Case, answer: Connection) -> Finding:
     """A host that cannot call the notebook."""
-    address, seen = answer.get("address"), _seen(case.facts, "client")
-    what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer['error']}"
+    address, seen = answer.address, _client(case)
+    what = f"cannot connect to the notebook's machine{f' at {address}' if address else ''}: {answer.error}"
     where = f"{case.examined.host} → {THIS_MACHINE}, any TCP port"
     if address and address.startswith("127."):
         return case.error(
-            f"ssh does not forward ports to this machine ({option('tunnel', True)}): {answer['error']}",
+            f"ssh does not forward ports to this machine ({option('tunnel', True)}): {answer.error}",
             where=f"sshd of {case.examined.host}, or a port that is taken there",
             do=f"{case.there('sudo sshd -T')}, and set AllowTcpForwarding yes in sshd_config where it says no; or "
             "start again, with other ports",
@@ -111,7 +118,7 @@ def _silent(case: Case, answer: Facts) -> Finding:
             do="run the notebook on a machine in the hosts' own network, such as the first host; or name an "
             f"address that they reach with {option('controller_address')}{_tunnel(case)}",
         )
-    opened = _let_in("", case.kernel, _seen(case.facts, "server"))
+    opened = _let_in("", case.kernel, _server(case))
     return case.error(what, where=where, do=f"{opened}{_tunnel(case)}")
 
 
@@ -125,14 +132,15 @@ def _tunnel(case: Case) -> str:
 def _open(case: Case, other: str) -> str:
     """What opens the way on the other side, for this host's address."""
     found = next(one for one in case.everyone if one.host == other)
-    return _let_in(found.shell, found.facts or {}, _seen(case.facts, "server"))
+    return _let_in(found.shell, found.facts, _server(case))
 
 
-def _let_in(shell: str, facts: Facts, address: str | None) -> str:
+def _let_in(shell: str, facts: Checkup | OldPython | None, address: str | None) -> str:
     source = address or "ADDRESS"
-    if "ufw" in facts.get("firewalls", ()):
+    firewalls = facts.firewalls if isinstance(facts, Checkup) else ()
+    if "ufw" in firewalls:
         return f"{shell}sudo ufw allow from {source}"
-    if "firewall-cmd" in facts.get("firewalls", ()):
+    if "firewall-cmd" in firewalls:
         return f"{shell}sudo firewall-cmd --zone=trusted --add-source={source}"
     return f"{shell}sudo iptables -I INPUT -s {source} -p tcp -j ACCEPT, or open it in the network's firewall"
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Sequence
 from concurrent.futures import Executor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
-from nbdist.launch.doctor.finding import THIS_MACHINE, Facts
+from nbdist.contract.checkup import Checkup, Connection
+from nbdist.contract.wire import decode
+from nbdist.launch.doctor.finding import THIS_MACHINE
 from nbdist.launch.doctor.visit import Visit
 from nbdist.machine import checkup
 from nbdist.machine.ports import own_address
@@ -19,10 +21,10 @@ OUTSIDE = "192.0.2.1"
 
 @dataclass(frozen=True, slots=True)
 class Reachability:
-    """What `checkup.connect` answered: by host and whom it called, and by host for calls from this machine."""
+    """How calls ended: by host and whom it called, and by host for calls from this machine."""
 
-    reached: dict[str, dict[str, Facts]] = field(default_factory=dict)
-    reachable: dict[str, Facts] = field(default_factory=dict)
+    reached: dict[str, dict[str, Connection]] = field(default_factory=dict)
+    reachable: dict[str, Connection] = field(default_factory=dict)
 
 
 def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
@@ -30,23 +32,24 @@ def try_connections(pool: Executor, visits: Sequence[Visit]) -> Reachability:
     with contextlib.ExitStack() as stack:
         listening = _listening(visits, stack)
         ports: dict[str, Sequence[Any]] = {
-            visit.host.name: visit.facts["listening"]
+            visit.host.name: visit.facts.listening
             for visit in visits
-            if visit.facts is not None and "listening" in visit.facts
+            if isinstance(visit.facts, Checkup) and visit.facts.listening is not None
         }
         targets = {visit.host.name: _targets(visit, listening, ports) for visit in visits}
         back = pool.submit(checkup.connect, list(ports.values()))
         answers = pool.map(lambda v: v.connect(list(targets[v.host.name].values())), visits)
-        reached: dict[str, dict[str, Facts]] = {
+        reached: dict[str, dict[str, Connection]] = {
             visit.host.name: {
-                name: {**given, "address": target[0]}
+                name: replace(given, address=str(target[0]))
                 for (name, target), given in zip(
                     targets[visit.host.name].items(), answer, strict=False
                 )
             }
             for visit, answer in zip(visits, answers, strict=True)
         }
-        return Reachability(reached, dict(zip(ports, back.result(), strict=True)))
+        called = (decode(Connection, one) for one in back.result())
+        return Reachability(reached, dict(zip(ports, called, strict=True)))
 
 
 def _targets(
@@ -72,7 +75,7 @@ def _address_for(visit: Visit) -> str | None:
 
     ssh may go through another host, or something on the way may change addresses.
     """
-    if visit.facts is None or "seen_as" not in visit.facts:
+    if not isinstance(visit.facts, Checkup):
         return None
-    client = (visit.facts["seen_as"] or {}).get("client")
-    return str(client) if client and checkup.is_own(client) else own_address(OUTSIDE)
+    seen = visit.facts.seen_as
+    return seen.client if seen and checkup.is_own(seen.client) else own_address(OUTSIDE)

@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from nbdist.launch.doctor.finding import Examined, Facts, Finding
+from nbdist.contract.checkup import Checkup, OldPython, plain_checkup
+from nbdist.launch.doctor.finding import Examined, Finding
 from nbdist.launch.model.framework import framework_names
 from nbdist.quantities import bytes_text, count_text, seconds_text
 
@@ -48,7 +49,7 @@ class Report:
             "ok": self.exit_code == 0,
             "seconds": round(self.seconds, 3),
             "findings": [asdict(finding) for finding in self.findings],
-            "hosts": {one.host: one.facts for one in self.everyone},
+            "hosts": {one.host: one.facts and plain_checkup(one.facts) for one in self.everyone},
         }
         return json.dumps(found, indent=2)
 
@@ -78,12 +79,13 @@ def do_text(do: str) -> str:
     return "\n".join([f"  type:  {command}", *(f"         {part}" for part in more)])
 
 
-def _described(facts: Facts | None) -> str:
-    if not facts:
+def _described(facts: Checkup | OldPython | None) -> str:
+    if facts is None:
         return ""
-    parts = [f"Python {'.'.join(map(str, facts['python']))}"]
-    versions = facts.get("packages", {})
-    parts += [f"{name} {versions[name]}" for name in SHOWN if versions.get(name)]
-    available = facts.get("memory", {}).get("available")
+    parts = [f"Python {'.'.join(map(str, facts.python))}"]
+    if isinstance(facts, OldPython):
+        return parts[0]
+    parts += [f"{name} {version}" for name in SHOWN if (version := facts.packages.get(name))]
+    available = facts.memory.available
     parts += [f"{bytes_text(available)} free"] if available is not None else []
     return ", ".join(parts)

@@ -18,7 +18,7 @@ TEMPORARY_BYTES = 100 * MIB
 
 def memory(case: Case) -> Iterator[Finding]:
     """Room for as many processes as are asked for, before they hold any data."""
-    available = case.facts["memory"]["available"]
+    available = case.facts.memory.available
     parent, each = framework_named(case.needs.framework).memory_bytes
     count = case.examined.processes
     # A scheduler starts a parent for each process.
@@ -40,31 +40,31 @@ def memory(case: Case) -> Iterator[Finding]:
 
 def temporary(case: Case) -> Iterator[Finding]:
     """Room for files of the processes."""
-    found = case.facts["temporary"]
-    look = case.there(f"du -xh --max-depth=1 {shlex.quote(found['path'])}")
-    if found["error"]:
-        progress = case.warning if found["instead"] else case.error
-        instead = f"; its files would go to {found['instead']} instead" if found["instead"] else ""
+    found = case.facts.temporary
+    look = case.there(f"du -xh --max-depth=1 {shlex.quote(found.path)}")
+    if found.error:
+        progress = case.warning if found.instead else case.error
+        instead = f"; its files would go to {found.instead} instead" if found.instead else ""
         yield progress(
-            f"no file can be written in {found['path']}: {found['error']}{instead}",
-            where=f"{found['path']} on {case.examined.host}",
+            f"no file can be written in {found.path}: {found.error}{instead}",
+            where=f"{found.path} on {case.examined.host}",
             do=f"{look}, and make room; or set TMPDIR there",
         )
-    elif found["free"] < TEMPORARY_BYTES:
+    elif found.free is not None and found.free < TEMPORARY_BYTES:
         yield case.warning(
-            f"{bytes_text(found['free'])} free in {found['path']}",
-            where=f"{found['path']} on {case.examined.host}",
+            f"{bytes_text(found.free)} free in {found.path}",
+            where=f"{found.path} on {case.examined.host}",
             do=f"{look}, and make room",
         )
 
 
 def folder(case: Case) -> Iterator[Finding]:
     """The folder cells are to work in."""
-    found = case.facts.get("folder")
-    if found and not found["exists"]:
+    found = case.facts.folder
+    if found is not None and not found.exists:
         yield case.error(
-            f"the notebook's folder {found['path']} is not there",
-            where=f"{found['path']} on {case.examined.host}",
+            f"the notebook's folder {found.path} is not there",
+            where=f"{found.path} on {case.examined.host}",
             do=f"{start_with('sync', '.')}, which brings it there; or "
             f"{start_with('cwd', Placeholder('FOLDER'))}, with a folder that is there",
         )

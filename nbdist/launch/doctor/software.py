@@ -15,7 +15,7 @@ SAME_AS_KERNEL = ("nbdist", "ipyparallel")
 
 def python(case: Case) -> Iterator[Finding]:
     """The same minor version: what is pickled here is read there."""
-    here, there = case.kernel["python"], case.facts["python"]
+    here, there = case.kernel.python, case.reported.python
     if here[:2] != there[:2]:
         wanted = ".".join(map(str, here[:2]))
         yield case.error(
@@ -28,11 +28,11 @@ def python(case: Case) -> Iterator[Finding]:
 
 def packages(case: Case) -> Iterator[Finding]:
     """One command that puts right all that is missing or of another version."""
-    if case.kernel["python"][:2] != case.facts["python"][:2]:
+    if case.kernel.python[:2] != case.facts.python[:2]:
         return
     wrong, install = [], []
     for name in (*SAME_AS_KERNEL, *_of_framework(case)):
-        found, wanted = case.facts["packages"].get(name), _wanted(case, name)
+        found, wanted = case.facts.packages.get(name), _wanted(case, name)
         # A version that cannot be known is not called wrong; the processes compare what they have imported.
         if found is not None and (not found or wanted is None or _fits(name, found, wanted)):
             continue
@@ -42,7 +42,7 @@ def packages(case: Case) -> Iterator[Finding]:
         )
         install.append(_requirement(case, name, wanted))
     if wrong:
-        pip = [case.facts["executable"], "-m", "pip", "install", *install]
+        pip = [case.facts.executable, "-m", "pip", "install", *install]
         yield case.error("; ".join(wrong), where=_python(case), do=case.there(shlex.join(pip)))
 
 
@@ -59,12 +59,11 @@ def _requirement(case: Case, name: str, wanted: str | None) -> str:
     The module comes from the distribution that the host has it from (a second one would overwrite its files),
     else from the one that others have it from.
     """
-    source = case.facts if case.facts["packages"].get(name) else {}
-    if not source and wanted:
-        others = (case.kernel, *(one.facts for one in case.everyone if one.facts))
-        same = (facts for facts in others if facts.get("packages", {}).get(name) == wanted)
-        source = next(same, {})
-    distribution = source.get("distributions", {}).get(name, name)
+    source = case.facts if case.facts.packages.get(name) else None
+    if source is None and wanted:
+        others = (case.kernel, *case.all_facts)
+        source = next((facts for facts in others if facts.packages.get(name) == wanted), None)
+    distribution = source.distributions.get(name, name) if source is not None else name
     return f"{distribution}=={wanted}" if wanted else distribution
 
 
@@ -74,14 +73,10 @@ def _of_framework(case: Case) -> tuple[str, ...]:
 
 def _wanted(case: Case, name: str) -> str | None:
     """The version all should have: the kernel's where it must be that, else one on which most agree."""
-    here: str | None = case.kernel["packages"].get(name) or None
+    here = case.kernel.packages.get(name) or None
     if name in SAME_AS_KERNEL:
         return here
-    versions = Counter(
-        one.facts["packages"][name]
-        for one in case.everyone
-        if one.facts and one.facts.get("packages", {}).get(name)
-    )
+    versions = Counter(version for facts in case.all_facts if (version := facts.packages.get(name)))
     # The kernel computes nothing: what hosts agree on need not be what it has.
     if here is None or (len(versions) == 1 and here not in versions):
         return versions.most_common(1)[0][0] if versions else None
@@ -89,8 +84,8 @@ def _wanted(case: Case, name: str) -> str | None:
 
 
 def _python(case: Case) -> str:
-    return f"{case.facts['executable']} on {case.examined.host}"
+    return f"{case.reported.executable} on {case.examined.host}"
 
 
-def _dotted(version: list[int]) -> str:
+def _dotted(version: tuple[int, ...]) -> str:
     return ".".join(map(str, version))

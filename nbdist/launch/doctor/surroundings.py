@@ -43,7 +43,7 @@ PROXIES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")
 
 def scheduler(case: Case) -> Iterator[Finding]:
     """What JAX's detection would take for a cluster, and is not the one that is asked for."""
-    on_tpu = case.facts["accelerators"]["tpus"] > 0
+    on_tpu = case.facts.accelerators.tpus > 0
     for launcher, meaning in dict.fromkeys(SCHEDULERS.values()):
         if launcher == case.needs.launcher or (launcher == "tpu" and on_tpu):
             continue
@@ -53,7 +53,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
         prefixes = tuple(p for p, entry in SCHEDULERS.items() if entry == (launcher, meaning))
         found = [
             name
-            for name in case.facts["variables"]
+            for name in case.facts.variables
             if name.startswith(prefixes) and name not in BY_IMPORTS
         ]
         if not found:
@@ -74,7 +74,7 @@ def scheduler(case: Case) -> Iterator[Finding]:
 
 def tf_config(case: Case) -> Iterator[Finding]:
     """`TF_CONFIG` makes a process a member of another cluster, with another role."""
-    value = case.facts["variables"].get("TF_CONFIG")
+    value = case.facts.variables.get("TF_CONFIG")
     framework = framework_named(case.needs.framework)
     # On the kernel's own machine it is the user's word, which the plan follows or refuses.
     if value is None or (case.examined.local and framework.each_serves):
@@ -92,13 +92,9 @@ def tf_config(case: Case) -> Iterator[Finding]:
 
 def differing(case: Case) -> Iterator[Finding]:
     """Options of the compiler that not all hosts have alike; the kernel's own go to all of them."""
-    kernel = _options(case.kernel["variables"])
-    sets = [
-        {**_options(one.facts["variables"]), **kernel}
-        for one in case.everyone
-        if one.facts and "variables" in one.facts
-    ]
-    own = {**_options(case.facts["variables"]), **kernel}
+    kernel = _options(case.kernel.variables)
+    sets = [{**_options(facts.variables), **kernel} for facts in case.all_facts]
+    own = {**_options(case.facts.variables), **kernel}
     for name in sorted({name for options in sets for name in options}):
         usual, count = Counter(options.get(name) for options in sets).most_common(1)[0]
         if count < len(sets) and own.get(name) != usual:
@@ -125,7 +121,7 @@ def proxies(case: Case) -> Iterator[Finding]:
 
     Source: `jax.distributed.initialize` says of itself that they can make it time out.
     """
-    variables = case.facts["variables"]
+    variables = case.facts.variables
     found = [name for name in variables if name.lower() in PROXIES]
     if not found or not case.spread:
         return
@@ -137,7 +133,7 @@ def proxies(case: Case) -> Iterator[Finding]:
 
 
 def _listed(case: Case, names: list[str]) -> str:
-    shown = [f"{name}={case.facts['variables'][name]}" for name in names[:2]]
+    shown = [f"{name}={case.facts.variables[name]}" for name in names[:2]]
     more = f" and {len(names) - 2} more" if len(names) > 2 else ""
     return f"{', '.join(shown)}{more} {'is' if len(names) == 1 else 'are'}"
 

@@ -10,15 +10,29 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any, BinaryIO, TypeVar
 
-from nbdist.launch.doctor.finding import Clock, Facts, Finding
+from nbdist.contract.checkup import (
+    Checkup,
+    Connected,
+    Connection,
+    OldPython,
+    Reading,
+    read_checkup,
+)
+from nbdist.contract.wire import Plain, decode
+from nbdist.errors import WireError
+from nbdist.launch.doctor.finding import Clock, Finding
 from nbdist.launch.doctor.refused import refused
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.ssh import SshOptions, ssh_command
 from nbdist.machine import checkup
+from nbdist.spelling import option
+
+T = TypeVar("T")
 
 ANSWER_SECONDS = 15.0
 """After it has connected, a host may take so long to report its facts."""
@@ -39,7 +53,7 @@ class Visit:
 
     def __init__(self, host: AskedHost, options: SshOptions, asked: Mapping[str, Any]) -> None:
         self.host = host
-        self.facts: Facts | None = None
+        self.facts: Checkup | OldPython | None = None
         self.trouble: Finding | None = None
         self.clock: Clock | None = None
         self._options = options
@@ -61,7 +75,11 @@ class Visit:
                 return
             with self._limit(ANSWER_SECONDS) as late:
                 self._write(source + json.dumps(self._asked).encode() + b"\n")
-                self.facts = self._read()
+                try:
+                    self.facts = self._read(read_checkup)
+                except WireError as error:
+                    self.trouble = self._unreadable(error)
+                    return
             if self.facts is None:
                 # A host that has closed its end may take a moment to say why.
                 with contextlib.suppress(subprocess.TimeoutExpired):
@@ -71,19 +89,23 @@ class Visit:
                 status = None if late.is_set() else self._process.poll()
                 self.trouble = refused(self.host, self._options, status, text)
 
-    def connect(self, targets: Sequence[Sequence[Any]]) -> list[Facts]:
-        """Lets the host connect to `[address, port]` pairs, and compares its clock; empty when it is gone."""
-        if self.facts is None or "time" not in self.facts:
-            return []
+    def connect(self, targets: Sequence[Sequence[Any]]) -> tuple[Connection, ...]:
+        """Lets the host connect to `[address, port]` pairs, and compares its clock; empty when it is gone.
+
+        Raises:
+          WireError: It answers with something else.
+        """
+        if not isinstance(self.facts, Checkup):
+            return ()
         with self._limit(ANSWER_SECONDS):
             sent = time.time()
             self._write(json.dumps({"connect": targets}).encode() + b"\n")
-            reading = self._read()
+            reading = self._read(partial(decode, Reading))
             received = time.time()
-            answer = self._read()
+            answer = self._read(partial(decode, Connected))
         if reading is not None:
-            self.clock = clock(reading["time"], sent, received)
-        return list(answer["connected"]) if answer is not None else []
+            self.clock = clock(reading.time, sent, received)
+        return answer.connected if answer is not None else ()
 
     def end(self) -> None:
         """Closes the connection; the host's side ends with it."""
@@ -127,14 +149,30 @@ class Visit:
             self._process.stdin.write(data)
             self._process.stdin.flush()
 
-    def _read(self) -> dict[str, Any] | None:
-        """The next answer; what a shell prints at its start is passed over."""
+    def _read(self, read: Callable[[Plain], T]) -> T | None:
+        """The next answer, None where there is none; what a shell prints at its start is passed over.
+
+        Raises:
+          WireError: It has another shape; the text names the host.
+        """
         assert self._process is not None
         assert self._process.stdout is not None
         for line in self._process.stdout:
             if line.startswith(b'{"checkup"'):
-                return json.loads(line)["checkup"]  # type: ignore[no-any-return]
+                try:
+                    return read(json.loads(line)["checkup"])
+                except (ValueError, WireError) as error:
+                    raise WireError(f"What host {self.host.name} has reported: {error}") from error
         return None
+
+    def _unreadable(self, error: WireError) -> Finding:
+        return Finding(
+            severity="error",
+            host=self.host.name,
+            what=f"its facts cannot be read: {error}",
+            where=f"{self._options.python} on {self.host.name}",
+            do=f"name another Python with {option('remote_python')}",
+        )
 
     def _no_ssh(self, error: OSError) -> Finding:
         return Finding(

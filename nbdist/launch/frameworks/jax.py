@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.agent.coordinator import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized
+from nbdist.contract.stages import JaxStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model import platform
 from nbdist.launch.model.framework import Answers, Framework
@@ -53,17 +54,9 @@ class Jax(Framework):
         """Nothing beyond what all processes get."""
         return {}
 
-    def stages(
-        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
-    ) -> list[dict[str, Any]]:
+    def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
         """One: join the cluster."""
-        return [
-            {
-                "devices": process.devices if devices_by_config(plan) else None,
-                "arguments": arguments(plan, process, rendezvous) if plan.initialize else None,
-                "gloo": rendezvous.own.get(process.process_id),
-            }
-        ]
+        return [stage(plan, process, rendezvous)]
 
     def always(self, platform: Platform) -> dict[str, str]:
         """It takes no other devices; a process that dies does not take the others along after its heartbeat."""
@@ -117,6 +110,16 @@ class Jax(Framework):
             )
             for p, its in devices.items()
         }
+
+
+def stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> JaxStage:
+    """What one process needs to join the cluster."""
+    return JaxStage(
+        processes=len(plan.processes),
+        devices=process.devices if devices_by_config(plan) else None,
+        arguments=arguments(plan, process, rendezvous) if plan.initialize else None,
+        gloo=rendezvous.own.get(process.process_id),
+    )
 
 
 def devices_by_config(plan: Plan) -> bool:

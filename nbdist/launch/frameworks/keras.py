@@ -6,10 +6,11 @@ reads the `KERAS_DISTRIBUTION_*` variables when it is called without arguments.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.contract.calls.engine import Described, Initialized
+from nbdist.contract.stages import KerasArguments, KerasStage
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks import jax
 from nbdist.launch.model.framework import Answers, Asked, Chosen
@@ -82,29 +83,28 @@ class Keras(jax.Jax):
             ),
         }
 
-    def stages(
-        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
-    ) -> list[dict[str, Any]]:
+    def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
         """One: join the cluster."""
-        (through_jax,) = super().stages(plan, process, rendezvous)
-        joined = {
-            "job_addresses": addresses(plan, rendezvous),
-            "num_processes": len(plan.processes),
-            "process_id": process.process_id,
-        }
+        assert plan.backend is not None
+        through_jax = jax.stage(plan, process, rendezvous)
+        joined = KerasArguments(
+            job_addresses=addresses(plan, rendezvous),
+            num_processes=len(plan.processes),
+            process_id=process.process_id,
+        )
         return [
-            {
-                "backend": plan.backend,
-                "devices": through_jax["devices"],
-                "arguments": joined if plan.initialize else None,
+            KerasStage(
+                backend=plan.backend,
+                devices=through_jax.devices,
+                arguments=joined if plan.initialize else None,
                 # Keras has no place for these; they are added where it calls JAX.
-                "jax": {
+                jax={
                     name: value
-                    for name, value in (through_jax["arguments"] or {}).items()
+                    for name, value in (through_jax.arguments or {}).items()
                     if name not in ("coordinator_address", "num_processes", "process_id")
                 },
-                "gloo": through_jax["gloo"],
-            }
+                gloo=through_jax.gloo,
+            )
         ]
 
     def check(self, plan: Plan, answers: Answers) -> None:

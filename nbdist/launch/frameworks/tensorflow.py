@@ -7,9 +7,10 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
+from nbdist.contract.stages import DevicesStage, StrategyStage
 from nbdist.errors import LaunchError, OptionError
 from nbdist.launch.model import platform
 from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
@@ -85,18 +86,13 @@ class TensorFlow(Framework):
         config = tf_config(plan, process, rendezvous)
         return {} if config is None else {"TF_CONFIG": config}
 
-    def stages(
-        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
-    ) -> list[dict[str, Any]]:
+    def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
         """Two: devices, which must be settled before any operation and are then compared; the strategy."""
-        devices = {
-            "stage": "devices",
-            "platform": plan.platform,
-            "devices": process.devices,
-            "local_device_ids": None
-            if process.local_device_ids is None
-            else list(process.local_device_ids),
-        }
+        devices = DevicesStage(
+            platform=plan.platform,
+            devices=process.devices,
+            local_device_ids=process.local_device_ids,
+        )
         if not plan.initialize:
             return [devices]
         return [devices, strategy_stage(plan, process, rendezvous)]
@@ -136,15 +132,14 @@ class TensorFlow(Framework):
         return [*said, SERVER_SAYS] if len(plan.processes) > 1 else said
 
 
-def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
-    """The arguments with which a process makes its strategy, at the start or again after a failure."""
-    return {
-        "stage": "strategy",
-        "tf_config": tf_config(plan, process, rendezvous),
-        "role": process.role,
-        "process_id": process.process_id,
-        "workers": [worker.process_id for worker in plan.workers],
-    }
+def strategy_stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> StrategyStage:
+    """With what a process makes its strategy, at the start or again after a failure."""
+    return StrategyStage(
+        tf_config=tf_config(plan, process, rendezvous),
+        role=process.role,
+        process_id=process.process_id,
+        workers=tuple(worker.process_id for worker in plan.workers),
+    )
 
 
 def tf_config(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> str | None:

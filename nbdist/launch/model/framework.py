@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from nbdist.contract.calls.engine import Described, Initialized
+from nbdist.contract.stages import EmptyStage
 from nbdist.errors import OptionError
 
 if TYPE_CHECKING:
@@ -131,11 +132,12 @@ class Framework:
         """Variables of one process, in place before it imports the framework."""
         return {}
 
-    def stages(
-        self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous
-    ) -> list[dict[str, Any]]:
-        """Keyword arguments of the engine's `initialize`, one entry a call; the same number on all processes."""
-        return [{}]
+    def stages(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Sequence[Any]:
+        """What the engine's `initialize` takes, one entry a call; the same number on all processes.
+
+        Each is a dataclass of `nbdist.contract.stages`, as the engine's side declares in `stage`.
+        """
+        return [EmptyStage()]
 
     def always(self, platform: Platform) -> dict[str, str]:
         """Variables for the processes of every session, in which a user may import it beside another framework."""

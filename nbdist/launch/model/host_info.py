@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+
+from nbdist.contract.checkup import Checkup
 
 SILENT_SECONDS = 3.0
 """A host that has said nothing for so long is shown as silent; each says once a second that it is there."""
@@ -26,6 +27,6 @@ class HostInfo:
     address: str | None
     listening: int | None = None
     ports: list[int] = field(default_factory=list)
-    checks: dict[str, Any] | None = None
+    checks: Checkup | None = None
     asked_s: float = 0.0
     received_s: float = 0.0

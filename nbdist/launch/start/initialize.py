@@ -10,6 +10,7 @@ from typing import Any
 
 from nbdist.contract.calls.engine import Initialize, Initialized
 from nbdist.contract.orders import COORDINATOR
+from nbdist.contract.wire import encode
 from nbdist.errors import LaunchError, NbdistError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
@@ -51,29 +52,29 @@ def join(running: Cluster, *, progress: StartProgress) -> dict[int, Initialized]
     answers: dict[int, Initialized] = {}
     last_step = max(map(len, stages.values())) - 1
     for step in range(last_step + 1):
-        options = {process_id: calls[step] for process_id, calls in stages.items()}
-        last = broadcast(running, options, progress=progress if step == last_step else silent)
+        now = {process_id: calls[step] for process_id, calls in stages.items()}
+        last = broadcast(running, now, progress=progress if step == last_step else silent)
         answers = {p: answer.after(answers.get(p, answer)) for p, answer in last.items()}
         framework.check(plan, answers)
     return answers
 
 
 def broadcast(
-    running: Cluster, options: Mapping[int, Mapping[str, Any]], *, progress: StartProgress
+    running: Cluster, stages: Mapping[int, Any], *, progress: StartProgress
 ) -> dict[int, Initialized]:
-    """Calls `initialize` on processes, each with its own arguments, and waits for all answers.
+    """Calls `initialize` on processes, each with its own `nbdist.contract.stages`, and waits for all answers.
 
     Raises:
       LaunchError: As for `join`.
     """
     asked = {}
-    for process_id, arguments in options.items():
+    for process_id, stage in stages.items():
         asked[process_id] = ask(
             running.client[running.engines[process_id]],
-            Initialize(options=arguments),
+            Initialize(stage=encode(stage)),
             where=f"process {process_id} (host {running.plan.hosts[process_id]})",
         )
-        if process_id == 0 and len(options) > 1 and _process_0_serves(running):
+        if process_id == 0 and len(stages) > 1 and _process_0_serves(running):
             until_it_listens(running.rendezvous)
     return _collect(running, asked, progress)
 

@@ -6,8 +6,10 @@ import contextlib
 import socket
 from collections.abc import Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import replace
 from typing import Any
 
+from nbdist.contract.checkup import Checkup, Connection
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.doctor.examine import kernel_facts
 from nbdist.launch.doctor.finding import THIS_MACHINE, Examined, Finding, Needs
@@ -45,7 +47,7 @@ class Preflight:
             ):  # an address behind a translation is none of this machine's
                 self._listener = checkup.listen(address, *forwarded[-1:])
         pool = ThreadPoolExecutor(1)
-        self._kernel: Future[Mapping[str, Any]] = pool.submit(kernel_facts, {})
+        self._kernel: Future[Checkup] = pool.submit(kernel_facts, {})
         pool.shutdown(wait=False)
 
     @property
@@ -71,7 +73,7 @@ class Preflight:
         self.close()
         kernel = self._kernel.result()
         plan = self._plan
-        everyone = [self._examined(name, facts, kernel) for name, facts in info.items()]
+        everyone = [self._examined(name, facts) for name, facts in info.items()]
         here = plan.on(socket.gethostname()) if plan.placement.job is None else ()
         if here:
             name = socket.gethostname()
@@ -96,20 +98,22 @@ class Preflight:
         if self._listener is not None:
             self._listener.close()
 
-    def _examined(self, name: str, facts: HostInfo, kernel: Mapping[str, Any]) -> Examined:
+    def _examined(self, name: str, facts: HostInfo) -> Examined:
         placement = self._plan.placement
         typed = f"ssh {name} "
         asked = next((host for host in placement.hosts if host.name == name), None)
         if asked is not None and placement.ssh is not None:
             typed = shell(asked, placement.ssh)
-        checks = facts.checks or {}
-        connected = checks.get("connected", [])
+        checks = facts.checks
+        connected = checks.connected if checks is not None else None
         return Examined(
             host=name,
             shell=typed,
             facts=checks,
-            clock=clock(checks["time"], facts.asked_s, facts.received_s) if checks else None,
-            reached={THIS_MACHINE: {**connected[0], "address": self._address}} if connected else {},
+            clock=clock(checks.time, facts.asked_s, facts.received_s) if checks else None,
+            reached={THIS_MACHINE: replace(connected[0], address=self._address)}
+            if connected
+            else {},
             processes=len(self._plan.on(name)) or 1,
         )
 
@@ -125,15 +129,15 @@ def targets(info: Mapping[str, HostInfo]) -> tuple[tuple[str, int], ...]:
 
 
 def unreached(
-    info: Mapping[str, HostInfo], host: str, answers: Sequence[Mapping[str, Any]]
+    info: Mapping[str, HostInfo], host: str, answers: Sequence[Connection]
 ) -> tuple[str, str] | None:
     """The first host that another one did not reach, and what is to be said then; None when it reached all."""
     names = [name for name, facts in info.items() if facts.listening]
     for name, answer in zip(names, answers, strict=False):
-        if "error" in answer and name != host:
+        if answer.error is not None and name != host:
             address = info[name].address
             return name, (
-                f"Host {host} cannot connect to host {name} at {address}: {answer['error']}. The processes talk "
+                f"Host {host} cannot connect to host {name} at {address}: {answer.error}. The processes talk "
                 "to each other there, on ports that are free at the time. Open TCP between the hosts; "
                 f"{command('doctor')} says what to type."
             )

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import signal
 import time
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.stages import StrategyStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
@@ -78,8 +79,8 @@ def rebuild_strategy(
         broadcast(running, new, progress=silent)
     # An evaluator takes part in no collective: one that was there before goes on as it is.
     taking_part = {w.process_id for w in plan.workers if workers} | set(replaced)
-    calls: dict[int, Mapping[str, Any]] = {
-        p: {**found[1], "again": p not in replaced}
+    calls: dict[int, StrategyStage] = {
+        p: dataclasses.replace(found[1], again=p not in replaced)
         for p, found in stages.items()
         if p in taking_part
     }

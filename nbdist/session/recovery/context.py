@@ -7,7 +7,7 @@ from pathlib import Path
 
 from nbdist.cells.context import CellContext, Ended, nothing
 from nbdist.cells.facts import Facts
-from nbdist.cells.history import OpenCell
+from nbdist.contract.history import OpenCell
 from nbdist.rules import Rules
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.remedies import remedies_for

@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 import types
+from dataclasses import fields
 from enum import Enum
 
 import jax
@@ -16,6 +17,7 @@ from IPython.core.inputtransformer2 import TransformerManager
 from jax.sharding import NamedSharding
 from jax.sharding import PartitionSpec as P
 
+from nbdist.contract.agreement import Facts, LocalArray
 from nbdist.engine.agreement import environment
 from nbdist.engine.agreement.code import code_digest
 from nbdist.engine.agreement.facts import Agreement
@@ -38,7 +40,7 @@ def facts(cell, **names):
 
 
 def described(cell, **names):
-    return facts(cell, **names)["names"]
+    return facts(cell, **names).names
 
 
 def function(text, name="f"):
@@ -62,26 +64,26 @@ def spanning(monkeypatch):
 def test_global_arrays_are_described_wherever_a_name_leads_to_them(spanning, mesh):
     w = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("data", None)))
     found = described("step(state)", state={"params": {"w": w}, "n": 3}, step=len)
-    assert list(found["arrays"]) == ["state['params']['w']"]
-    (array,) = found["arrays"].values()
-    assert (array["shape"], array["dtype"]) == ([8, 4], "float32")
-    assert array["sharding"]["spec"] == [["data"], []]
-    assert array["sharding"]["mesh"] in found["meshes"]
-    assert found["names"]["state"]["holds"]
-    assert not found["names"]["step"]["holds"]
+    assert list(found.arrays) == ["state['params']['w']"]
+    (array,) = found.arrays.values()
+    assert (array.shape, array.dtype) == ((8, 4), "float32")
+    assert array.sharding.spec == (("data",), ())
+    assert array.sharding.mesh in found.meshes
+    assert found.names["state"].holds
+    assert not found.names["step"].holds
 
 
 def test_names_that_the_cell_does_not_read_are_not_looked_at(spanning, mesh):
     w = jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("data", None)))
     found = described("x", x=w, w=w)
-    assert list(found["arrays"]) == ["x"]
-    assert list(found["names"]) == ["x"]
+    assert list(found.arrays) == ["x"]
+    assert list(found.names) == ["x"]
 
 
 def test_local_arrays_do_not_count_and_their_type_does():
     agreement = Agreement(Shell(w=jnp.ones(3)), frameworks())
     other = Agreement(Shell(w=jnp.zeros((2, 2), jnp.int32)), frameworks())
-    assert described("w", w=jnp.ones(3))["local"] == {"w": ["float32", [3]]}
+    assert described("w", w=jnp.ones(3)).local == {"w": LocalArray(dtype="float32", shape=(3,))}
     assert agreement.digests("w") == other.digests("w")
     none = Agreement(Shell(w=None), frameworks())
     assert agreement.digests("w")["names"] != none.digests("w")["names"]
@@ -104,13 +106,13 @@ def test_an_array_that_is_replaced_by_another_has_another_digest(spanning, mesh)
 def test_a_deleted_array_is_said_to_be_deleted():
     w = jnp.ones(3)
     w.delete()
-    assert described("w", w=w)["local"] == {"w": []}
+    assert described("w", w=w).local == {"w": None}
 
 
 def test_a_missing_name_has_no_type_and_a_builtin_has_one():
-    found = described("print(w)")["names"]
-    assert found["w"]["type"] is None
-    assert found["print"]["type"] == "builtin_function_or_method"
+    found = described("print(w)").names
+    assert found["w"].type is None
+    assert found["print"].type == "builtin_function_or_method"
 
 
 def test_a_path_through_modules_is_followed_without_running_anything():
@@ -118,8 +120,8 @@ def test_a_path_through_modules_is_followed_without_running_anything():
     module.w = jnp.ones(3)
     module.__getattr__ = lambda name: pytest.fail("ran")
     found = described("settings.w.sum(); settings.other", settings=module)
-    assert list(found["names"]) == ["settings", "settings.w"]
-    assert found["local"] == {"settings.w": ["float32", [3]]}
+    assert list(found.names) == ["settings", "settings.w"]
+    assert found.local == {"settings.w": LocalArray(dtype="float32", shape=(3,))}
 
 
 def test_no_property_of_a_users_object_is_run():
@@ -128,7 +130,7 @@ def test_no_property_of_a_users_object_is_run():
         def w(self):
             pytest.fail("ran")
 
-    assert described("state.w", state=State())["names"]["state"]["type"].endswith("State")
+    assert described("state.w", state=State()).names["state"].type.endswith("State")
 
 
 def test_no_array_is_kept_alive(spanning, mesh):
@@ -137,7 +139,7 @@ def test_no_array_is_kept_alive(spanning, mesh):
 
     shell = Shell(w=jax.device_put(jnp.ones((8, 4)), NamedSharding(mesh, P("data", None))))
     agreement = Agreement(shell, frameworks())
-    assert agreement.facts("w")["names"]["arrays"]
+    assert agreement.facts("w").names.arrays
     kept = weakref.ref(shell.user_ns.pop("w"))
     gc.collect()
     assert kept() is None
@@ -148,13 +150,13 @@ def test_no_array_is_kept_alive(spanning, mesh):
 
 def test_the_values_of_typed_keys_are_compared_also_inside_containers(mesh):
     key = jax.random.key(7)
-    found = described("f(key, state)", key=key, state={"rngs": jax.random.split(key, 3)})["keys"]
+    found = described("f(key, state)", key=key, state={"rngs": jax.random.split(key, 3)}).keys
     assert found["key"] == "(0, 7)"
     assert found["state['rngs']"].startswith("digest ")
-    other = described("f(key)", key=jax.random.key(8))["keys"]
+    other = described("f(key)", key=jax.random.key(8)).keys
     assert other == {"key": "(0, 8)"}
     whole = jax.device_put(key, NamedSharding(mesh, P()))
-    assert described("f(key)", key=whole)["keys"] == {"key": "(0, 7)"}
+    assert described("f(key)", key=whole).keys == {"key": "(0, 7)"}
 
 
 def test_keys_in_pieces_on_other_processes_and_ordinary_numbers_are_not_read():
@@ -162,7 +164,7 @@ def test_keys_in_pieces_on_other_processes_and_ordinary_numbers_are_not_read():
         is_fully_addressable = is_fully_replicated = False
 
     assert not keys.Keys()._is_there(Pieces())
-    assert described("k", k=jax.random.key_data(jax.random.key(7)))["keys"] == {}
+    assert described("k", k=jax.random.key_data(jax.random.key(7))).keys == {}
 
 
 def test_a_key_that_is_never_computed_is_not_waited_for(monkeypatch):
@@ -283,34 +285,34 @@ def test_a_setting_is_text_without_addresses():
 
 
 def test_the_mesh_in_context_is_described(mesh):
-    assert facts("1")["mesh"] is None
+    assert facts("1").mesh is None
     with jax.set_mesh(mesh):
-        assert [axis["size"] for axis in facts("1")["mesh"]["axes"]] == [4, 2]
+        assert [axis.size for axis in facts("1").mesh.axes] == [4, 2]
 
 
 def test_the_distribution_of_keras_is_described():
-    assert facts("1")["distribution"] is None
+    assert facts("1").distribution is None
     keras.distribution.set_distribution(keras.distribution.DataParallel(auto_shard_dataset=False))
     try:
-        found = facts("1")["distribution"]
+        found = facts("1").distribution
     finally:
         keras.distribution.set_distribution(None)
-    assert (found["kind"], found["auto_shard"]) == ("DataParallel", False)
-    assert len(found["mesh"]["devices"]) == 8
+    assert (found.kind, found.auto_shard) == ("DataParallel", False)
+    assert len(found.mesh.devices) == 8
 
 
 # -- the whole -----------------------------------------------------------------------------------
 
 
 def test_a_topic_alone_can_be_asked_for():
-    assert Agreement(Shell(), frameworks()).facts("1", ["mesh"]) == {"mesh": None}
+    assert Agreement(Shell(), frameworks()).facts("1", ["mesh"]) == Facts()
 
 
 def test_the_cells_text_is_what_ipython_makes_of_it():
     shell = Shell()
-    before = Agreement(shell, frameworks()).facts("!ls")["cell"]
+    before = Agreement(shell, frameworks()).facts("!ls").cell
     shell.transform_cell = lambda cell: cell
-    assert Agreement(shell, frameworks()).facts("!ls")["cell"] != before
+    assert Agreement(shell, frameworks()).facts("!ls").cell != before
 
 
 def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
@@ -319,7 +321,7 @@ def test_a_cell_that_ipython_refuses_is_compared_as_it_is():
 
     shell = Shell()
     shell.transform_cell = refuse
-    first, second = (Agreement(shell, frameworks()).facts(cell)["cell"] for cell in ("w", "v"))
+    first, second = (Agreement(shell, frameworks()).facts(cell).cell for cell in ("w", "v"))
     assert first != second
 
 
@@ -332,7 +334,7 @@ def test_the_call_answers_digests_first_and_facts_of_topics(monkeypatch):
     stand_in = types.SimpleNamespace(agreement=lambda: described)
     monkeypatch.setattr(resident.Resident, "of", classmethod(lambda cls: stand_in))
     (text,) = Call("agreement", json.dumps({"code": "w", "topics": None}))().buffers
-    assert set(json.loads(text)["ok"]["digests"]) == set(facts("w"))
+    assert set(json.loads(text)["ok"]["digests"]) == {topic.name for topic in fields(Facts)}
     (text,) = Call("agreement", json.dumps({"code": "w", "topics": ["names"]}))().buffers
     assert json.loads(text)["ok"]["facts"]["names"]["names"]["w"]["type"] == "int"
 
@@ -394,8 +396,8 @@ class Shell:
 
 before = {"jax", "keras", "numpy", "tensorflow"} & set(sys.modules)
 found = Agreement(Shell(), frameworks()).facts("step(w)")
-assert found["settings"] is found["mesh"] is found["distribution"] is None
-assert sorted(found["names"]["names"]) == ["step", "w"]
+assert found.settings is found.mesh is found.distribution is None
+assert sorted(found.names.names) == ["step", "w"]
 assert {"jax", "keras", "numpy", "tensorflow"} & set(sys.modules) == before
 assert "jax" not in before
 print("nothing imported")

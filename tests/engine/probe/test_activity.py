@@ -71,7 +71,7 @@ def test_seconds_count_from_the_start_of_the_cell_and_of_the_line(monkeypatch):
     for now, at_line in ((1, 1), (3, 1), (4, 2), (6, 2)):
         at[0], line[0] = began + now, at_line
         section = activity.look(None)
-        seconds.append((section["cell_seconds"], section["line_seconds"]))
+        seconds.append((section.cell_seconds, section.line_seconds))
     assert [tuple(round(s, 3) for s in pair) for pair in seconds] == [
         (1, 0),
         (3, 2),
@@ -87,8 +87,8 @@ def test_between_cells_it_is_idle():
     cell.finished("ValueError: empty batch")
     assert cell.error == "ValueError: empty batch"
     section = activity.look("a1b2")
-    assert (section["state"], section["cell"], section["line"]) == ("idle", None, None)
-    assert section["context_mesh"] == "a1b2"
+    assert (section.state, section.cell, section.line) == ("idle", None, None)
+    assert section.context_mesh == "a1b2"
 
 
 def test_waiting_for_the_lock_of_the_interpreter_is_no_wait_for_a_thread():

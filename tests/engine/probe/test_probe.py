@@ -7,6 +7,7 @@ import sys
 import threading
 import time
 import weakref
+from dataclasses import replace
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +18,7 @@ from jax.sharding import PartitionSpec as P
 
 from nbdist.engine.probe.pace import Pace
 from nbdist.engine.probe.sections import REPEAT_SECONDS, Sections
+from tests.builders.reports import running
 from tests.engine.recording import recorded
 
 
@@ -117,18 +119,19 @@ def test_at_most_ten_reports_a_second_and_each_section_again_within_two(names):
 def test_what_has_not_changed_is_left_out_until_it_is_due_again():
     sections = Sections()
     sections.put("arrays", ["w"])
-    activity = {"state": "running", "line": 3, "cell_seconds": 1.0, "rss_bytes": 5}
+    activity = running(line=3, cell_seconds=1.0, line_seconds=0.5, rss_bytes=5)
+    later = replace(activity, cell_seconds=1.1, line_seconds=0.6, rss_bytes=6)
     sections.put_activity(activity)
     assert set(sections.due(10.0)) == {"arrays", "activity"}
     sections.sent(sections.due(10.0), 10.0)
     sections.put("arrays", ["w"])
-    sections.put_activity({**activity, "cell_seconds": 1.1, "rss_bytes": 6})
+    sections.put_activity(later)
     assert sections.due(10.1) == {}
-    assert sections.due(11.0) == {"activity": {**activity, "cell_seconds": 1.1, "rss_bytes": 6}}
+    assert sections.due(11.0) == {"activity": later}
     assert set(sections.due(10.0 + REPEAT_SECONDS)) == {"arrays", "activity"}
-    sections.put_activity({**activity, "line": 4})
+    sections.put_activity(replace(activity, line=4))
     sections.put("arrays", ["w", "b"])
-    assert sections.due(10.2) == {"arrays": ["w", "b"], "activity": {**activity, "line": 4}}
+    assert sections.due(10.2) == {"arrays": ["w", "b"], "activity": replace(activity, line=4)}
 
 
 def test_a_section_that_could_not_be_published_stays_due():
@@ -195,7 +198,7 @@ def test_a_probe_that_fails_neither_ends_nor_runs_hot_nor_prints(names, capsys, 
         time.sleep(2.5)
         assert 2 <= len(calls) <= 4
         # It goes on where it stood: nothing of what could not be sent is lost.
-        assert {c["sequence"] for c in calls} == {1}
+        assert {c.sequence for c in calls} == {1}
         seen.probe._publish = seen._take
         seen.wait(lambda: len(seen.reports) > 0)
     assert seen.reports[0].arrays is not None

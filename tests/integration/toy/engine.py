@@ -2,9 +2,12 @@
 
 import os
 import sys
+from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh, SingleDevice
+from nbdist.contract.stages import EmptyStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.values.arrays import OfferedArray, whole
 
@@ -15,7 +18,7 @@ class Observer:
     def __init__(self, process_id: int) -> None:
         self._process_id = process_id
         self._device = f"{process_id}:0"
-        self._arrays: list[dict[str, Any]] = []
+        self._arrays: list[Array] = []
 
     def begin(self) -> bool:
         """Starts a look."""
@@ -32,7 +35,7 @@ class Observer:
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Lists an array."""
-        self._arrays.append({**self.describe(array), "path": path})
+        self._arrays.append(replace(self.describe(array), path=path))
         return True
 
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
@@ -42,39 +45,45 @@ class Observer:
     def add_mesh(self, mesh: Any) -> None:
         """There is none."""
 
-    def describe(self, array: Any) -> dict[str, Any]:
+    def describe(self, array: Any) -> Array:
         """One array."""
-        return {
-            "path": "",
-            "shape": [len(array.values)],
-            "dtype": "float64",
-            "nbytes": 8 * len(array.values),
-            "sharding": {"kind": "single", "device": self._device, "memory_kind": None},
-            "processes": [],
-        }
+        return Array(
+            path="",
+            shape=(len(array.values),),
+            dtype="float64",
+            nbytes=8 * len(array.values),
+            sharding=SingleDevice(device=self._device, memory_kind=None),
+        )
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> tuple[Device, ...]:
         """One."""
-        facts = {"platform": "toy", "kind": "brick", "coords": None}
-        unknown = {"memory": None, "live_bytes": None}
-        place = {"key": self._device, "process_id": self._process_id, "id": 0}
-        return [{**place, **facts, **unknown}]
+        brick = Device(
+            key=self._device,
+            process_id=self._process_id,
+            id=0,
+            platform="toy",
+            kind="brick",
+            coords=None,
+            memory=None,
+            live_bytes=None,
+        )
+        return (brick,)
 
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> tuple[Mesh, ...]:
         """None."""
-        return []
+        return ()
 
-    def arrays(self) -> list[dict[str, Any]]:
+    def arrays(self) -> tuple[Array, ...]:
         """Those of this look."""
-        return self._arrays
+        return tuple(self._arrays)
 
     def context_mesh(self) -> str | None:
         """None."""
         return None
 
-    def distributions(self) -> list[dict[str, Any]]:
+    def distributions(self) -> tuple[Distribution, ...]:
         """None."""
-        return []
+        return ()
 
     def note(self) -> None:
         """Nothing to note."""
@@ -93,7 +102,7 @@ class Toy(Framework):
     title = "Toy"
     packages = ("toy",)
 
-    def initialize(self, process: Any, **options: Any) -> Initialized:
+    def initialize(self, process: Any, stage: EmptyStage) -> Initialized:
         """Nobody has to be waited for."""
         assert os.environ["TOY_RANK"] == str(process.process_id)
         return Initialized(process_id=process.process_id, platform="cpu")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -9,7 +11,16 @@ import pytest
 from nbdist.check import refuse_disagreement
 from nbdist.check.compare import differences
 from nbdist.check.words import busy_text, differences_text
+from nbdist.contract.agreement import (
+    DistributionFacts,
+    Facts,
+    LocalArray,
+    NameFacts,
+    NamesFacts,
+)
 from nbdist.contract.calls.engine import Agreement, AskAgreement
+from nbdist.contract.snapshot import Array, Axis, LayoutRule, Mesh, NamedSharding
+from nbdist.contract.wire import decode, encode
 from nbdist.errors import AgreementError
 from nbdist.quantities import where_text
 from tests.builders.reports import running
@@ -17,40 +28,48 @@ from tests.builders.reports import running
 HOSTS = {0: "h1", 1: "h2", 2: "h1", 3: "h1"}
 
 
-def mesh(*, axis: str = "data", size: int = 4, kind: str = "auto", first: int = 0) -> Any:
-    devices = [f"{first + process}:0" for process in range(size)]
-    axes = [{"name": axis, "size": size, "type": kind}]
-    return {"id": f"{axis}{size}{kind}{first}", "axes": axes, "devices": devices}
+def mesh(*, axis: str = "data", size: int = 4, kind: Any = "auto", first: int = 0) -> Mesh:
+    devices = tuple(f"{first + process}:0" for process in range(size))
+    axes = (Axis(name=axis, size=size, type=kind),)
+    return Mesh(id=f"{axis}{size}{kind}{first}", axes=axes, devices=devices)
 
 
-def array(path: str, shape: tuple[int, ...], spec: list[list[str]], **of: Any) -> Any:
-    sharding = {"kind": "named", "mesh": mesh(**of)["id"], "spec": spec, "unreduced": []}
-    described = {"path": path, "shape": list(shape), "dtype": "float32", "processes": []}
-    return {**described, "nbytes": 4, "sharding": {**sharding, "memory_kind": "device"}}
+def array(path: str, shape: tuple[int, ...], *spec: tuple[str, ...], **of: Any) -> Array:
+    sharding = NamedSharding(mesh=mesh(**of).id, spec=spec, unreduced=(), memory_kind="device")
+    return Array(path=path, shape=shape, dtype="float32", nbytes=4, sharding=sharding)
 
 
-W = array("w", (512, 256), [["data"], []])
+W = array("w", (512, 256), ("data",), ())
 
 
-def names(**parts: Any) -> Any:
+def local(dtype: str, *shape: int) -> LocalArray:
+    return LocalArray(dtype=dtype, shape=shape)
+
+
+def names(**parts: Any) -> NamesFacts:
     """The topic `names` of one process that reads `w` whatever happens."""
-    entry = {"type": "ArrayImpl", "certain": True, "code": None, "holds": True}
-    empty: dict[str, Any] = {"local": {}, "keys": {}, "omitted": 0, "arrays": {}}
-    meshes = {one["id"]: one for one in (mesh(), mesh(first=4))}
-    found = {**empty, "meshes": meshes, **parts}
-    found["names"] = {name: {**entry, **one} for name, one in parts.get("names", {"w": {}}).items()}
-    return found
+    entry = NameFacts(type="ArrayImpl", certain=True, holds=True)
+    changes = parts.pop("names", {"w": {}})
+    meshes = {one.id: one for one in (mesh(), mesh(first=4))}
+    return NamesFacts(
+        names={name: replace(entry, **one) for name, one in changes.items()},
+        **{"arrays": {}, "meshes": meshes, "local": {}, "keys": {}, "omitted": 0, **parts},
+    )
 
 
 def said(by_process: list[Any], topic: str = "names") -> str:
-    facts = {number: {topic: one} for number, one in enumerate(by_process)}
+    """What a person reads of these facts, which arrive as they are sent."""
+    facts = {
+        number: decode(Facts, json.loads(json.dumps(encode(Facts(**{topic: one})))))
+        for number, one in enumerate(by_process)
+    }
     found = differences(facts)
     return differences_text(found, HOSTS) if found else ""
 
 
 def test_an_array_of_another_shape_is_named_with_process_and_host() -> None:
     good = names(arrays={"w": W})
-    other = names(arrays={"w": array("w", (512, 128), [["data"], []])})
+    other = names(arrays={"w": array("w", (512, 128), ("data",), ())})
     assert said([good, other, good, good]) == (
         "w differs: f32[512, 256] P('data', None) on processes 0, 2, 3 (host h1), f32[512, 128] P('data', "
         "None) on process 1 (host h2). Nothing was run. Create it again in one %%dist cell that runs on all of "
@@ -61,9 +80,9 @@ def test_an_array_of_another_shape_is_named_with_process_and_host() -> None:
 @pytest.mark.parametrize(
     ("other", "text"),
     [
-        (array("w", (512, 256), [[], ["data"]]), "f32[512, 256] P(None, 'data') on process 1"),
-        ({**W, "dtype": "bfloat16"}, "bf16[512, 256] P('data', None) on process 1"),
-        (array("w", (512, 256), [["data"], []], first=4), "on mesh data=4 in device memory over"),
+        (array("w", (512, 256), (), ("data",)), "f32[512, 256] P(None, 'data') on process 1"),
+        (replace(W, dtype="bfloat16"), "bf16[512, 256] P('data', None) on process 1"),
+        (array("w", (512, 256), ("data",), (), first=4), "on mesh data=4 in device memory over"),
     ],
 )
 def test_an_array_of_another_spec_dtype_or_mesh_is_named(other: Any, text: str) -> None:
@@ -73,10 +92,10 @@ def test_an_array_of_another_spec_dtype_or_mesh_is_named(other: Any, text: str) 
 def test_a_global_array_that_is_local_deleted_or_missing_elsewhere_is_named() -> None:
     good = names(arrays={"w": W})
     assert "f32[512] of its own on process 1" in said(
-        [good, names(local={"w": ["float32", [512]]})]
+        [good, names(local={"w": local("float32", 512)})]
     )
-    assert "deleted on process 1" in said([good, names(local={"w": []})])
-    deep = {"params['w']": array("params['w']", (8,), [["data"]])}
+    assert "deleted on process 1" in said([good, names(local={"w": None})])
+    deep = {"params['w']": array("params['w']", (8,), ("data",))}
     first = names(names={"params": {"type": "dict"}}, arrays=deep)
     second = names(names={"params": {"type": "dict"}})
     assert "params['w'] differs: f32[8] P('data') on process 0 (host h1), missing" in said(
@@ -102,7 +121,7 @@ def test_a_name_that_is_missing_is_named_once() -> None:
 def test_a_name_read_perhaps_may_be_missing_unless_a_global_array_is_in_it() -> None:
     perhaps = {"certain": False}
     missing = names(names={"w": {**perhaps, "type": None, "holds": False}})
-    assert said([names(names={"w": perhaps}, local={"w": ["float32", [2]]}), missing]) == ""
+    assert said([names(names={"w": perhaps}, local={"w": local("float32", 2)}), missing]) == ""
     assert "missing on process 1" in said([names(names={"w": perhaps}, arrays={"w": W}), missing])
 
 
@@ -112,7 +131,7 @@ def test_a_name_that_no_process_has_fails_on_all_alike() -> None:
 
 def test_another_type_is_named_where_arrays_or_code_are_concerned_only() -> None:
     nothing = names(names={"w": {"type": "NoneType", "holds": False}})
-    held = names(local={"w": ["float32", [2]]})
+    held = names(local={"w": local("float32", 2)})
     assert "NoneType on process 1" in said([held, nothing])
     plain = names(names={"w": {"type": "int", "holds": False}})
     assert said([plain, nothing]) == ""
@@ -121,7 +140,7 @@ def test_another_type_is_named_where_arrays_or_code_are_concerned_only() -> None
 
 
 def test_local_arrays_may_differ() -> None:
-    one, other = names(local={"w": ["float32", [2]]}), names(local={"w": ["int32", [3]]})
+    one, other = names(local={"w": local("float32", 2)}), names(local={"w": local("int32", 3)})
     assert said([one, other]) == ""
 
 
@@ -138,10 +157,10 @@ def test_keys_and_code_that_differ_are_named() -> None:
 
 def test_code_is_not_compared_between_versions_of_python() -> None:
     facts = {
-        number: {
-            "software": {"Python": version},
-            "names": names(names={"step": {"type": "function", "code": version}}),
-        }
+        number: Facts(
+            software={"Python": version},
+            names=names(names={"step": {"type": "function", "code": version}}),
+        )
         for number, version in enumerate(("3.12.1", "3.13.1"))
     }
     assert [one.about for one in differences(facts)] == ["the version of Python"]
@@ -179,17 +198,18 @@ def test_meshes_in_context_are_compared(other: Any, text: str) -> None:
 
 
 def test_distributions_of_keras_are_compared() -> None:
-    one = {"kind": "DataParallel", "batch_axis": "data", "auto_shard": True, "rules": []}
-    good = {**one, "mesh": mesh()}
+    good = DistributionFacts(
+        kind="DataParallel", batch_axis="data", auto_shard=True, rules=(), mesh=mesh()
+    )
     assert "none on process 1" in said([good, None], "distribution")
     assert "DataParallel over data=4, auto shard False on process 1" in said(
-        [good, {**good, "auto_shard": False}], "distribution"
+        [good, replace(good, auto_shard=False)], "distribution"
     )
-    rules = [{"pattern": ".*kernel", "axes": [None, "model"]}]
+    rules = (LayoutRule(pattern=".*kernel", axes=(None, "model")),)
     assert "rules {'.*kernel': (None, 'model')} on process 1" in said(
-        [good, {**good, "rules": rules}], "distribution"
+        [good, replace(good, rules=rules)], "distribution"
     )
-    moved = {**good, "mesh": mesh(first=4)}
+    moved = replace(good, mesh=mesh(first=4))
     assert "DataParallel over data=4 over other devices" in said([good, moved], "distribution")
 
 
@@ -224,7 +244,7 @@ class Answer:
 class Processes:
     """Answers for processes; facts are asked for in a second round only."""
 
-    def __init__(self, digests: dict[int, Any], facts: dict[int, Any] | None = None) -> None:
+    def __init__(self, digests: dict[int, Any], facts: dict[int, Facts] | None = None) -> None:
         self.digests, self.facts = digests, facts or {}
         self.asked: list[tuple[int, Any]] = []
 
@@ -251,7 +271,7 @@ def test_equal_digests_take_one_round() -> None:
 
 @pytest.mark.parametrize(("mine", "asked"), [("a", 0), ("b", 2)])
 def test_digests_that_come_another_way_are_not_asked_for(mine: str, asked: int) -> None:
-    facts: dict[int, Any] = {0: {"software": {"jax": "1"}}, 1: {"software": {"jax": "1"}}}
+    facts = {0: Facts(software={"jax": "1"}), 1: Facts(software={"jax": "1"})}
     processes = Processes({}, facts)
     refuse_disagreement(
         processes,
@@ -273,7 +293,7 @@ def test_one_process_is_not_asked() -> None:
 
 def test_only_topics_whose_digests_differ_are_asked_for() -> None:
     digests = {0: {"cell": "a", "mesh": "x"}, 1: {"cell": "a", "mesh": "y"}}
-    processes = Processes(digests, {0: {"mesh": None}, 1: {"mesh": mesh()}})
+    processes = Processes(digests, {0: Facts(), 1: Facts(mesh=mesh())})
     with pytest.raises(AgreementError, match="the mesh in context differs"):
         refuse(processes, [0, 1])
     assert processes.asked[2:] == [(0, ("mesh",)), (1, ("mesh",))]
@@ -281,7 +301,7 @@ def test_only_topics_whose_digests_differ_are_asked_for() -> None:
 
 def test_digests_that_differ_in_what_does_not_matter_pass() -> None:
     digests = {0: {"software": "a"}, 1: {"software": "b"}}
-    facts = {0: {"software": {"jax": "1"}}, 1: {"software": {"jax": "1", "flax": "2"}}}
+    facts = {0: Facts(software={"jax": "1"}), 1: Facts(software={"jax": "1", "flax": "2"})}
     refuse(Processes(digests, facts), [0, 1])
 
 

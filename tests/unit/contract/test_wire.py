@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import jsonschema
@@ -136,6 +137,31 @@ def test_decode_refuses_a_pair_of_three():
 def test_encode_refuses_what_json_has_no_form_for():
     with pytest.raises(WireError, match=r"Report\.arrays\[0\]\.shape\[0\] is \{1\}"):
         encode(replace(REPORT, arrays=(replace(ARRAY, shape=({1},)),)))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Requests:
+    """By process id."""
+
+    requests: Mapping[int, str]
+
+
+@pytest.mark.parametrize("requests", [{}, {0: "a", 12: "b", -3: "c"}])
+def test_whole_numbers_as_keys_come_back_as_whole_numbers(requests):
+    sent = Requests(requests=requests)
+    assert decode(Requests, json.loads(json.dumps(encode(sent)))) == sent
+
+
+@pytest.mark.parametrize("key", ["", "a", "1.0", "01", "-0", "٣", "1\n", " 1"])
+def test_a_key_that_is_no_whole_number_is_refused(key):
+    with pytest.raises(WireError, match=r"allowed: a whole number as key"):
+        decode(Requests, {"requests": {key: "a"}})
+
+
+@pytest.mark.parametrize("key", [True, 1.0, None])
+def test_keys_that_json_would_turn_into_other_texts_are_not_encoded(key):
+    with pytest.raises(WireError, match=r"allowed: a text or a whole number as key"):
+        encode(Requests(requests={key: "a"}))
 
 
 def test_encode_refuses_infinity_which_browsers_cannot_parse():

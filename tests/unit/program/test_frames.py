@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+import nbdist
 from nbdist.program.frames import Frames, Source
 from nbdist.program.hlo import Module
 
@@ -51,6 +54,12 @@ def test_where_all_frames_are_libraries_the_innermost_is_named():
     frames = Frames(Module(text.replace('"train.py"', '"/x/site-packages/b.py"').format(*SHIFTED)))
     found = frames.source("stack_frame_id=3")
     assert (found.file.rpartition("/")[2], found.line) == ("linear.py", 90)
+
+
+def test_nbdist_which_calls_the_compiler_is_passed_over():
+    trace = str(Path(nbdist.__file__).parent / "pod" / "trace.py")
+    found = Frames(Module(TEXT.replace("train.py", trace).format(*SHIFTED)))
+    assert found.source("stack_frame_id=3") == Source("", "/tmp/ipykernel_12/345.py", 4, "<module>")
 
 
 def test_a_cell_of_a_notebook_is_a_file():

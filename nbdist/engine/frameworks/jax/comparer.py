@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from nbdist.contract.agreement import LocalArray
+from nbdist.contract.snapshot import Mesh
 from nbdist.engine.agreement import comparer
 from nbdist.engine.frameworks.jax.context import mesh_in_context
 from nbdist.engine.frameworks.jax.describe import Descriptions
@@ -19,7 +21,7 @@ class Comparer(comparer.Comparer):
     def __init__(self) -> None:
         self._meshes = Meshes()
         self._descriptions = Descriptions(self._meshes)
-        self._local: dict[str, Any] = {}
+        self._local: dict[str, LocalArray | None] = {}
         self._keys = Keys()
 
     def begin(self) -> None:
@@ -38,11 +40,11 @@ class Comparer(comparer.Comparer):
     def add(self, path: str, array: Any) -> bool:
         """Notes an array under a path; False for one that is deleted."""
         if array.is_deleted():
-            self._local[path] = []
+            self._local[path] = None
             return False
         self._keys.add(path, array)
         if not spans_processes(array):
-            self._local[path] = [str(array.dtype), list(array.shape)]
+            self._local[path] = LocalArray(dtype=str(array.dtype), shape=tuple(array.shape))
             return True
         return self._descriptions.add(path, array)
 
@@ -50,20 +52,20 @@ class Comparer(comparer.Comparer):
         """Notes a mesh that was met by itself."""
         self._descriptions.add_mesh(mesh)
 
-    def found(self) -> dict[str, dict[str, Any]]:
+    def found(self) -> comparer.Found:
         """What was met since `begin`."""
-        return {
-            "arrays": {one["path"]: one for one in self._descriptions.arrays()},
-            "meshes": {one["id"]: one for one in self._descriptions.meshes()},
-            "local": self._local,
-            "keys": self._keys.found,
-        }
+        return comparer.Found(
+            arrays={one.path: one for one in self._descriptions.arrays()},
+            meshes={one.id: one for one in self._descriptions.meshes()},
+            local=self._local,
+            keys=self._keys.found,
+        )
 
     def settings(self) -> dict[str, str] | None:
         """`jax.config`, as text by name."""
         return settings()
 
-    def mesh(self) -> dict[str, Any] | None:
+    def mesh(self) -> Mesh | None:
         """The calling thread's mesh in context; None where there is none."""
         mesh = mesh_in_context()
         return self._meshes.describe(mesh) if mesh is not None else None

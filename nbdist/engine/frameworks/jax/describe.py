@@ -1,4 +1,4 @@
-"""Arrays as plain data, from their metadata alone; no array is kept."""
+"""Arrays as reports have them, from their metadata alone; no array is kept."""
 
 from __future__ import annotations
 
@@ -8,6 +8,16 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import (
+    Array,
+    Indexed,
+    Mesh,
+    NamedSharding,
+    Piece,
+    Sharding,
+    SingleDevice,
+    Slices,
+)
 from nbdist.engine.frameworks.jax.meshes import Meshes, device_key
 
 
@@ -21,41 +31,41 @@ class _Entry:
 
     array: weakref.ref[Any]
     facts: tuple[Any, ...] | None
-    mesh: dict[str, Any] | None
-    described: dict[str, Any]
+    mesh: Mesh | None
+    described: Array
 
 
 class Descriptions:
     """The `arrays` and `meshes` sections of a report, made anew in each walk.
 
     What has not changed is the same object in the next walk, so that comparing two sections costs one
-    comparison of identity for each array.
+    comparison of identity for each array, and none is encoded twice.
     """
 
     def __init__(self, meshes: Meshes) -> None:
         self._meshes = meshes
         self._before: dict[str, _Entry] = {}
         self._now: dict[str, _Entry] = {}
-        self._meshes_met: dict[str, dict[str, Any]] = {}
+        self._meshes_met: dict[str, Mesh] = {}
         self._dtypes: dict[Any, tuple[str, int]] = {}
 
     def begin(self) -> None:
         """Starts a walk."""
         self._before, self._now, self._meshes_met = self._now, {}, {}
 
-    def arrays(self) -> list[dict[str, Any]]:
-        """The arrays of this walk, in the form of `nbdist.contract.snapshot.Array`, in the order met."""
-        return [entry.described for entry in self._now.values()]
+    def arrays(self) -> tuple[Array, ...]:
+        """The arrays of this walk, in the order met."""
+        return tuple(entry.described for entry in self._now.values())
 
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> tuple[Mesh, ...]:
         """The meshes of this walk, by id."""
-        return [self._meshes_met[name] for name in sorted(self._meshes_met)]
+        return tuple(self._meshes_met[name] for name in sorted(self._meshes_met))
 
     def add_mesh(self, mesh: Any) -> None:
         """Adds a mesh that was met by itself. The empty mesh is none."""
         if not mesh.empty:
             described = self._meshes.describe(mesh)
-            self._meshes_met[described["id"]] = described
+            self._meshes_met[described.id] = described
 
     def add(self, path: str, array: Any, *, lent: bool = False) -> bool:
         """Adds an array; False for one that is deleted or was donated, unless it is lent."""
@@ -70,21 +80,21 @@ class Descriptions:
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
         """Lists again what the walk before listed under a path with this shape; False for nothing."""
         entry = self._before.get(path)
-        if entry is None or entry.described["shape"] != list(shape):
+        if entry is None or entry.described.shape != shape:
             return False
         self._list(path, entry)
         return True
 
     def _list(self, path: str, entry: _Entry) -> None:
         if entry.mesh is not None:
-            self._meshes_met[entry.mesh["id"]] = entry.mesh
+            self._meshes_met[entry.mesh.id] = entry.mesh
         self._now[path] = entry
 
-    def describe(self, array: Any) -> dict[str, Any]:
+    def describe(self, array: Any) -> Array:
         """An array under no path, not listed; its mesh is."""
         entry = self._entry("", array, None)
         if entry.mesh is not None:
-            self._meshes_met[entry.mesh["id"]] = entry.mesh
+            self._meshes_met[entry.mesh.id] = entry.mesh
         return entry.described
 
     def _entry(self, path: str, array: Any, before: _Entry | None) -> _Entry:
@@ -94,22 +104,21 @@ class Descriptions:
         if before is not None and facts is not None and before.facts == facts:
             return _Entry(weakref.ref(array), facts, mesh, before.described)
         name, itemsize = self._dtype(dtype)
-        described = {
-            "path": path,
-            "shape": list(shape),
-            "dtype": name,
-            "nbytes": math.prod(shape) * itemsize,
-            "sharding": describe_sharding(sharding, shape, self._meshes),
-            "processes": [],
-        }
+        described = Array(
+            path=path,
+            shape=tuple(shape),
+            dtype=name,
+            nbytes=math.prod(shape) * itemsize,
+            sharding=describe_sharding(sharding, shape, self._meshes),
+        )
         return _Entry(weakref.ref(array), facts, mesh, described)
 
-    def _identity(self, sharding: Any) -> tuple[dict[str, Any] | None, tuple[Any, ...] | None]:
+    def _identity(self, sharding: Any) -> tuple[Mesh | None, tuple[Any, ...] | None]:
         """The mesh of a sharding, and what tells it from others without keeping it alive."""
         kinds = sys.modules["jax.sharding"]
         if type(sharding) is kinds.NamedSharding:
             mesh = self._meshes.describe(sharding.mesh)
-            return mesh, (mesh["id"], sharding.spec, sharding.memory_kind)
+            return mesh, (mesh.id, sharding.spec, sharding.memory_kind)
         if type(sharding) is kinds.SingleDeviceSharding:
             (device,) = sharding.device_set
             return None, (device_key(device), sharding.memory_kind)
@@ -130,8 +139,8 @@ def partitions(spec: Any) -> tuple[Any, ...]:
     return tuple(spec.partitions if hasattr(spec, "partitions") else spec)
 
 
-def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> dict[str, Any]:
-    """A sharding in the form of `nbdist.contract.snapshot.Sharding`.
+def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> Sharding:
+    """A sharding as reports have it.
 
     Args:
       sharding: Any `jax.sharding.Sharding`.
@@ -141,29 +150,28 @@ def describe_sharding(sharding: Any, shape: tuple[int, ...], meshes: Meshes) -> 
     kinds = sys.modules["jax.sharding"]
     memory_kind = sharding.memory_kind
     if isinstance(sharding, kinds.NamedSharding):
-        spec = [_axes(part) for part in partitions(sharding.spec)]
-        return {
-            "kind": "named",
-            "mesh": meshes.describe(sharding.mesh)["id"],
+        spec = tuple(_axes(part) for part in partitions(sharding.spec))
+        return NamedSharding(
+            mesh=meshes.describe(sharding.mesh).id,
             # JAX leaves out what is not split at the end.
-            "spec": spec + [[]] * (len(shape) - len(spec)),
-            "unreduced": sorted(getattr(sharding.spec, "unreduced", ())),
-            "memory_kind": memory_kind,
-        }
+            spec=spec + ((),) * (len(shape) - len(spec)),
+            unreduced=tuple(sorted(map(str, getattr(sharding.spec, "unreduced", ())))),
+            memory_kind=memory_kind,
+        )
     if len(sharding.device_set) == 1:
         (device,) = sharding.device_set
-        return {"kind": "single", "device": device_key(device), "memory_kind": memory_kind}
-    return {"kind": "indexed", "pieces": pieces(sharding, shape), "memory_kind": memory_kind}
+        return SingleDevice(device=device_key(device), memory_kind=memory_kind)
+    return Indexed(pieces=pieces(sharding, shape), memory_kind=memory_kind)
 
 
-def _axes(part: Any) -> list[str]:
+def _axes(part: Any) -> tuple[str, ...]:
     """Mesh axes of one entry of a spec: None, a name, a tuple of names, or UNCONSTRAINED."""
     if isinstance(part, str):
-        return [part]
-    return [str(name) for name in part] if isinstance(part, tuple) else []
+        return (str(part),)
+    return tuple(map(str, part)) if isinstance(part, tuple) else ()
 
 
-def pieces(sharding: Any, shape: tuple[int, ...]) -> list[dict[str, Any]]:
+def pieces(sharding: Any, shape: tuple[int, ...]) -> tuple[Piece, ...]:
     """The index map of a sharding, grouped by piece; empty where JAX does not give one.
 
     Source: `Sharding.devices_indices_map`, which refuses some shardings.
@@ -171,12 +179,9 @@ def pieces(sharding: Any, shape: tuple[int, ...]) -> list[dict[str, Any]]:
     try:
         index_map = sharding.devices_indices_map(shape)
     except (NotImplementedError, ValueError):
-        return []
-    grouped: dict[tuple[tuple[int, int], ...], list[str]] = {}
+        return ()
+    grouped: dict[Slices, list[str]] = {}
     for device, index in index_map.items():
         part = tuple(piece.indices(size)[:2] for piece, size in zip(index, shape, strict=True))
         grouped.setdefault(part, []).append(device_key(device))
-    return [
-        {"slices": [list(pair) for pair in part], "devices": devices}
-        for part, devices in grouped.items()
-    ]
+    return tuple(Piece(slices=part, devices=tuple(devices)) for part, devices in grouped.items())

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.stages import JaxStage
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -44,6 +45,7 @@ class Jax(Framework):
     name = "jax"
     title = "JAX"
     packages: tuple[str, ...] = ("jax", "jaxlib")
+    stage: Any = JaxStage
 
     def is_compiling(self, path: str, function: str) -> bool:
         """Whether a function of JAX traces, lowers or compiles."""
@@ -51,11 +53,11 @@ class Jax(Framework):
         known = tail in COMPILING_FILES or function in COMPILING_FUNCTIONS.get(tail, ())
         return source == "_src" and known
 
-    def initialize(self, process: Process, **options: Any) -> Initialized:
+    def initialize(self, process: Process, stage: Any) -> Initialized:
         """See `nbdist.engine.frameworks.jax.start.initialize`."""
         from nbdist.engine.frameworks.jax.start import initialize
 
-        return initialize(process, **options)
+        return initialize(process, stage)
 
     def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.jax.tree.explain`."""

@@ -1,4 +1,4 @@
-"""Meshes as plain data: axes, types, device keys."""
+"""Meshes as reports have them: axes, types, device keys."""
 
 from __future__ import annotations
 
@@ -6,10 +6,14 @@ import hashlib
 import json
 import sys
 import weakref
+from collections.abc import Iterable
 from typing import Any
 
+from nbdist.contract.snapshot import Axis, DeviceKey, Mesh
+from nbdist.contract.wire import encode
 
-def device_key(device: Any) -> str:
+
+def device_key(device: Any) -> DeviceKey:
     """`"process_id:device_id"`."""
     return f"{device.process_index}:{device.id}"
 
@@ -21,10 +25,10 @@ class Meshes:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], dict[str, Any]]] = {}
+        self._known: dict[int, tuple[weakref.ref[Any], Mesh]] = {}
 
-    def describe(self, mesh: Any) -> dict[str, Any]:
-        """A mesh in the form of `nbdist.contract.snapshot.Mesh`; the same object for the same mesh.
+    def describe(self, mesh: Any) -> Mesh:
+        """A mesh; the same object for the same mesh.
 
         Args:
           mesh: A `jax.sharding.Mesh`, or an `AbstractMesh`, which has no devices.
@@ -38,15 +42,15 @@ class Meshes:
         return described
 
 
-def _describe(mesh: Any) -> dict[str, Any]:
+def _describe(mesh: Any) -> Mesh:
     types = getattr(mesh, "axis_types", None) or (None,) * len(mesh.axis_names)
     axes = [
-        {
-            "name": str(name),
-            "size": int(mesh.shape[name]),
+        Axis(
+            name=str(name),
+            size=int(mesh.shape[name]),
             # JAX prints AxisType.Explicit and so on; meshes of before axis types behave as auto.
-            "type": kind.name.lower() if kind is not None else "auto",
-        }
+            type=kind.name.lower() if kind is not None else "auto",
+        )
         for name, kind in zip(mesh.axis_names, types, strict=True)
     ]
     concrete = isinstance(mesh, sys.modules["jax.sharding"].Mesh)
@@ -54,7 +58,9 @@ def _describe(mesh: Any) -> dict[str, Any]:
     return mesh_of(axes, devices)
 
 
-def mesh_of(axes: list[dict[str, Any]], devices: list[str]) -> dict[str, Any]:
-    """A mesh as `nbdist.contract.snapshot.Mesh`: its id is a digest of axes and devices, whoever made it."""
-    digest = hashlib.sha256(json.dumps([axes, devices]).encode()).hexdigest()[:12]
-    return {"id": digest, "axes": axes, "devices": devices}
+def mesh_of(axes: Iterable[Axis], devices: Iterable[DeviceKey]) -> Mesh:
+    """A mesh: its id is a digest of axes and devices, whoever made it."""
+    axes, devices = tuple(axes), tuple(devices)
+    text = json.dumps(encode((axes, devices)))
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
+    return Mesh(id=digest, axes=axes, devices=devices)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from nbdist.contract.snapshot import Array, Device, Distribution, Memory, Mesh
 from nbdist.engine.frameworks.jax.backend import backend, ready
 from nbdist.engine.frameworks.jax.context import ContextMesh
 from nbdist.engine.frameworks.jax.describe import Descriptions
@@ -46,7 +47,7 @@ class Observer:
     def context_mesh(self) -> str | None:
         """The id of the mesh in context on the main thread; None where there is none."""
         mesh = self._context.mesh()
-        return str(self._meshes.describe(mesh)["id"]) if mesh is not None else None
+        return self._meshes.describe(mesh).id if mesh is not None else None
 
     def array_classes(self) -> tuple[type, ...]:
         """`jax.Array`."""
@@ -68,26 +69,26 @@ class Observer:
         """Lists a mesh met by itself. The empty mesh is none."""
         self._descriptions.add_mesh(mesh)
 
-    def describe(self, array: Any) -> dict[str, Any] | None:
+    def describe(self, array: Any) -> Array | None:
         """One array without its path; its mesh is listed."""
         return self._descriptions.describe(array)
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> tuple[Device, ...]:
         """This process's devices."""
         client, self._client = self._client, None
         return devices(client)
 
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> tuple[Mesh, ...]:
         """The meshes of this look, by id."""
         return self._descriptions.meshes()
 
-    def arrays(self) -> list[dict[str, Any]]:
+    def arrays(self) -> tuple[Array, ...]:
         """The arrays of this look, in the order met."""
         return self._descriptions.arrays()
 
-    def distributions(self) -> list[dict[str, Any]]:
+    def distributions(self) -> tuple[Distribution, ...]:
         """JAX itself sets none: meshes and shardings say it all."""
-        return []
+        return ()
 
     def note(self) -> None:
         """Notes the mesh in context."""
@@ -114,8 +115,8 @@ def mesh_classes() -> tuple[type, ...]:
     return (mesh,) if mesh is not None else ()
 
 
-def describe(array: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """One array and the mesh it lies on, as `nbdist.contract.snapshot.Array` without its path, and `Mesh`.
+def describe(array: Any) -> tuple[Array, tuple[Mesh, ...]]:
+    """One array, with an empty path, and the mesh it lies on.
 
     Args:
       array: A `jax.Array` that holds values; no tracer, not deleted.
@@ -123,11 +124,11 @@ def describe(array: Any) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     descriptions = Descriptions(Meshes())
     descriptions.add("", array)
     (described,) = descriptions.arrays()
-    return {k: v for k, v in described.items() if k != "path"}, descriptions.meshes()
+    return described, descriptions.meshes()
 
 
-def devices(client: Any) -> list[dict[str, Any]]:
-    """This process's devices, in the form of `nbdist.contract.snapshot.Device`.
+def devices(client: Any) -> tuple[Device, ...]:
+    """This process's devices.
 
     Args:
       client: The back end's client; the public `jax.local_devices()` would start one where it was taken
@@ -137,32 +138,39 @@ def devices(client: Any) -> list[dict[str, Any]]:
     live = live_bytes(client)
     if live is not None and not live.keys() <= {str(device) for device in local}:
         live = None  # labelled otherwise than expected: no figure rather than a wrong one
-    return [
-        {
-            "key": device_key(device),
-            "process_id": device.process_index,
-            "id": device.id,
-            "platform": device.platform,
-            "kind": device.device_kind,
-            "coords": _coords(device),
-            "memory": _memory(device),
-            "live_bytes": live.get(str(device), 0) if live is not None else None,
-        }
+    return tuple(
+        Device(
+            key=device_key(device),
+            process_id=device.process_index,
+            id=device.id,
+            platform=device.platform,
+            kind=device.device_kind,
+            coords=_coords(device),
+            memory=_memory(device),
+            live_bytes=live.get(str(device), 0) if live is not None else None,
+        )
         for device in local
-    ]
+    )
 
 
-def _coords(device: Any) -> list[int] | None:
+def _coords(device: Any) -> tuple[int, ...] | None:
     coords = getattr(device, "coords", None)
-    return [int(c) for c in coords] if coords is not None else None
+    return tuple(int(c) for c in coords) if coords is not None else None
 
 
-def _memory(device: Any) -> dict[str, int | None] | None:
+def _memory(device: Any) -> Memory | None:
     try:
         stats = device.memory_stats()
     except (RuntimeError, NotImplementedError):
         return None
     if not stats:
         return None
-    names = ("bytes_in_use", "peak_bytes_in_use", "bytes_limit")
-    return {name: int(stats[name]) if name in stats else None for name in names}
+
+    def of(name: str) -> int | None:
+        return int(stats[name]) if name in stats else None
+
+    return Memory(
+        bytes_in_use=of("bytes_in_use"),
+        peak_bytes_in_use=of("peak_bytes_in_use"),
+        bytes_limit=of("bytes_limit"),
+    )

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Collection, Mapping
-from typing import Any
+from collections.abc import Collection
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.stages import JaxStage
 from nbdist.engine.frameworks.jax import waiting
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
@@ -14,21 +14,10 @@ from nbdist.engine.frameworks.once import explain_late_devices, explain_second_c
 from nbdist.engine.frameworks.process import Process
 
 
-def initialize(
-    process: Process,
-    *,
-    devices: int | None,
-    arguments: Mapping[str, Any] | None,
-    gloo: str | None,
-) -> Initialized:
+def initialize(process: Process, stage: JaxStage) -> Initialized:
     """Joins the cluster, and starts the back end, so that the devices are known.
 
-    Args:
-      process: This one.
-      devices: Virtual CPU devices of this process; None: what the platform gives.
-      arguments: Keyword arguments of `jax.distributed.initialize`; None: leave it to the user, and start
-        nothing.
-      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+    Where the user is to call `jax.distributed.initialize`, nothing is started.
 
     Raises:
       RuntimeError: JAX's own, as when a back end is already up.
@@ -36,14 +25,14 @@ def initialize(
     import jax
 
     waiting.place()
-    if gloo is not None:
-        keep_gloo_on(gloo)
-    if devices is not None:
-        jax.config.update("jax_num_cpu_devices", devices)
-    if arguments is None:
+    if stage.gloo is not None:
+        keep_gloo_on(stage.gloo)
+    if stage.devices is not None:
+        jax.config.update("jax_num_cpu_devices", stage.devices)
+    if stage.arguments is None:
         return Initialized(version=jax.__version__)
     allow_going_on()
-    jax.distributed.initialize(**arguments)
+    jax.distributed.initialize(**stage.arguments)
     explain_second_call(jax.distributed)
     explain_late_devices(jax.config)
     before = listening_ports()
@@ -54,7 +43,7 @@ def initialize(
         local=jax.local_device_count(),
         everywhere=len(devices_now),
         platform=devices_now[0].platform,
-        ports=stay_in_step(process, before, processes=arguments["num_processes"]),
+        ports=stay_in_step(process, before, processes=stage.processes),
     )
 
 

@@ -10,8 +10,8 @@ from typing import Any
 
 from nbdist.contract.array_summary import MIME, ArraySummary, Numbers, PieceSummary
 from nbdist.contract.calls.arrays import Summary
-from nbdist.contract.snapshot import Array, Mesh
-from nbdist.contract.wire import decode, encode
+from nbdist.contract.snapshot import NamedSharding
+from nbdist.contract.wire import encode
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
@@ -108,10 +108,9 @@ def _about(array: Any) -> str:
     from nbdist.engine.frameworks.jax.observe import describe
 
     described, meshes = describe(array)
-    decoded = decode(Array, {**described, "path": ""})
-    text = f"{array_type_text(decoded.dtype, decoded.shape)}  {spec_text(decoded)}"
-    if decoded.sharding.kind == "named":
-        (mesh,) = (decode(Mesh, mesh) for mesh in meshes if mesh["id"] == decoded.sharding.mesh)
+    text = f"{array_type_text(described.dtype, described.shape)}  {spec_text(described)}"
+    if isinstance(described.sharding, NamedSharding):
+        (mesh,) = (mesh for mesh in meshes if mesh.id == described.sharding.mesh)
         text += f" on mesh {mesh_axes_text(mesh)}"
     return text
 

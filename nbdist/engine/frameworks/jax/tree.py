@@ -15,7 +15,6 @@ from nbdist.engine.frameworks.jax.describe import Descriptions
 from nbdist.engine.frameworks.jax.meshes import Meshes
 from nbdist.engine.frameworks.jax.observe import describe
 from nbdist.engine.frameworks.walking import libraries, packages
-from nbdist.engine.probe.found import arrays_found
 from nbdist.engine.probe.lent import Lent
 from nbdist.engine.probe.walk import Bounds, Walk
 from nbdist.errors import ArrayError
@@ -99,7 +98,14 @@ def describe_tree(value: object, expression: str) -> ArraysFound:
         kind, rest = type(value).__name__, not_looked_at(left_out["omitted"], left_out["closed"])
         holds = f"has no array that can be shown; {rest}" if rest else "holds no JAX arrays"
         raise ArrayError(f"{expression!r} (of type {kind}) {holds}.")
-    return arrays_found(root, descriptions.arrays(), descriptions.meshes(), same=same, **left_out)
+    return ArraysFound(
+        expression=root,
+        arrays=descriptions.arrays(),
+        meshes=descriptions.meshes(),
+        same=same,
+        omitted=left_out["omitted"],
+        closed=left_out["closed"],
+    )
 
 
 def explain(value: Any, expression: str) -> ArraysFound:
@@ -116,8 +122,8 @@ def explain(value: Any, expression: str) -> ArraysFound:
     check_array(jax, value, expression, partial_sums=True)
     if isinstance(value, jax.Array):
         described, meshes = describe(value)
-        arrays = [{**described, "path": expression}]
-        return arrays_found(expression, arrays, meshes)
+        array = replace(described, path=expression)
+        return ArraysFound(expression=expression, arrays=(array,), meshes=meshes)
     return describe_tree(value, expression)
 
 

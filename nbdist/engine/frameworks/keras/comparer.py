@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from typing import Any
 
+from nbdist.contract.agreement import DistributionFacts
 from nbdist.engine.agreement import comparer
 from nbdist.engine.frameworks.jax.meshes import Meshes
 from nbdist.engine.frameworks.keras.distribution import SetDistribution, describe_distribution
@@ -16,7 +16,7 @@ class Comparer(comparer.Comparer):
     def __init__(self) -> None:
         self._meshes = Meshes()
 
-    def distribution(self) -> dict[str, Any] | None:
+    def distribution(self) -> DistributionFacts | None:
         """The calling thread's distribution; None where none is set."""
         noted = SetDistribution(threading.get_ident())
         noted.read()
@@ -24,5 +24,10 @@ class Comparer(comparer.Comparer):
         if distribution is None:
             return None
         described, mesh = describe_distribution(distribution, self._meshes)
-        names = ("kind", "batch_axis", "auto_shard", "rules")
-        return {**{name: described[name] for name in names}, "mesh": mesh}
+        return DistributionFacts(
+            kind=described.kind,
+            batch_axis=described.batch_axis,
+            auto_shard=described.auto_shard,
+            rules=described.rules,
+            mesh=mesh,
+        )

@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from types import ModuleType
 from typing import Any
 
+from nbdist.contract.snapshot import Axis, Distribution, LayoutRule, Mesh
 from nbdist.engine.frameworks.jax.backend import backend as jax_client
 from nbdist.engine.frameworks.jax.meshes import Meshes, device_key, mesh_of
 from nbdist.engine.frameworks.keras.instance import attribute, items, pairs
@@ -170,7 +171,7 @@ def rules_of_map(layout_map: Any) -> list[tuple[str, Any]]:
     return [(pattern, layout) for pattern, layout in found if type(pattern) is str]
 
 
-def axes_of(layout: Any) -> list[str | None] | None:
+def axes_of(layout: Any) -> tuple[str | None, ...] | None:
     """The axes that a `TensorLayout` asks for, one per dimension; None for anything else.
 
     Private API: `TensorLayout._axes`, what its property `axes` answers.
@@ -178,13 +179,11 @@ def axes_of(layout: Any) -> list[str | None] | None:
     axes = attribute(layout, "_axes")
     if not isinstance(axes, tuple):
         return None
-    return [str(axis) if axis is not None else None for axis in axes]
+    return tuple(str(axis) if axis is not None else None for axis in axes)
 
 
-def describe_distribution(
-    distribution: Any, meshes: Meshes
-) -> tuple[dict[str, Any], dict[str, Any] | None]:
-    """A distribution as `nbdist.contract.snapshot.Distribution`, and its mesh as `nbdist.contract.snapshot.Mesh`.
+def describe_distribution(distribution: Any, meshes: Meshes) -> tuple[Distribution, Mesh | None]:
+    """A distribution as reports have it, and its mesh.
 
     The mesh is None where its devices are not known, as on a back end other than JAX.
 
@@ -195,26 +194,22 @@ def describe_distribution(
     batch_axis = attribute(distribution, "_batch_dim_name")
     auto_shard = attribute(distribution, "_auto_shard_dataset")
     rules = ((pattern, axes_of(layout)) for pattern, layout in rules_of(distribution))
-    described = {
-        "noun": "distribution",
-        "kind": type(distribution).__name__,
-        "mesh": mesh["id"] if mesh is not None else None,
-        "batch_axis": batch_axis if isinstance(batch_axis, str) else None,
-        "auto_shard": bool(auto_shard) if auto_shard is not None else None,
-        "rules": [
-            {"pattern": pattern, "axes": axes} for pattern, axes in rules if axes is not None
-        ],
-        "replicas": None,
-        "global_batch": None,
-        "replica_batches": [],
-        "problem": sharding_problem(),
-        "processes": [],
-    }
+    described = Distribution(
+        noun="distribution",
+        kind=type(distribution).__name__,
+        mesh=mesh.id if mesh is not None else None,
+        batch_axis=str(batch_axis) if isinstance(batch_axis, str) else None,
+        auto_shard=bool(auto_shard) if auto_shard is not None else None,
+        rules=tuple(
+            LayoutRule(pattern=pattern, axes=axes) for pattern, axes in rules if axes is not None
+        ),
+        problem=sharding_problem(),
+    )
     return described, mesh
 
 
-def describe_mesh(device_mesh: Any, meshes: Meshes) -> dict[str, Any] | None:
-    """A `keras.distribution.DeviceMesh` as `nbdist.contract.snapshot.Mesh`; None where a device is unknown.
+def describe_mesh(device_mesh: Any, meshes: Meshes) -> Mesh | None:
+    """A `keras.distribution.DeviceMesh` as reports have meshes; None where a device is unknown.
 
     Keras names devices `"cpu:2048"`. They are looked up in the back end that is up: Keras' own way, the
     property `backend_mesh`, would start one.
@@ -232,7 +227,7 @@ def describe_mesh(device_mesh: Any, meshes: Meshes) -> dict[str, Any] | None:
     if not all(keys):
         return None
     axes = [
-        {"name": str(name), "size": int(size), "type": "auto"}
+        Axis(name=str(name), size=int(size), type="auto")
         for name, size in zip(items(names), devices.shape, strict=False)
     ]
     return mesh_of(axes, [key for key in keys if key])

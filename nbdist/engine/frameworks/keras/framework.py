@@ -7,6 +7,7 @@ from pathlib import PurePath
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.stages import KerasStage
 from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.frameworks.jax.framework import Jax
 from nbdist.engine.frameworks.keras.classes import PACKAGES
@@ -30,6 +31,7 @@ class Keras(Jax):
     name = "keras"
     title = "Keras"
     packages = PACKAGES
+    stage = KerasStage
     builds_on = "jax"
     waits: Mapping[tuple[str, str], str] = MappingProxyType(
         {
@@ -46,11 +48,11 @@ class Keras(Jax):
         """Keras itself compiles nothing; its back end does."""
         return False
 
-    def initialize(self, process: Process, **options: Any) -> Initialized:
+    def initialize(self, process: Process, stage: Any) -> Initialized:
         """See `nbdist.engine.frameworks.keras.start.initialize`."""
         from nbdist.engine.frameworks.keras.start import initialize
 
-        return initialize(process, **options)
+        return initialize(process, stage)
 
     def holds(self) -> str | None:
         """Nothing that its back end does not hold."""

@@ -1,14 +1,15 @@
-"""Keras models as plain data: each variable's rule, layout, spec and bytes, from metadata alone."""
+"""Keras models as reports have them: each variable's rule, layout, spec and bytes, from metadata alone."""
 
 from __future__ import annotations
 
 import re
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.contract.limits import LARGE_BYTES
+from nbdist.contract.snapshot import Array, Mesh, Model, NamedSharding, Variable
 from nbdist.engine.frameworks.keras.distribution import axes_of, rules_of
 from nbdist.engine.frameworks.keras.expressions import layer_paths
 from nbdist.engine.frameworks.keras.instance import attribute
@@ -73,12 +74,15 @@ def matches(pattern: str, path: str) -> bool:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Said:
-    """What was last said of a variable, and what it was said from."""
+    """What is known of a variable, but for what follows from the meshes, and what it was said from.
+
+    `described` says of it that its devices hold all of it and that no rule missed it.
+    """
 
     variable: weakref.ref[Any]
     facts: tuple[Any, ...]
-    array: dict[str, Any]
-    described: dict[str, Any]
+    array: Array
+    described: Variable
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +92,7 @@ class _Known:
     model: weakref.ref[Any]
     about: tuple[Any, ...]
     said: list[_Said]
-    described: dict[str, Any]
+    described: Model
 
 
 class Models:
@@ -112,9 +116,9 @@ class Models:
         models: Iterable[tuple[str, Any]],
         distribution: Any | None,
         describe: Describe,
-        meshes: Callable[[], Mapping[str, dict[str, Any]]],
-    ) -> list[dict[str, Any]]:
-        """Models in the form of `nbdist.contract.snapshot.Model`; those that have no variables yet are left out.
+        meshes: Callable[[], Mapping[str, Mesh]],
+    ) -> tuple[Model, ...]:
+        """Models as reports have them; those that have no variables yet are left out.
 
         Args:
           models: Each with the expression that reaches it.
@@ -131,7 +135,7 @@ class Models:
             said = [one for one in self._variables(path, model, describe) if one is not None]
             if said:
                 found.append(self._model(path, model, said, before, meshes))
-        return found
+        return tuple(found)
 
     def _model(
         self,
@@ -139,8 +143,8 @@ class Models:
         model: Any,
         said: list[_Said],
         known: _Known | None,
-        meshes: Callable[[], Mapping[str, dict[str, Any]]],
-    ) -> dict[str, Any]:
+        meshes: Callable[[], Mapping[str, Mesh]],
+    ) -> Model:
         about = (path, self._rules.patterns)
         if (
             known is None
@@ -148,36 +152,40 @@ class Models:
             or (known.about, known.said) != (about, said)
         ):
             now = meshes()
-            for one in said:
-                one.described["device_bytes"] = piece_bytes(one.array, now)
-                one.described["missed"] = self._is_missed(one, now)
-            described = {
-                "path": path,
-                "kind": type(model).__name__,
-                "variables": [one.described for one in said[:MOST_VARIABLES]],
-                "variables_omitted": max(len(said) - MOST_VARIABLES, 0),
-                "unmatched": self._unmatched(model, said),
-                "totals": totals([one.array for one in said], now),
-                "processes": [],
-            }
+            described = Model(
+                path=path,
+                kind=type(model).__name__,
+                variables=tuple(self._placed(one, now) for one in said[:MOST_VARIABLES]),
+                variables_omitted=max(len(said) - MOST_VARIABLES, 0),
+                unmatched=self._unmatched(model, said),
+                totals=totals([one.array for one in said], now),
+            )
             known = _Known(weakref.ref(model), about, said, described)
         self._known[id(model)] = known
         return known.described
 
-    def _is_missed(self, said: _Said, meshes: Mapping[str, dict[str, Any]]) -> bool:
-        if not self._rules.patterns or said.described["rule"] is not None:
+    def _placed(self, said: _Said, meshes: Mapping[str, Mesh]) -> Variable:
+        """A variable with what its devices hold of it."""
+        return replace(
+            said.described,
+            device_bytes=piece_bytes(said.array, meshes),
+            missed=self._is_missed(said, meshes),
+        )
+
+    def _is_missed(self, said: _Said, meshes: Mapping[str, Mesh]) -> bool:
+        if not self._rules.patterns or said.described.rule is not None:
             return False
-        large = said.array["nbytes"] >= LARGE_BYTES
+        large = said.array.nbytes >= LARGE_BYTES
         return large and is_whole_everywhere(said.array, meshes)
 
-    def _unmatched(self, model: Any, said: list[_Said]) -> list[str]:
-        used = {one.described["rule"] for one in said}
+    def _unmatched(self, model: Any, said: list[_Said]) -> tuple[str, ...]:
+        used = {one.described.rule for one in said}
         rest = [pattern for pattern in self._rules.patterns if pattern not in used]
         if not rest:
-            return []
+            return ()
         # Rules also place what layers put out, under the path of the layer and "/output".
         outputs = [f"{path}/output" for path in layer_paths(model)]
-        return [one for one in rest if not any(matches(one, path) for path in outputs)]
+        return tuple(one for one in rest if not any(matches(one, path) for path in outputs))
 
     def _variables(self, path: str, model: Any, describe: Describe) -> Iterator[_Said | None]:
         lent = lent_values(model)
@@ -195,9 +203,9 @@ class Models:
             yield self._variable(variable, array, group, place.suffix is not None)
 
     def _variable(
-        self, variable: Any, array: dict[str, Any] | None, group: str, listed: bool
+        self, variable: Any, array: Array | None, group: str, listed: bool
     ) -> _Said | None:
-        """One variable as `nbdist.contract.snapshot.Variable`; None while nothing is known of its value.
+        """One variable; None while nothing is known of its value.
 
         Private API: `Variable._layout`, which is not public. Without it rules are known by paths alone.
         """
@@ -220,19 +228,19 @@ class Models:
         return before
 
 
-def _described(array: dict[str, Any], facts: tuple[Any, ...]) -> dict[str, Any]:
+def _described(array: Array, facts: tuple[Any, ...]) -> Variable:
     path, group, listed, rule, axes, _ = facts
-    sharding = array["sharding"]
-    return {
-        "path": path,
-        "array": (array["path"] or None) if listed else None,
-        "group": group,
-        "shape": array["shape"],
-        "dtype": array["dtype"],
-        "nbytes": array["nbytes"],
-        "rule": rule,
-        "axes": axes,
-        "spec": sharding["spec"] if sharding["kind"] == "named" else None,
-        "device_bytes": array["nbytes"],
-        "missed": False,
-    }
+    sharding = array.sharding
+    return Variable(
+        path=path,
+        array=(array.path or None) if listed else None,
+        group=group,
+        shape=array.shape,
+        dtype=array.dtype,
+        nbytes=array.nbytes,
+        rule=rule,
+        axes=axes,
+        spec=sharding.spec if isinstance(sharding, NamedSharding) else None,
+        device_bytes=array.nbytes,
+        missed=False,
+    )

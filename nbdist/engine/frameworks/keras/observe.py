@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Distribution, Mesh, Model
 from nbdist.engine.frameworks.jax.meshes import Meshes
 from nbdist.engine.frameworks.keras.distribution import SetDistribution, describe_distribution
 from nbdist.engine.frameworks.keras.models import MOST_MODELS, Models
@@ -16,11 +17,11 @@ from nbdist.engine.probe.observer import Describe
 
 @dataclass(frozen=True, slots=True)
 class OfKeras:
-    """One look: sections of a report, as plain data."""
+    """One look: sections of a report."""
 
-    distributions: list[dict[str, Any]]
-    meshes: list[dict[str, Any]]
-    models: list[dict[str, Any]]
+    distributions: tuple[Distribution, ...]
+    meshes: tuple[Mesh, ...]
+    models: tuple[Model, ...]
 
 
 class KerasObserver:
@@ -42,9 +43,7 @@ class KerasObserver:
         if len(self._met) < MOST_MODELS and not any(model is one for _, one in self._met):
             self._met.append((path, model))
 
-    def look(
-        self, describe: Describe, meshes: Callable[[], Mapping[str, dict[str, Any]]]
-    ) -> OfKeras:
+    def look(self, describe: Describe, meshes: Callable[[], Mapping[str, Mesh]]) -> OfKeras:
         """What there is now; holds no model afterwards.
 
         Args:
@@ -55,9 +54,9 @@ class KerasObserver:
         met, self._met = self._met, []
         models = self._models.describe(met, distribution, describe, meshes)
         if distribution is None:
-            return OfKeras([], [], models)
+            return OfKeras((), (), models)
         described, mesh = describe_distribution(distribution, self._meshes)
-        return OfKeras([described], [mesh] if mesh is not None else [], models)
+        return OfKeras((described,), (mesh,) if mesh is not None else (), models)
 
     def note(self) -> None:
         """Notes the distribution that is set; called on the main thread."""

@@ -53,7 +53,7 @@ def spec(value: Any) -> AskedSpec | None:
     """A `keras.distribution.TensorLayout`; None for anything else."""
     if not _is(value, "TensorLayout"):
         return None
-    axes = axes_of(value) or []
+    axes: Sequence[str | None] = axes_of(value) or ()
     mesh = mesh_axes(attribute(value, "_device_mesh"))
     return AskedSpec(entries=tuple(entry(axis) or () for axis in axes), axes=mesh)
 

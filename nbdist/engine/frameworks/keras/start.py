@@ -11,6 +11,7 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.stages import KerasStage
 from nbdist.engine.frameworks.jax import waiting
 from nbdist.engine.frameworks.jax.start import (
     allow_going_on,
@@ -29,24 +30,10 @@ from nbdist.errors import SessionError
 from nbdist.spelling import option
 
 
-def initialize(
-    process: Process,
-    *,
-    backend: str,
-    devices: int | None,
-    arguments: Mapping[str, Any] | None,
-    jax: Mapping[str, Any],
-    gloo: str | None,
-) -> Initialized:
+def initialize(process: Process, stage: KerasStage) -> Initialized:
     """Joins the cluster by `keras.distribution.initialize`.
 
-    Args:
-      process: This one.
-      backend: What Keras must compute with.
-      devices: Virtual CPU devices of this process; None: what the platform gives.
-      arguments: Those of `keras.distribution.initialize`; None: leave it to the user, and start nothing.
-      jax: What `jax.distributed.initialize` gets beyond what Keras gives it.
-      gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+    Where the user is to call that, nothing is started.
 
     Returns:
       As `nbdist.engine.frameworks.jax.start.initialize`.
@@ -55,36 +42,41 @@ def initialize(
       SessionError: Keras has another back end already, or none that joins processes.
       RuntimeError: The framework's own, as when a back end is already up.
     """
+    backend, arguments = stage.backend, stage.arguments
     keras = imported(backend, process.process_id, process.host)
     if backend == "jax":
-        _prepare_jax(devices, gloo)
+        _prepare_jax(stage.devices, stage.gloo)
     version = version_text(keras)
     if arguments is None:
         if backend == "jax":
             after_users_call(keras.distribution, functools.partial(install, process))
         return Initialized(version=version)
-    if arguments["num_processes"] == 1 and not joins(backend):
+    if arguments.num_processes == 1 and not joins(backend):
         return Initialized(version=version, process_id=0, said=nothing_sharded(keras))
     if not joins(backend):
         raise SessionError(
             f"keras.distribution of Keras {keras.__version__} joins no processes on the {backend} back end: "
-            f"{arguments['num_processes']} processes would each train alone. Use "
+            f"{arguments.num_processes} processes would each train alone. Use "
             f"{option('backend', 'jax')}, {option('framework', 'tensorflow')} for tf.distribute, or "
             f"{option('initialize', False)} for processes that are not joined."
         )
     before = listening_ports()
-    with added_to_jax(jax if backend == "jax" else {}):
-        keras.distribution.initialize(**arguments)
+    with added_to_jax(stage.jax if backend == "jax" else {}):
+        keras.distribution.initialize(
+            job_addresses=arguments.job_addresses,
+            num_processes=arguments.num_processes,
+            process_id=arguments.process_id,
+        )
     explain_second_call(keras.distribution)
-    if arguments["num_processes"] > 1 and backend == "jax":
+    if arguments.num_processes > 1 and backend == "jax":
         install(process)
     names = keras.distribution.list_devices()
     return Initialized(
         version=version,
-        process_id=arguments["process_id"],
+        process_id=arguments.process_id,
         everywhere=len(names),
         platform=names[0].partition(":")[0],
-        ports=stay_in_step(process, before, processes=arguments["num_processes"]),
+        ports=stay_in_step(process, before, processes=arguments.num_processes),
     )
 
 

@@ -8,7 +8,6 @@ from nbdist.contract.calls.arrays import ArraysFound
 from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow.describe import describe, replica_values
 from nbdist.engine.frameworks.tensorflow.strategies import REMEMBERED, replicas_of
-from nbdist.engine.probe.found import arrays_found
 from nbdist.engine.values.arrays import OfferedArray, whole
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError
@@ -38,7 +37,7 @@ def explain(value: Any, expression: str, *, process_id: int) -> ArraysFound:
     described = describe(value, expression, replicas, process_id)
     if described is None:
         raise ArrayError(f"{expression!r} lies on no device of the strategy in force.")
-    return arrays_found(expression, [described], [replicas.mesh])
+    return ArraysFound(expression=expression, arrays=(described,), meshes=(replicas.mesh,))
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:

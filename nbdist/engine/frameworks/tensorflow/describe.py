@@ -1,4 +1,4 @@
-"""Variables and tensors as plain data, from their metadata alone; none is kept."""
+"""Variables and tensors as reports have them, from their metadata alone; none is kept."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ import weakref
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Array, NamedSharding, Sharding, SingleDevice
 from nbdist.engine.frameworks.tensorflow.strategies import AXIS, Replicas, key_of
 
 
@@ -14,7 +15,7 @@ from nbdist.engine.frameworks.tensorflow.strategies import AXIS, Replicas, key_o
 class _Entry:
     array: weakref.ref[Any]
     mesh: str
-    described: dict[str, Any]
+    described: Array
 
 
 class Descriptions:
@@ -48,12 +49,12 @@ class Descriptions:
     def keep(self, path: str, shape: tuple[int, ...]) -> bool:
         """Lists again what the look before listed under a path with this shape."""
         entry = self._before.get(path)
-        if entry is None or entry.described["shape"] != list(shape):
+        if entry is None or entry.described.shape != shape:
             return False
         self._now[path] = entry
         return True
 
-    def describe(self, array: Any) -> dict[str, Any] | None:
+    def describe(self, array: Any) -> Array | None:
         """One array with an empty path, without listing it."""
         entry = self._entry(self._unlisted.get(id(array)), array, "")
         if entry is None:
@@ -61,22 +62,22 @@ class Descriptions:
         self._unlisted[id(array)] = entry
         return entry.described
 
-    def arrays(self) -> list[dict[str, Any]]:
+    def arrays(self) -> tuple[Array, ...]:
         """The arrays of this look, in the order met."""
-        return [entry.described for entry in self._now.values()]
+        return tuple(entry.described for entry in self._now.values())
 
     def _entry(self, before: _Entry | None, array: Any, path: str) -> _Entry | None:
         if self._replicas is None:
             return None
-        mesh = self._replicas.mesh["id"]
+        mesh = self._replicas.mesh.id
         if before is not None and before.array() is array and before.mesh == mesh:
             return before
         described = describe(array, path, self._replicas, self._process_id)
         return _Entry(weakref.ref(array), mesh, described) if described is not None else None
 
 
-def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> dict[str, Any] | None:
-    """A variable or tensor in the form of `nbdist.contract.snapshot.Array`.
+def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> Array | None:
+    """A variable or tensor as reports have arrays.
 
     None where its shape is not known, its elements have no size (strings, handles), or it lies on a device
     that is not among those shown.
@@ -87,37 +88,33 @@ def describe(array: Any, path: str, replicas: Replicas, process_id: int) -> dict
     itemsize = array.dtype.size
     if array.dtype.name in ("string", "resource", "variant") or not itemsize:
         return None
-    sizes = [int(size) for size in shape]
+    sizes = tuple(int(size) for size in shape)
     sharding = _sharding(array, len(sizes), replicas, process_id)
     if sharding is None:
         return None
-    return {
-        "path": path,
-        "shape": sizes,
-        "dtype": array.dtype.name,
-        "nbytes": math.prod(sizes) * itemsize,
-        "sharding": sharding,
-        "processes": [],
-    }
+    return Array(
+        path=path,
+        shape=sizes,
+        dtype=array.dtype.name,
+        nbytes=math.prod(sizes) * itemsize,
+        sharding=sharding,
+    )
 
 
-def _sharding(
-    array: Any, dimensions: int, replicas: Replicas, process_id: int
-) -> dict[str, Any] | None:
+def _sharding(array: Any, dimensions: int, replicas: Replicas, process_id: int) -> Sharding | None:
     values = replica_values(array)
     if values is None:
         key = key_of(array.device, replicas.platform, process_id)
-        return None if key is None else {"kind": "single", "device": key, "memory_kind": None}
+        return None if key is None else SingleDevice(device=key, memory_kind=None)
     if len(values) * replicas.workers != replicas.count:
         return None  # of an earlier strategy
-    return {
-        "kind": "named",
-        "mesh": replicas.mesh["id"],
-        "spec": [[] for _ in range(dimensions)],
+    return NamedSharding(
+        mesh=replicas.mesh.id,
+        spec=((),) * dimensions,
         # Each replica has its own until it is read, as the counts of a metric.
-        "unreduced": [AXIS] if array.synchronization.name == "ON_READ" else [],
-        "memory_kind": None,
-    }
+        unreduced=(AXIS,) if array.synchronization.name == "ON_READ" else (),
+        memory_kind=None,
+    )
 
 
 def replica_values(array: Any) -> tuple[Any, ...] | None:

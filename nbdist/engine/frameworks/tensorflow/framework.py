@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from nbdist.contract.stages import TensorFlowStage
 from nbdist.engine.frameworks.framework import Framework
 
 if TYPE_CHECKING:
@@ -21,12 +22,13 @@ class TensorFlow(Framework):
     name = "tensorflow"
     title = "TensorFlow"
     packages = ("tensorflow",)
+    stage = TensorFlowStage
 
-    def initialize(self, process: Process, **options: Any) -> Initialized:
+    def initialize(self, process: Process, stage: Any) -> Initialized:
         """See `nbdist.engine.frameworks.tensorflow.start.initialize`."""
         from nbdist.engine.frameworks.tensorflow.start import initialize
 
-        return initialize(process, **options)
+        return initialize(process, stage)
 
     def explain(self, process: Process, value: Any, expression: str) -> ArraysFound:
         """See `nbdist.engine.frameworks.tensorflow.arrays.explain`."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 import sys
 from typing import Any
 
+from nbdist.contract.snapshot import Array, Device, Distribution, Mesh
 from nbdist.engine.frameworks.tensorflow import batches
 from nbdist.engine.frameworks.tensorflow.describe import Descriptions
 from nbdist.engine.frameworks.tensorflow.strategies import AXIS, REMEMBERED, Replicas, replicas_of
@@ -66,36 +67,36 @@ class Observer:
     def add_mesh(self, mesh: Any) -> None:
         """There is no other mesh than the strategy's."""
 
-    def describe(self, array: Any) -> dict[str, Any] | None:
+    def describe(self, array: Any) -> Array | None:
         """One variable with an empty path; None where it cannot be described."""
         return self._descriptions.describe(array)
 
-    def devices(self) -> list[dict[str, Any]]:
+    def devices(self) -> tuple[Device, ...]:
         """The devices of this process that have replicas."""
         if self._replicas is None:
-            return []
+            return ()
         own = f"{self._process_id}:"
         platform = self._replicas.platform
-        return [
-            {
-                "key": key,
-                "process_id": self._process_id,
-                "id": int(key.removeprefix(own)),
-                "platform": platform,
-                "kind": platform,
-                "coords": None,
-                "memory": None,
-                "live_bytes": None,
-            }
-            for key in self._replicas.mesh["devices"]
+        return tuple(
+            Device(
+                key=key,
+                process_id=self._process_id,
+                id=int(key.removeprefix(own)),
+                platform=platform,
+                kind=platform,
+                coords=None,
+                memory=None,
+                live_bytes=None,
+            )
+            for key in self._replicas.mesh.devices
             if key.startswith(own)
-        ]
+        )
 
-    def meshes(self) -> list[dict[str, Any]]:
+    def meshes(self) -> tuple[Mesh, ...]:
         """All replicas."""
-        return [] if self._replicas is None else [self._replicas.mesh]
+        return () if self._replicas is None else (self._replicas.mesh,)
 
-    def arrays(self) -> list[dict[str, Any]]:
+    def arrays(self) -> tuple[Array, ...]:
         """The variables of this look."""
         return self._descriptions.arrays()
 
@@ -103,26 +104,22 @@ class Observer:
         """None: a strategy is in force whatever the context."""
         return None
 
-    def distributions(self) -> list[dict[str, Any]]:
+    def distributions(self) -> tuple[Distribution, ...]:
         """The strategy in force, and the batch it was last given."""
         if self._replicas is None:
-            return []
+            return ()
         given = batches.last(self._replicas.strategy())
-        return [
-            {
-                "noun": "strategy",
-                "kind": self._replicas.kind,
-                "mesh": self._replicas.mesh["id"],
-                "batch_axis": AXIS,
-                "auto_shard": None if given is None else given.auto_shard,
-                "rules": [],
-                "replicas": self._replicas.count,
-                "global_batch": None if given is None else given.size,
-                "replica_batches": [] if given is None else list(given.of_replicas),
-                "problem": None,
-                "processes": [],
-            }
-        ]
+        strategy = Distribution(
+            noun="strategy",
+            kind=self._replicas.kind,
+            mesh=self._replicas.mesh.id,
+            batch_axis=AXIS,
+            auto_shard=None if given is None else given.auto_shard,
+            replicas=self._replicas.count,
+            global_batch=None if given is None else given.size,
+            replica_batches=() if given is None else tuple(given.of_replicas),
+        )
+        return (strategy,)
 
     def note(self) -> None:
         """Strategies and batches are noted when they are made; here only that they shall be."""

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Sequence
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
+from nbdist.contract.stages import DevicesStage, StrategyStage, TensorFlowStage
 from nbdist.engine.frameworks.process import Process
 from nbdist.engine.frameworks.tensorflow import adapt, batches, interrupt, observe
 from nbdist.engine.frameworks.tensorflow.context import reset_context
@@ -18,37 +18,25 @@ from nbdist.errors import SessionError
 from nbdist.spelling import option
 
 
-def initialize(process: Process, *, stage: str, **options: Any) -> Initialized:
+def initialize(process: Process, stage: TensorFlowStage) -> Initialized:
     """One of the two steps of a start: `devices`, then `strategy`.
 
     Raises:
       SessionError: TensorFlow is missing, or has already run something.
     """
-    if stage == "devices":
-        return settle_devices(process, **options)
-    return make_strategy(process, **options)
+    if isinstance(stage, DevicesStage):
+        return settle_devices(process, stage)
+    return make_strategy(process, stage)
 
 
-def settle_devices(
-    process: Process,
-    *,
-    platform: str,
-    devices: int | None,
-    local_device_ids: Sequence[int] | None,
-) -> Initialized:
-    """Says which devices this process has; after this TensorFlow may start.
-
-    Args:
-      process: This one.
-      platform: `"cpu"` hides GPUs.
-      devices: Logical CPU devices to make.
-      local_device_ids: The GPUs this process may use; None: all.
-    """
+def settle_devices(process: Process, stage: DevicesStage) -> Initialized:
+    """Says which devices this process has; after this TensorFlow may start."""
+    platform, devices, local_device_ids = stage.platform, stage.devices, stage.local_device_ids
     tf = _tensorflow(process)
     process.descriptors.leave_out(Chatter(chief=process.process_id == 0))
     follow_standard_error()
     gpus = tf.config.list_physical_devices("GPU")
-    if platform != "cpu" and not gpus and local_device_ids != []:
+    if platform != "cpu" and not gpus and local_device_ids != ():
         raise SessionError(
             f"TensorFlow {tf.__version__} on process {process.process_id} (host {process.host}) sees no GPU, "
             "though the host has one. Run pip install 'tensorflow[and-cuda]' there, or use "
@@ -77,35 +65,18 @@ def settle_devices(
     )
 
 
-def make_strategy(
-    process: Process,
-    *,
-    tf_config: str | None,
-    role: str,
-    process_id: int,
-    workers: Sequence[int],
-    again: bool = False,
-) -> Initialized:
-    """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew.
-
-    Args:
-      process: This one.
-      tf_config: `TF_CONFIG`, JSON; None for a process alone.
-      role: `"worker"` or `"evaluator"`.
-      process_id: Of this process.
-      workers: The process ids of all workers, in the order of their tasks.
-      again: There was one before, whose cluster is broken; TensorFlow forgets it first.
-    """
+def make_strategy(process: Process, stage: StrategyStage) -> Initialized:
+    """Makes the strategy and puts it into the namespace, as `strategy`; a second call makes it anew."""
     tf = _tensorflow(process)
-    if tf_config is not None:
-        os.environ["TF_CONFIG"] = tf_config
-    if again:
+    if stage.tf_config is not None:
+        os.environ["TF_CONFIG"] = stage.tf_config
+    if stage.again:
         REMEMBERED.retire()
         reset_context()
         refuse_outdated()
     interrupt.install(threading.main_thread().ident or 0)
     batches.install()
-    several = role == "worker" and len(workers) > 1
+    several = stage.role == "worker" and len(stage.workers) > 1
     strategy = (
         tf.distribute.MultiWorkerMirroredStrategy()
         if several
@@ -115,7 +86,7 @@ def make_strategy(
     observe.remember(strategy)
     process.shell.user_ns["strategy"] = strategy
     return Initialized(
-        process_id=process_id,
+        process_id=stage.process_id,
         replicas=strategy.num_replicas_in_sync,
         # Its class has another name than the one it is made by.
         strategy="MultiWorkerMirroredStrategy" if several else "MirroredStrategy",

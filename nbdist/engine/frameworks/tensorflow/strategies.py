@@ -14,6 +14,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.contract.snapshot import Axis, Mesh
 from nbdist.engine.frameworks.jax.meshes import mesh_of
 
 AXIS = "replica"
@@ -26,20 +27,20 @@ DEVICE = re.compile(r"(?:/job:(\w+))?(?:/replica:\d+)?(?:/task:(\d+))?/device:(\
 class Replicas:
     """What is reported of one strategy; does not keep it alive.
 
-    `kind` is the name it is made by. `mesh` has the devices of all replicas of all workers, in order, as
-    `nbdist.contract.snapshot.Mesh`. `platform` is what its devices are, `"cpu"` or `"gpu"`.
+    `kind` is the name it is made by. `mesh` has the devices of all replicas of all workers, in order.
+    `platform` is what its devices are, `"cpu"` or `"gpu"`.
     """
 
     strategy: weakref.ref[Any]
     kind: str
     workers: int
-    mesh: dict[str, Any]
+    mesh: Mesh
     platform: str
 
     @property
     def count(self) -> int:
         """The number of replicas."""
-        return len(self.mesh["devices"])
+        return len(self.mesh.devices)
 
 
 class Remembered:
@@ -140,7 +141,7 @@ def replicas_of(strategy: Any, process_id: int) -> Replicas | None:
     workers = int(getattr(extended, "_num_workers", 1)) if spans else 1
     owners = range(workers) if spans and workers > 1 else (process_id,)
     devices = [f"{owner}:{index}" for owner in owners for index in indices]
-    axes = [{"name": AXIS, "size": len(devices), "type": "auto"}]
+    axes = [Axis(name=AXIS, size=len(devices), type="auto")]
     # It has another name than the one it is made by.
     kind = type(strategy).__name__.replace("CollectiveAllReduce", "MultiWorkerMirrored")
     platform = found[0][3].lower()  # type: ignore[index]

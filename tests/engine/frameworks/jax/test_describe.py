@@ -17,9 +17,10 @@ from nbdist.engine.frameworks.jax.observe import describe
 
 
 def decoded(array):
+    """An array and its meshes as they arrive."""
     described, meshes = describe(array)
-    records = [wire.decode(MeshRecord, m) for m in meshes]
-    return wire.decode(Array, {"path": "w", **described}), records
+    records = [wire.decode(MeshRecord, wire.encode(m)) for m in meshes]
+    return wire.decode(Array, wire.encode(described)), records
 
 
 @pytest.mark.parametrize(
@@ -58,14 +59,14 @@ def test_equal_meshes_have_one_id_and_others_another(mesh):
     same = Mesh(mesh.devices, mesh.axis_names, axis_types=mesh.axis_types)
     turned = jax.make_mesh((2, 4), ("data", "model"))
     auto = jax.make_mesh((4, 2), ("data", "model"), (AxisType.Auto,) * 2)
-    ids = [Meshes().describe(m)["id"] for m in (mesh, same, turned, auto)]
+    ids = [Meshes().describe(m).id for m in (mesh, same, turned, auto)]
     assert ids[0] == ids[1]
     assert len(set(ids)) == 3
     assert meshes.describe(mesh) is meshes.describe(mesh)
 
 
 def test_an_abstract_mesh_has_no_devices(mesh):
-    record = wire.decode(MeshRecord, Meshes().describe(mesh.abstract_mesh))
+    record = Meshes().describe(mesh.abstract_mesh)
     assert [axis.size for axis in record.axes] == [4, 2]
     assert record.devices == ()
 
@@ -113,9 +114,9 @@ class Halves(jax.sharding.Sharding):
 
 
 def test_any_other_sharding_is_its_index_map_grouped_by_piece():
-    described = describe_sharding(Halves(), (8, 2), Meshes())
+    record = describe_sharding(Halves(), (8, 2), Meshes())
     keys = [f"0:{d.id}" for d in jax.devices()]
-    record = wire.decode(Indexed, described)
+    assert wire.decode(Indexed, wire.encode(record)) == record
     assert {(piece.slices, piece.devices) for piece in record.pieces} == {
         (((4, 8), (0, 2)), tuple(keys[0::2])),
         (((0, 4), (0, 2)), tuple(keys[1::2])),
@@ -127,7 +128,7 @@ def test_a_sharding_whose_index_map_is_refused_has_no_pieces(monkeypatch):
         raise NotImplementedError("not for this one")
 
     monkeypatch.setattr(Halves, "devices_indices_map", refuse)
-    assert describe_sharding(Halves(), (8, 2), Meshes())["pieces"] == []
+    assert describe_sharding(Halves(), (8, 2), Meshes()).pieces == ()
 
 
 def test_typed_random_keys_are_arrays_of_keys_with_the_bytes_of_their_bits(mesh):

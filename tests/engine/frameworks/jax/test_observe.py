@@ -23,7 +23,7 @@ from nbdist.engine.frameworks.jax.observe import Observer, describe, devices
 from nbdist.engine.probe.look import Look, Seen
 from nbdist.engine.probe.walk import Bounds
 
-NOTHING = Seen([], [], [], 0, [], [])
+NOTHING = Seen((), (), (), 0, (), ())
 
 
 def look_with(**bounds):
@@ -42,7 +42,7 @@ def look():
 def live():
     """Bytes on each device, by its id."""
     gc.collect()
-    return {d["id"]: d["live_bytes"] for d in devices(backend())}
+    return {d.id: d.live_bytes for d in devices(backend())}
 
 
 def grown(before):
@@ -50,7 +50,8 @@ def grown(before):
 
 
 def test_devices_are_those_of_this_process():
-    found = [wire.decode(Device, device) for device in devices(backend())]
+    found = devices(backend())
+    assert [wire.decode(Device, wire.encode(one)) for one in found] == list(found)
     assert [d.key for d in found] == [f"0:{d.id}" for d in jax.local_devices()]
     first = found[0]
     assert (first.platform, first.kind, first.coords, first.memory) == ("cpu", "cpu", None, None)
@@ -71,7 +72,7 @@ def test_memory_statistics_and_coordinates_are_passed_on_where_the_platform_has_
         def local_devices(self):
             return [Chip(), Shy()]
 
-    with_stats, without = (wire.decode(Device, device) for device in devices(Client()))
+    with_stats, without = devices(Client())
     assert with_stats.coords == (1, 0, 2)
     assert with_stats.memory.bytes_in_use == 5
     assert with_stats.memory.peak_bytes_in_use is None
@@ -82,7 +83,7 @@ def test_memory_statistics_and_coordinates_are_passed_on_where_the_platform_has_
 
 def test_a_profile_with_other_labels_gives_no_figure(monkeypatch):
     monkeypatch.setattr(observe_module, "live_bytes", lambda client: {"TFRT_CPU_0": 5})
-    assert {d["live_bytes"] for d in devices(backend())} == {None}
+    assert {d.live_bytes for d in devices(backend())} == {None}
 
 
 def test_each_device_counts_its_own_pieces(mesh):
@@ -112,7 +113,7 @@ def test_del_and_donation_free_memory_between_looks(look):
     namespace = {"w": jnp.ones(1000), "inner": {"b": [jnp.ones(500)]}}
     before = live()[0]
     watched = weakref.ref(namespace["w"])
-    assert {a["path"] for a in look.now(namespace).arrays} == {"w", "inner['b'][0]"}
+    assert {a.path for a in look.now(namespace).arrays} == {"w", "inner['b'][0]"}
     old = namespace["w"]
     namespace["w"] = update(old)
     assert old.is_deleted()
@@ -124,14 +125,14 @@ def test_del_and_donation_free_memory_between_looks(look):
     del namespace["inner"]
     assert watched() is None
     assert before - live()[0] == 2000
-    assert [a["path"] for a in look.now(namespace).arrays] == ["w"]
+    assert [a.path for a in look.now(namespace).arrays] == ["w"]
 
 
 def test_deleted_arrays_are_left_out(look):
     namespace = {"w": jnp.ones(3), "b": jnp.ones(3)}
     look.now(namespace)
     namespace["w"].delete()
-    assert [a["path"] for a in look.now(namespace).arrays] == ["b"]
+    assert [a.path for a in look.now(namespace).arrays] == ["b"]
 
 
 def test_looking_makes_no_array(look, mesh):
@@ -159,7 +160,7 @@ def test_a_mesh_is_listed_once_also_when_no_array_is_on_it(look, mesh):
     with jax.set_mesh(other):
         look.note()
         seen = look.now({"w": array, "mesh": mesh})
-    assert [len(m["axes"]) for m in sorted(seen.meshes, key=lambda m: len(m["axes"]))] == [1, 2]
+    assert [len(m.axes) for m in sorted(seen.meshes, key=lambda m: len(m.axes))] == [1, 2]
 
 
 def test_arrays_beyond_the_bound_are_counted(mesh):
@@ -212,6 +213,6 @@ def test_a_memory_profile_is_read_packed_or_not():
 def test_one_array_is_described_by_itself(mesh):
     array = jax.device_put(np.ones((8, 8), np.float32), NamedSharding(mesh, P("data")))
     described, meshes = describe(array)
-    assert "path" not in described
-    assert described["nbytes"] == 256
-    assert [m["id"] for m in meshes] == [described["sharding"]["mesh"]]
+    assert described.path == ""
+    assert described.nbytes == 256
+    assert [m.id for m in meshes] == [described.sharding.mesh]

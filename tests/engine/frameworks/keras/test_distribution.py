@@ -128,8 +128,9 @@ def test_no_distribution_is_kept_alive(noted):
 
 def test_k5_a_distribution_is_described_with_its_mesh_batch_axis_and_rules():
     distribution = model_parallel({".*kernel": (None, "model"), ".*bias": ("model",)})
-    described, mesh = describe_distribution(distribution, Meshes())
-    read, on = wire.decode(Distribution, described), wire.decode(Mesh, mesh)
+    read, on = describe_distribution(distribution, Meshes())
+    assert wire.decode(Distribution, wire.encode(read)) == read
+    assert wire.decode(Mesh, wire.encode(on)) == on
     assert (read.noun, read.kind, read.batch_axis, read.auto_shard) == (
         *("distribution", "ModelParallel", "batch"),
         False,
@@ -161,7 +162,7 @@ def test_a_mesh_of_devices_that_are_not_there_is_unknown():
     described, _ = describe_distribution(
         keras.distribution.DataParallel(device_mesh=mesh), Meshes()
     )
-    assert described["mesh"] is None
+    assert described.mesh is None
 
 
 def test_describing_runs_nothing_of_a_user_s_class(data):
@@ -175,7 +176,7 @@ def test_describing_runs_nothing_of_a_user_s_class(data):
     mine = object.__new__(Mine)
     vars(mine).update(vars(data))
     described, mesh = describe_distribution(mine, Meshes())
-    assert (described["kind"], described["batch_axis"]) == ("Mine", "batch")
+    assert (described.kind, described.batch_axis) == ("Mine", "batch")
     assert mesh is not None
 
 
@@ -192,7 +193,7 @@ def test_a_back_end_that_offers_nothing_is_reported_in_a_sentence(monkeypatch, d
     monkeypatch.delattr(library, "distribute_tensor")
     problem = sharding_problem()
     assert "jax back end does nothing with it" in problem
-    assert describe_distribution(data, Meshes())[0]["problem"] == problem
+    assert describe_distribution(data, Meshes())[0].problem == problem
     # As torch's in Keras 3.15: no such module at all.
     monkeypatch.delitem(sys.modules, "keras.src.backend.jax.distribution_lib")
     assert sharding_problem() == problem

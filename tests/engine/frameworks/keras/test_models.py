@@ -40,8 +40,8 @@ def placed(look):
 
 
 def test_k5_each_variable_tells_its_rule_axes_spec_and_bytes(look, placed):
-    (model,) = seen(look, model=placed).models
-    read = wire.decode(Model, model)
+    (read,) = seen(look, model=placed).models
+    assert wire.decode(Model, wire.encode(read)) == read
     assert (read.path, read.kind, read.variables_omitted) == ("model", "Sequential", 0)
     kernel, bias, head_kernel, head_bias = read.variables[:4]
     assert (kernel.path, kernel.array, kernel.group) == (
@@ -64,11 +64,11 @@ def test_k5_optimizer_slots_have_the_rule_of_the_variable_they_belong_to(look, p
     (model,) = seen(look, model=placed).models
     slots = by_path(model)
     momentum = slots["adam/net_dense_kernel_momentum"]
-    assert (momentum["group"], momentum["rule"]) == ("optimizer", "net/dense/kernel")
-    assert (momentum["axes"], momentum["spec"]) == ([None, "model"], [[], ["model"]])
-    assert momentum["device_bytes"] == 1024
-    assert slots["adam/net_dense_bias_velocity"]["rule"] is None
-    assert slots["adam/learning_rate"]["device_bytes"] == 4
+    assert (momentum.group, momentum.rule) == ("optimizer", "net/dense/kernel")
+    assert (momentum.axes, momentum.spec) == ((None, "model"), ((), ("model",)))
+    assert momentum.device_bytes == 1024
+    assert slots["adam/net_dense_bias_velocity"].rule is None
+    assert slots["adam/learning_rate"].device_bytes == 4
     assert len(slots) == 4 + 2 + 8
 
 
@@ -79,7 +79,7 @@ def test_k5_totals_are_what_each_device_really_holds(look, placed):
         for shard in variable.value.addressable_shards:
             key = f"0:{shard.device.id}"
             held[key] = held.get(key, 0) + shard.data.nbytes
-    reported = {device: total["nbytes"] for total in model["totals"] for device in total["devices"]}
+    reported = {device: total.nbytes for total in model.totals for device in total.devices}
     assert reported == held
 
 
@@ -90,9 +90,9 @@ def test_totals_group_devices_the_fullest_first(look):
     both = keras.Sequential([keras.Input((16,)), model, layers.Dense(16), other])
     (described,) = seen(look, both=both).models
     # The first was made before the distribution: whole on one device.
-    first, rest = described["totals"]
-    assert (first["devices"], len(rest["devices"])) == (["0:0"], 7)
-    assert first["nbytes"] > rest["nbytes"]
+    first, rest = described.totals
+    assert (first.devices, len(rest.devices)) == (("0:0",), 7)
+    assert first.nbytes > rest.nbytes
 
 
 def test_a_large_variable_that_no_rule_matched_is_missed(look):
@@ -100,12 +100,12 @@ def test_a_large_variable_that_no_rule_matched_is_missed(look):
     model = dense(units=20_000)
     (described,) = seen(look, model=model).models
     variables = by_path(described)
-    assert variables["net/dense/kernel"]["nbytes"] > LARGE_BYTES
-    assert [path for path, one in variables.items() if one["missed"]] == []
+    assert variables["net/dense/kernel"].nbytes > LARGE_BYTES
+    assert [path for path, one in variables.items() if one.missed] == []
     keras.distribution.set_distribution(model_parallel({"net/dense/bias": ("model",)}))
     model = dense(units=20_000)
     (described,) = seen(look, model=model).models
-    missed = [path for path, one in by_path(described).items() if one["missed"]]
+    missed = [path for path, one in by_path(described).items() if one.missed]
     # The head's kernel is smaller than the limit.
     assert missed == ["net/dense/kernel"]
 
@@ -118,8 +118,8 @@ def test_a_large_variable_that_no_rule_matched_is_missed(look):
 def test_nothing_is_missed_where_there_are_no_rules(look, make):
     keras.distribution.set_distribution(make())
     (described,) = seen(look, model=dense(units=20_000)).models
-    assert not any(one["missed"] for one in described["variables"])
-    assert described["unmatched"] == []
+    assert not any(one.missed for one in described.variables)
+    assert described.unmatched == ()
 
 
 def test_without_a_distribution_the_layout_stays_and_no_rule_is_reported(look, placed):
@@ -127,12 +127,12 @@ def test_without_a_distribution_the_layout_stays_and_no_rule_is_reported(look, p
     (described,) = seen(look, model=placed).models
     variables = by_path(described)
     kernel = variables["net/dense/kernel"]
-    assert (kernel["rule"], kernel["axes"], kernel["spec"]) == (
-        *(None, [None, "model"]),
-        [[], ["model"]],
+    assert (kernel.rule, kernel.axes, kernel.spec) == (
+        *(None, (None, "model")),
+        ((), ("model",)),
     )
-    assert variables["net/dense/bias"]["axes"] is None
-    assert described["unmatched"] == []
+    assert variables["net/dense/bias"].axes is None
+    assert described.unmatched == ()
 
 
 def test_a_model_made_before_its_distribution_shows_what_the_rule_asks_and_what_holds(look):
@@ -140,15 +140,15 @@ def test_a_model_made_before_its_distribution_shows_what_the_rule_asks_and_what_
     keras.distribution.set_distribution(model_parallel({"net/dense/kernel": (None, "model")}))
     (described,) = seen(look, model=model).models
     kernel = by_path(described)["net/dense/kernel"]
-    assert (kernel["rule"], kernel["axes"]) == ("net/dense/kernel", [None, "model"])
-    assert (kernel["spec"], kernel["device_bytes"]) == (None, kernel["nbytes"])
+    assert (kernel.rule, kernel.axes) == ("net/dense/kernel", (None, "model"))
+    assert (kernel.spec, kernel.device_bytes) == (None, kernel.nbytes)
 
 
 def test_a_large_variable_made_before_its_distribution_is_on_one_device_and_not_missed(look):
     model = dense(units=20_000)
     keras.distribution.set_distribution(model_parallel({"no/such": ("model",)}))
     (described,) = seen(look, model=model).models
-    assert not any(one["missed"] for one in described["variables"])
+    assert not any(one.missed for one in described.variables)
 
 
 def test_what_was_known_stays_while_values_are_out_of_reach(look, placed):
@@ -169,7 +169,7 @@ def test_what_was_known_of_unlisted_variables_stays_as_well(look):
 
     model = Mine([keras.Input((4,)), layers.Dense(2)])
     before = seen(look, model=model)
-    assert (before.arrays, len(before.models[0]["variables"])) == ([], 2)
+    assert (before.arrays, len(before.models[0].variables)) == ((), 2)
     for variable in model._layers[1].variables:
         variable._value = None
     assert look.now({"model": model}).models[0] is before.models[0]
@@ -178,7 +178,7 @@ def test_what_was_known_of_unlisted_variables_stays_as_well(look):
 def test_a_rule_that_places_outputs_of_layers_has_matched(look):
     keras.distribution.set_distribution(model_parallel({"net/dense/output": ("batch", None)}))
     (described,) = seen(look, model=dense()).models
-    assert described["unmatched"] == []
+    assert described.unmatched == ()
 
 
 def test_a_key_that_is_no_regular_expression_matches_only_itself():
@@ -202,7 +202,7 @@ def test_frozen_layers_are_not_trainable(look):
     model = dense()
     model.layers[0].trainable = False
     (described,) = seen(look, model=model).models
-    assert [one["group"] for one in described["variables"]] == [
+    assert [one.group for one in described.variables] == [
         *["non-trainable"] * 2,
         *["trainable"] * 2,
     ]
@@ -211,7 +211,7 @@ def test_frozen_layers_are_not_trainable(look):
 def test_a_model_of_two_names_counts_once_and_unbuilt_ones_not_at_all(look):
     model = dense()
     names = {"first": model, "again": model, "unbuilt": keras.Sequential([layers.Dense(2)])}
-    assert [one["path"] for one in seen(look, **names).models] == ["first"]
+    assert [one.path for one in seen(look, **names).models] == ["first"]
 
 
 def test_models_and_variables_beyond_the_bounds_are_left_out(look, monkeypatch):
@@ -219,11 +219,9 @@ def test_models_and_variables_beyond_the_bounds_are_left_out(look, monkeypatch):
     names = {f"model_{number}": dense() for number in range(models_module.MOST_MODELS + 2)}
     described = seen(look, **names).models
     assert len(described) == models_module.MOST_MODELS
-    assert (len(described[0]["variables"]), described[0]["variables_omitted"]) == (3, 1)
+    assert (len(described[0].variables), described[0].variables_omitted) == (3, 1)
     # Totals are of all of them.
-    assert described[0]["totals"][0]["nbytes"] == sum(
-        v.value.nbytes for v in names["model_0"].variables
-    )
+    assert described[0].totals[0].nbytes == sum(v.value.nbytes for v in names["model_0"].variables)
 
 
 def test_what_is_unchanged_is_the_same_object_in_the_next_look(look, placed):
@@ -238,11 +236,11 @@ def test_what_is_unchanged_is_the_same_object_in_the_next_look(look, placed):
 
 def test_variables_are_never_compared_by_what_they_hold(look, placed):
     kernel = placed.layers[0].kernel
-    assert by_path(seen(look, model=placed).models[0])[kernel.path]["device_bytes"] == 1024
+    assert by_path(seen(look, model=placed).models[0])[kernel.path].device_bytes == 1024
     # Of this one something else is to be said now; its `==` would compute on the devices.
     kernel._value = jax.device_put(kernel._value, jax.devices()[0])
     moved = look.now({"model": placed}).models[0]
-    assert by_path(moved)[kernel.path]["device_bytes"] == 2048
+    assert by_path(moved)[kernel.path].device_bytes == 2048
 
 
 def test_without_the_private_layout_the_rule_is_found_by_path(look, placed):
@@ -250,7 +248,7 @@ def test_without_the_private_layout_the_rule_is_found_by_path(look, placed):
         del variable._layout
     (described,) = seen(look, model=placed).models
     kernel = by_path(described)["net/dense/kernel"]
-    assert (kernel["rule"], kernel["axes"]) == ("net/dense/kernel", [None, "model"])
+    assert (kernel.rule, kernel.axes) == ("net/dense/kernel", (None, "model"))
     for variable in placed.variables:
         variable._layout = None
 
@@ -261,8 +259,8 @@ def test_without_the_private_path_no_rule_matches_what_has_no_layout_of_it(look)
     for variable in model.variables:
         del variable._path
     (described,) = seen(look, model=model).models
-    assert {(one["path"], one["rule"]) for one in described["variables"]} == {("", None)}
-    assert described["unmatched"] == ["net/dense/kernel"]
+    assert {(one.path, one.rule) for one in described.variables} == {("", None)}
+    assert described.unmatched == ("net/dense/kernel",)
 
 
 def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(look):
@@ -271,7 +269,7 @@ def test_without_the_private_paths_of_layers_a_rule_on_outputs_matches_nothing(l
     for layer in model.layers:
         del layer._path
     (described,) = seen(look, model=model).models
-    assert described["unmatched"] == ["net/dense/output"]
+    assert described.unmatched == ("net/dense/output",)
 
 
 def test_a_layout_is_reported_of_any_model_or_layer(look, placed):

@@ -34,7 +34,7 @@ def model():
 
 def reported():
     (newest,) = progress.newest()
-    return newest["what"], {one["name"]: one["value"] for one in newest["metrics"]}
+    return newest.what, {one.name: one.value for one in newest.metrics}
 
 
 def test_the_last_epoch_of_fit_with_its_validation(hooked, model):

@@ -167,7 +167,7 @@ def test_nothing_of_a_user_s_class_runs():
     look = new_look()
     (described,) = seen(look, model=model).models
     look.unhook()
-    reported = [(one["path"].split("/")[-1], one["array"]) for one in described["variables"]]
+    reported = [(one.path.split("/")[-1], one.array) for one in described.variables]
     assert reported == [("kernel", None), ("bias", None)]
 
 
@@ -233,7 +233,7 @@ def test_the_variables_stay_while_fit_has_their_values():
     # Keras really had taken them out.
     assert [value for value, _ in watching.during].count(None) > 1
     for _, during in watching.during:
-        assert [a["path"] for a in during.arrays] == [a["path"] for a in before.arrays]
+        assert [a.path for a in during.arrays] == [a.path for a in before.arrays]
         assert during.models == before.models
     assert after.models == before.models
 
@@ -260,7 +260,7 @@ def test_without_the_private_value_nothing_is_shown():
     look = new_look()
     found = seen(look, model=model, v=variable)
     look.unhook()
-    assert (found.arrays, found.models) == ([], [])
+    assert (found.arrays, found.models) == ((), ())
 
 
 def test_without_the_private_lists_a_layer_has_nothing():
@@ -285,7 +285,7 @@ def test_what_is_lent_and_is_no_array_is_left_out():
     model._jax_state = {"trainable_variables": [object()] * 4, "non_trainable_variables": []}
     found = seen(look, **names)
     look.unhook()
-    assert (found.arrays, found.models) == ([], [])
+    assert (found.arrays, found.models) == ((), ())
 
 
 def test_without_keras_there_is_nothing_to_look_into(monkeypatch):

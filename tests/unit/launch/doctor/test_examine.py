@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 import nbdist.launch.doctor.examine as examine
+from nbdist.contract.checkup import BackEnd
 from nbdist.engine.frameworks import frameworks
 from nbdist.launch.doctor import kernel_facts
 from nbdist.launch.doctor.visit import BOOT
@@ -347,8 +348,8 @@ def test_back_ends_that_are_up_in_this_kernel_are_facts(
         "nbdist.engine.frameworks.tensorflow.context.started", lambda: platform is not None
     )
     monkeypatch.setattr(examine, "imported", frameworks)
-    jax, tensorflow = (
-        {"framework": "jax", "platform": platform},
-        {"framework": "tensorflow", "platform": ""},
+    up = (
+        BackEnd(framework="jax", platform=str(platform)),
+        BackEnd(framework="tensorflow", platform=""),
     )
-    assert kernel_facts({})["backends"] == ([jax, tensorflow] if platform else [])
+    assert kernel_facts({}).backends == (up if platform else ())

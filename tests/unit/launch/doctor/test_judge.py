@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.checkup import OldPython
 from nbdist.launch.doctor import Clock, Examined
 from tests.builders.examined import examined, facts, found, kernel, only
 
@@ -15,7 +16,7 @@ def test_nothing_is_found_where_nothing_is_wrong() -> None:
 
 
 def test_a_host_that_has_told_nothing_is_not_judged() -> None:
-    assert found(Examined(host="h1", shell="ssh h1 ", facts={}), examined("h2")) == []
+    assert found(Examined(host="h1", shell="ssh h1 "), examined("h2")) == []
 
 
 def test_another_minor_python_is_one_error_and_packages_are_not_spoken_of() -> None:
@@ -27,7 +28,7 @@ def test_another_minor_python_is_one_error_and_packages_are_not_spoken_of() -> N
 
 
 def test_a_python_too_old_to_tell_more_is_judged_by_its_version_alone() -> None:
-    reported = {"python": [2, 7, 18], "executable": "/usr/bin/python"}
+    reported = OldPython(python=(2, 7, 18), executable="/usr/bin/python")
     assert "Python 2.7.18" in only(found(examined(reported=reported))).what
 
 
@@ -83,7 +84,7 @@ def test_the_host_whose_jax_differs_is_reported_the_version_of_the_kernel() -> N
 
 def test_without_jax_in_the_kernel_most_hosts_decide_on_the_version() -> None:
     reported = [facts("h1"), facts("h2"), facts("h3", packages={"jax": "0.10.1"})]
-    everyone = [examined(each["host"], reported=each) for each in reported]
+    everyone = [examined(each.host, reported=each) for each in reported]
     finding = only(found(*everyone, here=kernel(packages={"jax": None})))
     assert (finding.host, finding.what) == ("h3", "jax is 0.10.1, not 0.10.2")
 

@@ -9,6 +9,7 @@ import pytest
 
 import nbdist.options as options
 from nbdist import cli
+from nbdist.contract.checkup import OldPython
 from nbdist.errors import OptionError
 from nbdist.launch.doctor import Examined, Finding, Needs, Report, judge
 from nbdist.launch.doctor.judge import CHECKS
@@ -90,8 +91,10 @@ def test_json_holds_findings_and_facts_by_host() -> None:
 
 
 def test_a_python_too_old_to_tell_more_is_shown_by_its_version() -> None:
-    reported = {"python": [2, 7, 18], "executable": "python"}
-    assert report(examined(reported=reported)).text().startswith("h1  1 error  Python 2.7.18\n")
+    reported = OldPython(python=(2, 7, 18), executable="python")
+    found = report(examined(reported=reported))
+    assert found.text().startswith("h1  1 error  Python 2.7.18\n")
+    assert json.loads(found.json())["hosts"]["h1"] == {"python": [2, 7, 18], "executable": "python"}
 
 
 def test_the_command_examines_this_machine_and_ends_with_zero(

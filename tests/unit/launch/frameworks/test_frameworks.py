@@ -59,10 +59,10 @@ def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator
     found = plan("keras", job_addresses="127.0.0.1,h2:700")
     rendezvous = meet(found)
     (stage,) = framework_named("keras").stages(found, found.processes[1], rendezvous)
-    first, second = stage["arguments"]["job_addresses"].split(",")
+    first, second = stage.arguments.job_addresses.split(",")
     assert second == "h2:700"
-    assert first == rendezvous.coordinator == stage["jax"]["coordinator_bind_address"]
-    assert stage["arguments"]["process_id"] == 1
+    assert first == rendezvous.coordinator == stage.jax["coordinator_bind_address"]
+    assert stage.arguments.process_id == 1
 
 
 def test_each_tensorflow_process_is_reported_the_cluster_and_its_own_task() -> None:

@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from nbdist import cli, listing
-from nbdist.cells.history import History, OpenCell, PastCell, read
+from nbdist.cells.history import History, read
 from nbdist.contract.calls.engine import Initialized, Membership
+from nbdist.contract.history import OpenCell, PastCell
 from nbdist.errors import LaunchError, SessionError
 from nbdist.launch.agents.fifo_channel import STOP, FoundAgain, Kept
 from nbdist.launch.agents.process_handle import ProcessHandle, beginning, found
@@ -303,11 +304,13 @@ def test_cells_are_known_to_the_next_kernel(tmp_path: Path) -> None:
     )
     history.ended(past, run=10, since=3, stuck=frozenset({1}))
     with (tmp_path / "cells.jsonl").open("a") as file:
-        file.write('{"begun": {"half')
+        file.write('{"begun": {"half\n{"event": "begun", "cell": {"run": "10"}}\n')
     known = read(tmp_path)
     assert (known.past, [one.run for one in known.running]) == ([past], [11])
     assert (known.since, known.stuck) == (3, frozenset({1}))
     history.recovered()
+    after = read(tmp_path)
+    assert (after.since, after.stuck, after.past) == (None, frozenset(), [past])
     assert stat.S_IMODE((tmp_path / "cells.jsonl").stat().st_mode) == 0o600
 
 

@@ -6,6 +6,8 @@ from typing import Any
 
 import pytest
 
+from nbdist.contract.checkup import Checkup, Connection
+from nbdist.contract.wire import encode
 from nbdist.errors import HostError, LaunchError
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.start import preflight
@@ -34,7 +36,7 @@ def reported(name: str, *, listening: int | None = 5000, **changed: Any) -> Host
 
 
 def judge(
-    monkeypatch: pytest.MonkeyPatch, *names: str, here: dict[str, Any] | None = None, **hosts: Any
+    monkeypatch: pytest.MonkeyPatch, *names: str, here: Checkup | None = None, **hosts: Any
 ) -> Any:
     found = here if here is not None else kernel(packages=PACKAGES)
     monkeypatch.setattr(preflight, "kernel_facts", lambda asked: found)
@@ -80,7 +82,9 @@ def test_the_start_itself_says_what_was_found(
 ) -> None:
     monkeypatch.setattr(preflight, "kernel_facts", lambda asked: kernel(packages=PACKAGES))
     lacking = facts("h2", packages={**PACKAGES, "jax": None})
-    hosts.does["h2", "assign"] = lambda agent, order: hosts.introduce(agent, order, checks=lacking)
+    hosts.does["h2", "assign"] = lambda agent, order: hosts.introduce(
+        agent, order, checks=encode(lacking)
+    )
     with pytest.raises(HostError, match=r"^Host h2 cannot take part\."):
         hosts.start(plan_of("h1", "h2"))
     assert hosts.agents["h1"].ordered("start") == []
@@ -94,8 +98,8 @@ def test_only_the_first_hosts_are_to_be_reached_by_all() -> None:
 
 
 HOSTS = {"h1": reported("h1"), "h2": reported("h2", listening=None), "h3": reported("h3")}
-FAILED = {"error": "timed out"}
-WELL = {"seconds": 0.1}
+FAILED = Connection(error="timed out")
+WELL = Connection(ms=100.0)
 
 
 @pytest.mark.parametrize(
@@ -110,7 +114,7 @@ WELL = {"seconds": 0.1}
     ids=["all reached", "a host behind one that does not listen", "itself", "both", "no answer"],
 )
 def test_a_host_that_does_not_reach_another_is_named_with_it(
-    host: str, answers: list[dict[str, Any]], name: str | None
+    host: str, answers: list[Connection], name: str | None
 ) -> None:
     found = unreached(HOSTS, host, answers)
     assert (found and found[0]) == name

@@ -92,7 +92,7 @@ def is_cut_off(hosts: FakeHosts, agent: FakeChannel, order: Any) -> None:
 
 def does_not_reach(hosts: FakeHosts) -> None:
     hosts.does["h2", "reach"] = lambda agent, targets: agent.say(
-        "reached", answers=[{"error": "timed out"}, {"seconds": 0.0}]
+        "reached", answers=[{"error": "timed out"}, {"ms": 0.0}]
     )
     hosts.does["h1", "start"] = lambda agent, processes: None
 

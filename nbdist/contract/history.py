@@ -1,0 +1,71 @@
+"""The cells of a session as a file of its private folder has them, each line one of these as JSON.
+
+Another kernel, which attaches to the session later, reads them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PastCell:
+    """One entry of the history: what ran where, when (Unix seconds), how long, and how it ended."""
+
+    number: int
+    code: str
+    targets: tuple[int, ...]
+    started: float
+    seconds: float
+    outcome: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OpenCell:
+    """A cell that was sent, by the kernel of this number; `requests` are those of its messages, by process id."""
+
+    kernel: int
+    run: int
+    number: int
+    code: str
+    offset: int
+    started: float
+    requests: Mapping[int, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Begun:
+    """A cell has been sent."""
+
+    cell: OpenCell
+    event: Literal["begun"] = "begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """A cell has ended, and what the session knows afterwards.
+
+    Attributes:
+      cell: The cell.
+      run: Its number in the session; None where it has none.
+      since: As in `nbdist.cells.facts.Facts`.
+      stuck: As there.
+    """
+
+    cell: PastCell
+    run: int | None
+    since: int | None
+    stuck: tuple[int, ...]
+    event: Literal["ended"] = "ended"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Recovered:
+    """All processes are there again and in step."""
+
+    event: Literal["recovered"] = "recovered"
+
+
+Line = Begun | Ended | Recovered

@@ -185,23 +185,20 @@ def test_the_variables_of_this_process_stay_as_they_are(kept):
 def test_a_program_that_exchanges_data_goes_to_the_notebook_as_a_picture(kept):
     """Once in a cell, also where the cell ends with it."""
     found = []
+
+    def shown(kind, content):
+        if kind == "display_data":
+            found.append(decode(Snapshot, content["data"][PROGRAM_MIME_TYPE]))
+        elif kind == "stream":
+            found.append(content["text"])
+
     for code in (
         "found = pod.compile(lambda x: x.sum(), x)\nfound",
         "found",
         "pod.compile(lambda x: x + 1, x)",
     ):
-        found.append([])
-        kept.process.run(
-            code,
-            value=None,
-            timeout_s=None,
-            shown=lambda kind, content: found[-1].append(
-                decode(Snapshot, content["data"][PROGRAM_MIME_TYPE])
-                if kind == "display_data"
-                else content["text"]
-            ),
-        )
-    (first,), (second,), (third,) = found
+        kept.process.run(code, value=None, timeout_s=None, shown=shown)
+    first, second, third = found
     assert first == second
     assert first.program.groupings
     assert first.torus is not None

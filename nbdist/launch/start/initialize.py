@@ -11,7 +11,7 @@ from typing import Any
 from nbdist.contract.calls.engine import Initialize, Initialized
 from nbdist.contract.orders import COORDINATOR
 from nbdist.contract.wire import encode
-from nbdist.errors import LaunchError, NbdistError
+from nbdist.errors import GoneError, LaunchError, NbdistError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
@@ -29,6 +29,9 @@ MARGIN_SECONDS = 15.0
 LISTENS_SECONDS = 0.5
 TRY_SECONDS = 0.2
 """On another host; a firewall may let nothing of this machine's through, and that is no harm."""
+
+GONE_SECONDS = 5.0
+"""After the hub has reported the end of a process, its agent may take so long to report how it ended."""
 
 JAX_INITIALIZATION_TIMEOUT = 300
 """Source: the default of `jax.distributed.initialize`, in seconds."""
@@ -104,13 +107,23 @@ def _collect(
     answers: dict[int, Initialized] = {}
     limit = plan.jax.get("initialization_timeout", JAX_INITIALIZATION_TIMEOUT) + MARGIN_SECONDS
     deadline = time.monotonic() + limit
+    gone: dict[int, float] = {}
     while len(answers) < len(asked):
         for process_id, request in asked.items():
-            if process_id not in answers and request.ready():
+            if process_id in answers or not request.ready():
+                continue
+            try:
                 answers[process_id] = _answer(
                     running, process_id, request, set(asked) - set(answers)
                 )
-                progress("joined", len(answers), len(asked))
+            except GoneError as error:
+                # ipyparallel's hub knows it first; in a moment its agent reports how it ended.
+                if time.monotonic() - gone.setdefault(process_id, time.monotonic()) > GONE_SECONDS:
+                    raise LaunchError(
+                        f"{error} The processes were joining their cluster."
+                    ) from error
+                continue
+            progress("joined", len(answers), len(asked))
         check_hosts(running)
         if running.exits:
             raise LaunchError(_ended(running, set(asked) - set(answers)))
@@ -140,6 +153,8 @@ def _answer(
 ) -> Initialized:
     try:
         return request.get()[0]
+    except GoneError:
+        raise
     except NbdistError as error:
         text = str(error)
         if "DEADLINE_EXCEEDED" in text or "timed out" in text.lower():

@@ -55,8 +55,9 @@ class Request(Generic[A]):
         except RemoteError as error:
             if error.ename == "WireError":
                 raise errors.WireError(f"{self._where}: {error.evalue}") from None
-            kind = errors.GoneError if error.ename == "EngineError" else errors.SessionError
-            raise kind(f"{self._where}: {error.ename}: {error.evalue}") from None
+            if error.ename == "EngineError":
+                raise errors.GoneError(f"{self._where} has ended.") from None
+            raise errors.SessionError(f"{self._where}: {error.ename}: {error.evalue}") from None
         name = self._call.NAME
         try:
             reply = contract.reply_from_text(text)

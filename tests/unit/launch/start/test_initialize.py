@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.orders import COORDINATOR
-from nbdist.errors import HostError, LaunchError, SessionError
+from nbdist.errors import GoneError, HostError, LaunchError, SessionError
 from nbdist.launch.start.initialize import JAX_INITIALIZATION_TIMEOUT, MARGIN_SECONDS
 from tests.builders.hosts import FakeHosts, plan_of
 
@@ -109,6 +109,27 @@ def test_a_process_that_ends_is_named_with_its_last_words(hosts: FakeHosts) -> N
     assert failed(hosts) == (
         "Process 1 (host h2, pid 101) killed by signal 6 (SIGABRT) while the processes joined their "
         "cluster.\n  terminate called"
+    )
+
+
+def test_where_the_hub_reports_an_end_first_the_agent_says_how(hosts: FakeHosts) -> None:
+    answering(hosts, p1=GoneError("process 1 (host h2) has ended."))
+    ticks, asked_for = hosts.clock._tick, []
+
+    def tick() -> None:
+        ticks()
+        asked_for.extend([1] if 1 in initialized(hosts) else [])
+        if len(asked_for) == 2:
+            hosts.exited("h2", 1, code=-9, words=("good bye",))
+
+    hosts.clock._tick = tick
+    assert "killed by signal 9 (SIGKILL) while the processes joined" in failed(hosts)
+
+
+def test_where_only_the_hub_reports_an_end_that_is_said(hosts: FakeHosts) -> None:
+    answering(hosts, p1=GoneError("process 1 (host h2) has ended."))
+    assert (
+        failed(hosts) == "process 1 (host h2) has ended. The processes were joining their cluster."
     )
 
 

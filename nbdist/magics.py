@@ -6,7 +6,7 @@ import contextlib
 import functools
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, TypeVar, cast
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 from IPython.core.magic import Magics, cell_magic, line_cell_magic, line_magic, magics_class
 from IPython.display import display
@@ -20,17 +20,17 @@ from nbdist.notebook.completion import Completion
 from nbdist.notebook.here import refuse_here, run_here
 from nbdist.notebook.mode import CELL_MAGIC, Mode
 from nbdist.notebook.moved import Moved
-from nbdist.notebook.plan_expression import plan_expression
 from nbdist.notebook.progress import Progress
-from nbdist.notebook.side_by_side import SideBySide
 from nbdist.quantities import count_text
-from nbdist.rehearsing.comparison import Comparison
-from nbdist.rehearsing.rehearsing import Rehearsing
 from nbdist.session.session import Session
 from nbdist.spelling import Door, through
 from nbdist.starting import attach_session, kept_here, start_session
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed
+
+if TYPE_CHECKING:
+    from nbdist.rehearsing.comparison import Comparison
+    from nbdist.rehearsing.rehearsing import Rehearsing
 
 F = TypeVar("F", bound=Callable[..., Any])
 E = TypeVar("E", NbdistError, KeyboardInterrupt)
@@ -86,7 +86,7 @@ class DistMagics(Magics):
         self.feed = Feed()
         self.channel = Channel(self.feed)
         self.mode = Mode()
-        self.rehearsing = Rehearsing(in_notebook=self._in_notebook)
+        self._rehearsing: Rehearsing | None = None
         self.completion = Completion(shell, lambda: self.session, lambda: self.mode.enabled)
 
     # -- the session -----------------------------------------------------------------------------
@@ -383,6 +383,8 @@ class DistMagics(Magics):
     @teaching
     def dist_plan(self, line: str) -> None:
         """Show what each device of a pod would hold of an array, a tree or a model, by shapes alone."""
+        from nbdist.notebook.plan_expression import plan_expression
+
         asked, expression = options.before_expression(options.dist_plan(), line)
         plan = plan_expression(
             expression,
@@ -406,9 +408,14 @@ class DistMagics(Magics):
     @teaching
     def dist_rehearse(self, line: str, cell: str) -> Comparison | None:
         """Run this cell on a pod that is not there: what it compiles, whether that fits, what it sends."""
+        # Most notebooks rehearse nothing: what that needs is imported by those that do.
+        from nbdist.notebook.side_by_side import SideBySide
+        from nbdist.rehearsing.rehearsing import Rehearsing
+
         asked = options.dist_rehearse().parse(line)
         progress = SideBySide(in_notebook=self._in_notebook)
-        comparison = self.rehearsing.run(
+        self._rehearsing = self._rehearsing or Rehearsing(in_notebook=self._in_notebook)
+        comparison = self._rehearsing.run(
             # The first line, so that lines have the numbers that the notebook shows.
             f"# %%dist_rehearse {line}\n{cell}",
             topology=asked.topology,
@@ -468,7 +475,9 @@ class DistMagics(Magics):
             return False
 
     def close(self) -> None:
-        """Ends the session, if one is running."""
+        """Ends the session and the rehearsals, if any are running."""
+        if self._rehearsing is not None:
+            self._rehearsing.end()
         if self.session is not None:
             self.session.leave()
         self.channel.close()
@@ -513,7 +522,6 @@ def unload(shell: Any) -> None:
     if magics is None:
         return
     magics.close()
-    magics.rehearsing.end()
     magics.completion.remove()
     if magics.mode.transform in shell.input_transformers_cleanup:
         shell.input_transformers_cleanup.remove(magics.mode.transform)

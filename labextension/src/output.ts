@@ -13,9 +13,10 @@ import { RenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
-import { LivePlace } from './place';
+import { LivePlace, mountFixed } from './place';
 import type { Sources } from './source';
 import type { ViewTraits } from './view/model/messages';
+import { isFrame } from './view/model/received';
 
 /** A widget of the shell that has a kernel: a notebook, a console. */
 interface Owner {
@@ -48,16 +49,22 @@ const textOf = (data: object, key: string): string => {
 
 function traitsOf(data: unknown): ViewTraits {
   const payload = typeof data === 'object' && data !== null ? data : {};
+  const frame: unknown = 'frame' in payload ? payload.frame : null;
   return {
     view_id: textOf(payload, 'view_id'),
     focus: textOf(payload, 'focus'),
     session: textOf(payload, 'session'),
+    frame: isFrame(frame) ? frame : null,
   };
 }
 
-/** Takes no room while its session is not there; the still picture is an output of its own. */
+/**
+ * Takes no room while its session is not there; the still picture is an output of its own. What never
+ * changes is in the notebook itself, and shown without any kernel.
+ */
 export class OutputView extends Widget implements IRenderMime.IRenderer {
   private place: LivePlace | null = null;
+  private unmount: (() => void) | null = null;
   private context: ISessionContext | null = null;
 
   constructor(
@@ -71,8 +78,14 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
   }
 
   renderModel(model: IRenderMime.IMimeModel): Promise<void> {
-    this.place?.dispose();
-    this.place = new LivePlace(this.node, traitsOf(model.data[this.options.mimeType]), live => {
+    this.clear();
+    const traits = traitsOf(model.data[this.options.mimeType]);
+    if (traits.frame) {
+      this.show();
+      this.unmount = mountFixed(this.node, traits, traits.frame);
+      return Promise.resolve();
+    }
+    this.place = new LivePlace(this.node, traits, live => {
       this.setHidden(!live);
     });
     this.followKernel();
@@ -82,7 +95,7 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
   override dispose(): void {
     if (this.isDisposed) return;
     this.context?.kernelChanged.disconnect(this.followKernel, this);
-    this.place?.dispose();
+    this.clear();
     super.dispose();
   }
 
@@ -95,6 +108,13 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
     this.context = context;
     context?.kernelChanged.connect(this.followKernel, this);
     this.followKernel();
+  }
+
+  private clear(): void {
+    this.place?.dispose();
+    this.place = null;
+    this.unmount?.();
+    this.unmount = null;
   }
 
   private followKernel(): void {

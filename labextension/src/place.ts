@@ -50,6 +50,40 @@ class SourceModel implements ViewModel {
   }
 }
 
+/** What never changes, in the form in which a view wants it: nobody is there to be asked for more. */
+class FixedModel implements ViewModel {
+  private readonly listeners = new Set<Listener>();
+
+  constructor(
+    private readonly traits: ViewTraits,
+    private readonly frame: Frame,
+  ) {}
+
+  get(key: keyof ViewTraits): unknown {
+    return this.traits[key];
+  }
+
+  on(_: 'msg:custom', listener: Listener): void {
+    this.listeners.add(listener);
+    listener(this.frame);
+  }
+
+  off(_: 'msg:custom', listener: Listener): void {
+    this.listeners.delete(listener);
+  }
+
+  send(request: Request): void {
+    if (request.type !== 'values') return;
+    const error = 'This picture has no values.';
+    const answer = { type: 'values', path: request.path, error };
+    for (const listener of this.listeners) listener(answer);
+  }
+}
+
+/** Mounts a view of what never changes in `node`; returns the function that takes it away. */
+export const mountFixed = (node: HTMLElement, traits: ViewTraits, frame: Frame): (() => void) =>
+  mount(new FixedModel(traits, frame), node);
+
 /** Mounts a view in `node` as soon as the source that is followed has sent everything once. */
 export class LivePlace implements IDisposable {
   private source: KernelSource | null = null;

@@ -93,12 +93,14 @@ class AskValues:
 class ViewTraits:
     """What a view knows of itself: its still picture, the array to pick first, and the only session to show.
 
-    Each is empty for none.
+    Each is empty for none. `frame` is all there is of what never changes, such as a program; null where frames
+    come from the kernel.
     """
 
     view_id: str
     focus: str
     session: str
+    frame: Frame | None = None
 
 
 Request = Hello | AskValues

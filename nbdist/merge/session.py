@@ -206,9 +206,9 @@ class Merger:
         if kept is None or not (
             kept.source is versions and kept.meshes is meshes and kept.merged is merged
         ):
-            latest = len(self._index.processes)
+            reporting = len(self._index.processes)
             arrays = tuple(
-                version.as_array(latest) for known in versions.values() for version in known
+                version.as_array(reporting) for known in versions.values() for version in known
             )
             # Its mesh comes with another section, which may still be on its way.
             shown = tuple(array for array in arrays if is_placed(array, meshes))
@@ -218,7 +218,7 @@ class Merger:
                 meshes=meshes,
                 arrays=shown,
                 hidden=len(arrays) - len(shown),
-                suspects=disagreements.suspects(versions, latest, meshes),
+                suspects=disagreements.suspects(versions, reporting, meshes),
                 notices=(
                     *framework_notices.of(merged),
                     *notices.whole_array(framework_notices.beside_models(shown, merged), meshes),
@@ -267,8 +267,8 @@ class Merger:
     def _array_differences(
         self, computed: _Arrays, groups: tuple[frozenset[int], ...]
     ) -> Iterable[Disagreement]:
-        latest = self._index.processes
-        with_arrays = tuple(group & latest for group in groups if len(group & latest) > 1)
+        reporting = self._index.processes
+        with_arrays = tuple(group & reporting for group in groups if len(group & reporting) > 1)
         for path in computed.suspects:
             known = computed.source[path]
             one = disagreements.array_difference(known, with_arrays, computed.meshes)

@@ -7,7 +7,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, TextIO
 
-from nbdist.rehearsing.side_by_side import Standing
+from nbdist.rehearsing.side_by_side import RunState
 
 SHOWN_S = 0.5
 """How often the seconds change."""
@@ -28,16 +28,16 @@ class SideBySide:
         self._shown_at = 0.0
         self._last: dict[str, tuple[str, str]] = {}
 
-    def __call__(self, standings: Sequence[Standing]) -> None:
+    def __call__(self, states: Sequence[RunState]) -> None:
         """Shows them, where something has changed or the seconds are old."""
-        changed = [each for each in standings if self._last.get(each.mesh) != _look(each)]
+        changed = [each for each in states if self._last.get(each.mesh) != _look(each)]
         self._last |= {each.mesh: _look(each) for each in changed}
         if not self._in_notebook:
             for each in changed:
                 print(each, file=self._file or sys.stdout, flush=True)
         elif changed or time.monotonic() - self._shown_at > SHOWN_S:
             self._shown_at = time.monotonic()
-            self._display("\n".join(map(str, standings)))
+            self._display("\n".join(map(str, states)))
 
     def _display(self, text: str) -> None:
         from IPython.display import display
@@ -49,5 +49,5 @@ class SideBySide:
             self._handle.update(bundle, raw=True)
 
 
-def _look(each: Standing) -> tuple[str, str]:
+def _look(each: RunState) -> tuple[str, str]:
     return each.phase, each.compiling

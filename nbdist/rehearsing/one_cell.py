@@ -55,7 +55,7 @@ class OneCell:
         self._report.read()
         return self._submitted and process.idle
 
-    def standing(self) -> tuple[Phase, str, int]:
+    def state(self) -> tuple[Phase, str, int]:
         """See `One`."""
         report, process = self._report, self.process
         if process is None or not self._submitted:

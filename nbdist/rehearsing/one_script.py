@@ -56,7 +56,7 @@ class OneScript:
         self._process.report.read()
         return ended
 
-    def standing(self) -> tuple[Phase, str, int]:
+    def state(self) -> tuple[Phase, str, int]:
         """See `One`."""
         if self._process is None:
             return "waiting", "", 0

@@ -45,7 +45,7 @@ class Rehearsing:
         value: float | None = None,
         timeout_s: float | None = None,
         restart: bool = False,
-        progress: Progress = lambda standings: None,
+        progress: Progress = lambda states: None,
     ) -> Comparison | None:
         """Runs a cell in the rehearsal of a pod, which is begun where none is there or another was asked for.
 

@@ -20,8 +20,8 @@ Phase = Literal["waiting", "starting", "running", "compiling", "ended", "failed"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Standing:
-    """Where one rehearsal stands.
+class RunState:
+    """How far one rehearsal is.
 
     Attributes:
       mesh: Its mesh, as a person types it.
@@ -62,7 +62,7 @@ class One(Protocol):
           NbdistError: It could not be started, or its process ended.
         """
 
-    def standing(self) -> tuple[Phase, str, int]:
+    def state(self) -> tuple[Phase, str, int]:
         """Its phase, the function that is being compiled, and how many programs there are."""
 
     def give_up(self, seconds: float) -> str:
@@ -79,7 +79,7 @@ class One(Protocol):
         """
 
 
-Progress = Callable[[Sequence[Standing]], None]
+Progress = Callable[[Sequence[RunState]], None]
 
 
 def processors() -> int:
@@ -117,9 +117,9 @@ def side_by_side(
             active = [run for run in runs if run.active]
             for run in active:
                 run.advance(LOOKED_S / len(active), timeout_s)
-            progress([run.standing() for run in runs])
+            progress([run.state() for run in runs])
     except KeyboardInterrupt:
-        stood = "; ".join(str(run.standing()) for run in runs)
+        stood = "; ".join(str(run.state()) for run in runs)
         _end(runs)
         raise KeyboardInterrupt(
             f"The rehearsals were interrupted, and their processes have ended. They stood: {stood}."
@@ -169,13 +169,13 @@ class _Run:
         except NbdistError as error:
             self._failed(str(error))
 
-    def standing(self) -> Standing:
-        phase, compiling, programs = self.one.standing()
+    def state(self) -> RunState:
+        phase, compiling, programs = self.one.state()
         if self.began is None:
             phase = "waiting"
         elif self.failure:
             phase = "failed"
-        return Standing(
+        return RunState(
             mesh=self.one.pod.label,
             phase=phase,
             compiling=compiling,

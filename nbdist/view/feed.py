@@ -106,6 +106,11 @@ class Feed:
         """The session of the newest snapshot; None before the first."""
         return None if self._pushed is None else self._pushed.session
 
+    @property
+    def whole(self) -> None:
+        """None: a session changes, and no notebook keeps its data."""
+        return None
+
     def push(self, snapshot: Snapshot) -> None:
         """Takes a new snapshot. Returns at once; one that is not sent yet is replaced."""
         with self._changed:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import uuid
+from functools import cached_property
 
 from nbdist.contract.messages import Frame, plain
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
-from nbdist.view.feed import Plain, Sink
+from nbdist.view.feed import Sink
 
 
 class OneFrame:
@@ -23,12 +24,17 @@ class OneFrame:
     def __init__(self, snapshot: Snapshot) -> None:
         self._snapshot = snapshot
         self._stream = uuid.uuid4().hex
-        self._frame: Plain | None = None
 
     @property
     def session(self) -> str:
         """What the snapshot calls itself."""
         return self._snapshot.session
+
+    @cached_property
+    def whole(self) -> Frame:
+        """All there is."""
+        sections = encode(self._snapshot)
+        return Frame(stream=self._stream, sequence=1, base=None, age=0.0, snapshot=sections)
 
     def attach(self, sink: Sink) -> None:
         """Does nothing: a view that shows itself asks with `refresh`."""
@@ -38,9 +44,4 @@ class OneFrame:
 
     def refresh(self, sink: Sink) -> None:
         """Sends all to a view."""
-        if self._frame is None:
-            sections = encode(self._snapshot)
-            self._frame = plain(
-                Frame(stream=self._stream, sequence=1, base=None, age=0.0, snapshot=sections)
-            )
-        sink.take(self._frame)
+        sink.take(plain(self.whole))

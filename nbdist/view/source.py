@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from nbdist.contract.messages import Frame
 from nbdist.view.feed import Sink
 
 
@@ -18,6 +19,10 @@ class Source(Protocol):
     @property
     def values(self) -> Callable[[str], dict[str, Any]] | None:
         """Answers what is in an array; None where nobody can be asked."""
+
+    @property
+    def whole(self) -> Frame | None:
+        """All there is of what never changes, which a notebook keeps; None of a session, which is not kept."""
 
     def attach(self, sink: Sink) -> None:
         """Sends frames to a view from now on."""

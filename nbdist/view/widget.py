@@ -26,8 +26,9 @@ FALLBACK_TEXT = "The live view of an nbdist session; its last picture is beside 
 class View(anywidget.AnyWidget):
     """Shows the session of `feed`.
 
-    Frames go out as custom messages and not as a trait, so that they do not end up in the saved
-    notebook; they begin when a browser says that it shows the widget.
+    Frames of a session go out as custom messages and not as a trait, so that they do not end up in the saved
+    notebook; they begin when a browser says that it shows the widget. What never changes is in the output as well,
+    for pages with nbdist's extension, and so in the notebook.
 
     Args:
       feed: Where the frames come from.
@@ -83,7 +84,10 @@ class View(anywidget.AnyWidget):
             return None
         data, metadata = bundle
         traits = ViewTraits(
-            view_id=self.view_id, focus=self.focus, session=self._feed.session or ""
+            view_id=self.view_id,
+            focus=self.focus,
+            session=self._feed.session or "",
+            frame=self._feed.whole,
         )
         payload = {"model_id": self.model_id, **plain(traits)}
         return {**data, "text/plain": FALLBACK_TEXT, MIME_TYPE: payload}, metadata

@@ -8,6 +8,7 @@ import inspect
 import re
 import threading
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ import pytest
 
 import nbdist
 from nbdist.cells.background import stopping_text
-from nbdist.cells.facts import RECOVER, Facts
+from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.cells.prompt import Prompt, say_prompts
 from nbdist.cells.stacks import stacks_text
@@ -234,6 +235,11 @@ THREADS = {
 MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
     "out of step": (lambda: OUT.remedy, "%dist_recover brings", "session.recover() brings"),
     "a process lost": (lambda: LOST.remedy, "%dist_pull brings", "session.pull brings"),
+    "a process lost that another kernel has started": (
+        lambda: replace(LOST, advice=ELSEWHERE).remedy,
+        "only where they were started; %dist_pull brings",
+        "only where they were started; session.pull brings",
+    ),
     "no repair": (
         lambda: Facts(workers=OUT.workers, advice=framework_named("jax").after_failure).remedy,
         "%dist_init --restart starts",

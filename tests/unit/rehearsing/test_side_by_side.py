@@ -38,7 +38,7 @@ class Stand:
                 raise self.error
         return self.steps <= 0
 
-    def standing(self):
+    def state(self):
         return "compiling", "step", 0
 
     def give_up(self, seconds):
@@ -62,7 +62,7 @@ def none_live():
     assert not Stand.live
 
 
-def compare(ones, *, timeout_s=None, most=2, progress=lambda standings: None):
+def compare(ones, *, timeout_s=None, most=2, progress=lambda states: None):
     return side_by_side(ones, timeout_s=timeout_s, most=most, progress=progress)
 
 
@@ -77,7 +77,7 @@ def test_where_each_stands_is_said_while_it_does():
     compare(
         [Stand(mesh) for mesh in MESHES[:2]],
         most=1,
-        progress=lambda standings: seen.append([str(one) for one in standings]),
+        progress=lambda states: seen.append([str(one) for one in states]),
     )
     assert seen[0][0].startswith("a=16: compiling step, ")
     assert seen[0][1] == "a=4,b=4: waiting for a processor"
@@ -99,7 +99,7 @@ def test_each_has_the_time_that_is_given():
 def test_an_interrupt_ends_all_and_says_where_each_stood():
     ones = [Stand(mesh, steps=10**9) for mesh in MESHES]
 
-    def interrupted(standings):
+    def interrupted(states):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt) as failure:

@@ -14,9 +14,11 @@ import pytest
 import nbdist
 from nbdist.contract.page import MIME_TYPE
 from nbdist.contract.snapshot import Snapshot
+from nbdist.contract.wire import decode
 from nbdist.errors import ArrayError, NbdistError
 from nbdist.view import widget
 from nbdist.view.feed import Feed
+from nbdist.view.one_frame import OneFrame
 from nbdist.view.picture import Picture
 from nbdist.view.widget import View
 from tests.places import ROOT
@@ -74,9 +76,19 @@ def test_the_output_names_the_view_the_model_and_the_session(feed: Feed) -> None
         "model_id": view.model_id,
         "focus": "params.w",
         "session": "s",
+        "frame": None,
     }
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
     assert "View" not in data["text/plain"]
+
+
+def test_the_output_of_what_never_changes_has_all_of_it() -> None:
+    view = View(OneFrame(IDLE), view_id="v1")
+    bundle = view._repr_mimebundle_()
+    assert bundle is not None
+    frame = json.loads(json.dumps(bundle[0][MIME_TYPE]["frame"]))
+    assert (frame["type"], frame["base"]) == ("frame", None)
+    assert decode(Snapshot, frame["snapshot"]) == IDLE
 
 
 def test_frames_begin_when_a_browser_says_hello(

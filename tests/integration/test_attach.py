@@ -327,7 +327,14 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     own.good("%dist_init -n 2 --platform cpu")
     pid = own.good("%%dist --on 1\nimport os\nos.getpid()").text.split()[-1]
     (listed,) = [one for one in kernels.sessions() if not one["kept"]]
+    agent = psutil.Process(int(pid)).parent()
+    assert agent is not None
+    controller = min(agent.children(), key=lambda child: child.create_time())
+    assert controller.pid != int(pid)
+    controller.suspend()
     psutil.Process(int(pid)).kill()
+    time.sleep(4.0)  # longer than ipyparallel tries to report an end
+    controller.resume()
     third = kernels.start()
     wait_for(lambda: "lost" in own.good("%dist_status").text)
     third.good(f"%dist_init --attach {listed['id']}")

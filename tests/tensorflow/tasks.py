@@ -209,12 +209,14 @@ def train_anew(talk: Any, addresses: list[str], index: int, rows: int = 64) -> N
     talk.receive()
 
 
-def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
+def interrupted_elsewhere(*, talk: Any, index: int, inside: str, over: str) -> None:
     """Is interrupted where no collective is: in Python, and in a long operation; then trains.
 
     Args:
-      talk: Says "python" and "operation" before it is busy in there, then what came of it; then losses.
+      talk: Says "python" before it is busy in there, what came of it, and of the operation; then losses.
       index: This worker.
+      inside: A file that the operation writes when it has begun.
+      over: A file that ends the operation.
     """
     interrupts = interrupt.Interrupts(threading.main_thread().ident or 0)
     interrupts.install()
@@ -222,11 +224,9 @@ def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
     strategy = make_strategy()
     model = make_model(strategy)
     if index == 0:
-        square = tf.random.uniform((1000, 1000))
-        for_long(square, 1)
         # From inside of what is watched: the signal may come at once.
         talk.say(raised(lambda: (talk.say("python"), all(True for _ in itertools.repeat(1)))))
-        talk.say(raised(lambda: (talk.say("operation"), for_long(square, 60))))
+        talk.say(raised(lambda: compute(tf.random.uniform((1000, 1000)), inside, until=over)))
     talk.receive()
     interrupts.begin()
     x, y = data(64)
@@ -234,9 +234,12 @@ def interrupted_elsewhere(*, talk: Any, index: int, **_: Any) -> None:
     talk.receive()
 
 
-@tf.function(reduce_retracing=True)
-def for_long(square: Any, times: Any) -> Any:
-    for _ in tf.range(times):
+@tf.function
+def compute(square: Any, inside: str, *, until: str) -> Any:
+    """Multiplies a matrix by itself from when it has written one file until there is another."""
+    tf.io.write_file(inside, "")
+    # TensorFlow looks once where nothing that it looks for changes.
+    while tf.size(tf.io.matching_files([until, tf.strings.as_string(square[0, 0])])) == 0:
         square = tf.linalg.matmul(square, square)
         square = square / tf.norm(square)
     return square

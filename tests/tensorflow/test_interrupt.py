@@ -5,11 +5,14 @@ from __future__ import annotations
 import os
 import signal
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nbdist.engine.frameworks.tensorflow.interrupt import PATIENCE_SECONDS
 from tests.tensorflow.workers import Workers, free_addresses, wait_until_blocked
+from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize("graph", [True, False], ids=["function", "eager"])
@@ -30,14 +33,18 @@ def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(g
         train_in_the_new_cluster(workers)
 
 
-def test_an_interrupt_outside_collectives_leaves_them_working() -> None:
-    with Workers("interrupted_elsewhere", 2) as workers:
-        for place in ("python", "operation"):
-            assert workers.receive(0) == place
-            # Longer than the first look comes after a signal, shorter than the operation takes.
-            time.sleep(0.3)
-            os.kill(workers.processes[0].pid, signal.SIGINT)
-            assert workers.receive(0).startswith("KeyboardInterrupt")
+def test_an_interrupt_outside_collectives_leaves_them_working(tmp_path: Path) -> None:
+    inside, over = tmp_path / "inside", tmp_path / "over"
+    with Workers("interrupted_elsewhere", 2, inside=str(inside), over=str(over)) as workers:
+        assert workers.receive(0) == "python"
+        os.kill(workers.processes[0].pid, signal.SIGINT)
+        assert workers.receive(0).startswith("KeyboardInterrupt")
+        wait_for(inside.exists)
+        os.kill(workers.processes[0].pid, signal.SIGINT)
+        # Until the process was looked at several times.
+        time.sleep(6 * PATIENCE_SECONDS)
+        over.touch()
+        assert workers.receive(0).startswith("KeyboardInterrupt")
         for index in range(2):
             workers.say(index, "go on")
         first, second = workers.all()

@@ -12,6 +12,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import select
 import signal
 import sys
 import threading
@@ -31,6 +32,9 @@ MESSAGE = "interrupted by nbdist; run %dist_recover or session.recover() before 
 
 PATIENCE_SECONDS = 0.2
 """Between the signal and the first look, and between looks. Python's own handler needs far less."""
+
+CELL = b"\0"
+"""Stands between the numbers of signals where a cell starts; no signal has that number."""
 
 LOOKS = 10
 """At the states of all threads, in one such time: a process that computes is seen to."""
@@ -77,6 +81,7 @@ class Interrupts:
 
     def _listen(self) -> None:
         guard = MessageGuard("An interrupt", logger)
+        cell = 0
         while True:
             numbers = os.read(self._wakeup_read, 64)
             if not numbers:
@@ -84,29 +89,36 @@ class Interrupts:
                 return
             if self._before >= 0:
                 with contextlib.suppress(OSError):
-                    os.write(self._before, numbers)
-            if signal.SIGINT in numbers:
+                    os.write(self._before, numbers.replace(CELL, b""))
+            cell += numbers.count(CELL)
+            if signal.SIGINT in numbers[numbers.rfind(CELL) + 1 :]:
                 with guard:
-                    self._free()
+                    self._free(cell)
 
-    def _free(self) -> None:
-        """Looks until nothing of the main thread is in TensorFlow any more, or was freed."""
-        cell, waits = self._cells, False
+    def _free(self, cell: int) -> None:
+        """Looks until the cell has ended, or the main thread is out of TensorFlow, or was freed."""
+        waits = False
         while not waits:
             time.sleep(PATIENCE_SECONDS)
-            if not self.inside():
+            if self._cells != cell or not self.inside():
                 return
             # Not by processor time: on a busy machine a process that computes may get little of it.
             waits = not computes(seconds=PATIENCE_SECONDS, looks=LOOKS)
-            if not self.inside() or self._cells != cell:
-                return
+        if self._cells != cell or not self.inside():
+            return
         self._freed = True
         abort_collectives(MESSAGE)
 
     def begin(self) -> None:
-        """A cell starts: an interrupt of an earlier one does not concern it."""
+        """A cell starts: an interrupt of an earlier one does not concern it, however late it is seen to."""
         self._cells += 1
         self._freed = False
+        if self._wakeup_write < 0:
+            return
+        room = select.poll()
+        room.register(self._wakeup_write, select.POLLOUT)
+        room.poll()  # full of interrupts of earlier cells, which the thread passes over at once
+        os.write(self._wakeup_write, CELL)
 
     def translated(self, error: BaseException | None) -> BaseException | None:
         """What a cell that ended with `error` has really ended with.

@@ -1,0 +1,122 @@
+"""ipyparallel's nanny of an engine, in a fork of it: passes signals on, and reports the engine's end."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import pickle
+import signal
+import socket
+import time
+from typing import Any
+from urllib.parse import urlsplit
+
+from nbdist.machine.parent_death import die_with, signal_at_end_of
+
+DROPPED_SECONDS = 2.5
+"""ipyparallel's report is dropped where it has not left 3 s after it was sent; what took less has left."""
+
+OUT_OF_REACH_SECONDS = 60.0
+"""For so long the end of an engine is reported to a controller that is stopped, starved or cut off."""
+
+
+class ForkedNanny:
+    """ipyparallel's nanny in a process forked before any socket or thread exists.
+
+    The nanny relays signals and reports to the hub at once when its engine ends. ipyparallel starts an
+    interpreter for each (about 0.5 s of processor time); this waits on a pipe until it is needed.
+    """
+
+    def __init__(self) -> None:
+        wanted, self._wanted = os.pipe()
+        self._ready, ready = os.pipe()
+        engine = os.getpid()
+        if os.fork() == 0:
+            os.close(self._wanted)
+            os.close(self._ready)
+            os.setsid()
+            _be_nanny(wanted, ready, engine)
+            os._exit(0)
+        os.close(wanted)
+        os.close(ready)
+
+    def start(self, engine: Any, control_url: str) -> tuple[str, Any]:
+        """Hands the nanny what it needs.
+
+        Returns:
+          The address the engine's control socket connects to, and what must be kept open for
+          the nanny to stay.
+
+        Private API: the arguments of `ipyparallel.engine.nanny.KernelNanny` are those that
+        `ipyparallel.engine.app.IPEngine.start_nanny` passes in 9.2.
+        """
+        from traitlets.config import Config
+
+        config = Config()
+        config.Session = engine.config.Session
+        arguments = {
+            "pid": os.getpid(),
+            "engine_id": engine.id,
+            "identity": engine.bident,
+            "control_url": control_url,
+            "curve_serverkey": engine.curve_serverkey,
+            "curve_secretkey": engine.curve_secretkey,
+            "curve_publickey": engine.curve_publickey,
+            "registration_url": engine.registration_url,
+            "config": config,
+        }
+        with os.fdopen(self._wanted, "wb") as pipe:
+            pickle.dump(arguments, pipe)
+        answers = os.fdopen(self._ready)
+        address = answers.readline().strip()
+        if not address:
+            raise RuntimeError("ipyparallel's nanny did not start; see the log above.")
+        return address, answers
+
+
+def _be_nanny(wanted: int, ready: int, engine: int) -> None:
+    die_with(engine)
+    with os.fdopen(wanted, "rb") as pipe:
+        data = pipe.read()
+    if not data:
+        return
+    import zmq
+    from ipyparallel.engine.nanny import KernelNanny
+
+    class Nanny(KernelNanny):
+        """Reports its engine's end until the report has left, and ends at once where no controller is.
+
+        ipyparallel's own tries for three seconds, whether there is one or not. Private API: `finish`,
+        `notify_exit`, `context` and `registration_url` of ipyparallel 9.2.
+        """
+
+        async def start(self) -> None:
+            await super().start()
+            asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, self.finish)
+            if not signal_at_end_of(engine, signal.SIGTERM):
+                self.finish()
+
+        def notify_exit(self) -> None:
+            deadline = time.monotonic() + OUT_OF_REACH_SECONDS
+            while (began := time.monotonic()) < deadline and not is_refused(self.registration_url):
+                self.context = zmq.Context()
+                super().notify_exit()
+                self.context.term()  # returns when the report has left, or was dropped
+                if time.monotonic() - began < DROPPED_SECONDS:
+                    break
+            os._exit(0)
+
+    # Read from our own pipe: it comes from the engine that forked this process.
+    Nanny.main(**pickle.loads(data), pipe=os.fdopen(ready, "w", 1))
+
+
+def is_refused(url: str) -> bool:
+    """Whether nobody listens at a `tcp://host:port`; not where the host cannot be reached for now."""
+    address = urlsplit(url)
+    try:
+        socket.create_connection((address.hostname, address.port), timeout=1.0).close()
+    except ConnectionRefusedError:
+        return True
+    except OSError:
+        return False
+    return False

@@ -320,6 +320,12 @@ def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
     own.good("%dist_init --restart\n%dist_shutdown")
 
 
+CONTROLLER = (
+    "import nbdist\nfrom nbdist.contract.orders import CONTROLLER\n"
+    "print(nbdist.current()._life.engines.link.agents.home.pids[CONTROLLER])"
+)
+
+
 def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_part(
     kernels: Kernels,
 ) -> None:
@@ -327,10 +333,7 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     own.good("%dist_init -n 2 --platform cpu")
     pid = own.good("%%dist --on 1\nimport os\nos.getpid()").text.split()[-1]
     (listed,) = [one for one in kernels.sessions() if not one["kept"]]
-    agent = psutil.Process(int(pid)).parent()
-    assert agent is not None
-    controller = min(agent.children(), key=lambda child: child.create_time())
-    assert controller.pid != int(pid)
+    controller = psutil.Process(int(own.good(CONTROLLER).text))
     controller.suspend()
     psutil.Process(int(pid)).kill()
     time.sleep(4.0)  # longer than ipyparallel tries to report an end

@@ -13,8 +13,8 @@ from urllib.parse import urlsplit
 
 from nbdist.machine.parent_death import die_with, signal_at_end_of
 
-DROPPED_SECONDS = 2.5
-"""ipyparallel's report is dropped where it has not left 3 s after it was sent; what took less has left."""
+ANSWER_SECONDS = 3.0
+"""A controller that has not answered for so long is asked again."""
 
 OUT_OF_REACH_SECONDS = 60.0
 """For so long the end of an engine is reported to a controller that is stopped, starved or cut off."""
@@ -82,12 +82,14 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
         return
     import zmq
     from ipyparallel.engine.nanny import KernelNanny
+    from ipyparallel.util import connect
 
     class Nanny(KernelNanny):
-        """Reports its engine's end until the report has left, and ends at once where no controller is.
+        """Reports its engine's end until the hub knows it, and ends at once where no controller is.
 
-        ipyparallel's own tries for three seconds, whether there is one or not. Private API: `finish`,
-        `notify_exit`, `context` and `registration_url` of ipyparallel 9.2.
+        ipyparallel's own sends one report and ends, and on a busy machine the hub often does not get it. Private
+        API: `finish`, `notify_exit` and attributes of ipyparallel 9.2; the messages are those of its documentation
+        of the hub.
         """
 
         async def start(self) -> None:
@@ -98,13 +100,29 @@ def _be_nanny(wanted: int, ready: int, engine: int) -> None:
 
         def notify_exit(self) -> None:
             deadline = time.monotonic() + OUT_OF_REACH_SECONDS
-            while (began := time.monotonic()) < deadline and not is_refused(self.registration_url):
-                self.context = zmq.Context()
-                super().notify_exit()
-                self.context.term()  # returns when the report has left, or was dropped
-                if time.monotonic() - began < DROPPED_SECONDS:
+            while time.monotonic() < deadline and not is_refused(self.registration_url):
+                if self._hub_knows():
                     break
             os._exit(0)
+
+        def _hub_knows(self) -> bool:
+            """Reports the end, and asks which engines there are: the hub answers that alone."""
+            with self.context.socket(zmq.DEALER) as hub:
+                hub.LINGER = 0
+                connect(
+                    hub,
+                    self.registration_url,
+                    curve_serverkey=self.curve_serverkey,
+                    curve_secretkey=self.curve_secretkey,
+                    curve_publickey=self.curve_publickey,
+                )
+                self.session.send(hub, "unregistration_request", content={"id": self.engine_id})
+                self.session.send(hub, "connection_request")
+                if not hub.poll(1000 * ANSWER_SECONDS):
+                    return False
+                _, frames = self.session.feed_identities(hub.recv_multipart())
+                answer = self.session.deserialize(frames)
+            return str(self.engine_id) not in answer["content"].get("engines", {})
 
     # Read from our own pipe: it comes from the engine that forked this process.
     Nanny.main(**pickle.loads(data), pipe=os.fdopen(ready, "w", 1))

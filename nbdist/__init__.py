@@ -8,12 +8,12 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping, Sequence
+    from collections.abc import Callable, Mapping, Sequence
 
     from nbdist.launch.model.host_list import AskedHost
     from nbdist.launch.model.progress import StartProgress
@@ -22,10 +22,22 @@ if TYPE_CHECKING:
     from nbdist.rehearsal.topology import Topology
     from nbdist.session.session import Session
 
+Hook = TypeVar("Hook", bound="Callable[[], object]")
+
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
 
-__all__ = ["Session", "__version__", "attach", "checkpoint", "current", "plan", "rehearse", "start"]
+__all__ = [
+    "Session",
+    "__version__",
+    "attach",
+    "checkpoint",
+    "current",
+    "on_recover",
+    "plan",
+    "rehearse",
+    "start",
+]
 
 
 def start(
@@ -216,6 +228,28 @@ def checkpoint() -> None:
     resident = None if module is None else module.Resident.there()
     if resident is not None:
         resident.checkpoint()
+
+
+def on_recover(hook: Hook) -> Hook:
+    """Has a function called on each process that takes the place of one that has ended; a decorator in a cell.
+
+    Such a process gets the names of one that has lived on. What a process has for itself does not go along, such
+    as open files, locks and connections: this function makes it again. It takes no arguments, runs on the new
+    process alone before any other cell does, and so must not compute with other processes. What it raises is said
+    with what the repair has done. A function of the same name replaces the one before. In a process that is not
+    one of a session this does nothing.
+
+    Args:
+      hook: The function.
+
+    Returns:
+      The function.
+    """
+    module = sys.modules.get("nbdist.engine.kernel.resident")
+    resident = None if module is None else module.Resident.there()
+    if resident is not None:
+        resident.hooks[getattr(hook, "__qualname__", repr(hook))] = hook
+    return hook
 
 
 def plan(

@@ -72,6 +72,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._known = Known()
         self._latest: dict[int, LatestActivity] = {}
+        self._numbered: dict[int, tuple[str, ...]] = {}
         self._dirty = True
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
@@ -130,6 +131,10 @@ class Monitor:
         if latest is None:
             return None
         return aged(latest.activity, time.monotonic() - latest.at)
+
+    def numbered(self, process_id: int) -> tuple[str, ...] | None:
+        """The names whose value was the number of a process when it last reported; None before."""
+        return self._numbered.get(process_id)
 
     def silence(self, process_id: int) -> float:
         """Seconds since a process last reported; 0 before its first report."""
@@ -215,6 +220,8 @@ class Monitor:
             return False
         with self._lock:
             self._merger.update(report, time_s=time.time())
+        if report.numbered is not None:
+            self._numbered[report.process_id] = report.numbered
         if report.activity is not None:
             self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
         return True

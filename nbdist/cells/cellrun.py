@@ -218,6 +218,8 @@ class CellRun:
 
     def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = outcomes
+        # Those that have ended may be replaced in a moment, and nothing is known of them any more.
+        ends = dict(self.context.link.exits)
         facts = self.context.ended(
             Ended(
                 cell=self.cell,
@@ -237,7 +239,6 @@ class CellRun:
         self._listen(self._late.take)
         if self._supervisor.timed_out and self._timeout_s is not None:
             return timeout_error(outcomes, self._timeout_s, facts)
-        ends = self.context.link.exits
         return self._failure(outcomes, ends, facts)
 
     def _listen(self, take: Callable[[int, Message], None]) -> None:

@@ -19,7 +19,10 @@ ELSEWHERE = (
 )
 """Of processes that another kernel, or somebody else, has started: their agents cannot be reached from here."""
 
-WITHOUT_REPAIR = "A repair needs all processes: {pull} brings values here, {restart} starts afresh."
+WITHOUT_REPAIR = (
+    "Nothing can be started where it was: {pull} brings values here, {restart} starts afresh."
+)
+"""Of a process that is gone with its host, or with the agent that had started it."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -28,17 +31,19 @@ class Facts:
 
     `workers` are the processes that compute in step; one alone has nobody to be out of step with. `advice`
     is the sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things
-    are, for whoever reads it now). `lost` says how processes ended, `stuck` which did not come back from an
-    interrupt, `silent` which hosts do not answer (and since when, Unix seconds), `since` the cell after which the
-    session was out of step (None: it is in step), and `why` how that is known. Processes of which `proves` says
-    so can prove that they are in step, so that nothing is concluded from who was interrupted. `repaired` says
-    what was done the last time, until another cell has ended.
-    `diverged` says how the cell that has just ended had left them out of step, whatever was done then.
+    are, for whoever reads it now). `lost` says how processes ended, `unreachable` which of these have no agent any
+    more that could start others in their place, `stuck` which did not come back from an interrupt, `silent` which
+    hosts do not answer (and since when, Unix seconds), `since` the cell after which the session was out of step
+    (None: it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are
+    in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
+    until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
+    whatever was done then.
     """
 
     workers: frozenset[int]
     advice: str
     lost: Mapping[int, str] = field(default_factory=dict)
+    unreachable: frozenset[int] = frozenset()
     stuck: frozenset[int] = frozenset()
     silent: Mapping[str, float] = field(default_factory=dict)
     since: int | None = None
@@ -54,8 +59,8 @@ class Facts:
 
     @property
     def remedy(self) -> str:
-        """The sentence that says how to go on now; no repair is offered where a process is missing."""
-        lost = not self.workers.isdisjoint(self.lost)
+        """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
+        lost = not self.workers.isdisjoint(self.unreachable)
         without = self.proves and lost and self.advice != ELSEWHERE
         return sentence(WITHOUT_REPAIR if without else self.advice)
 
@@ -86,7 +91,15 @@ class Facts:
 
     def recovered(self, done: str | None = None) -> Facts:
         """These facts when all processes are there again and in step; `done` says what it took."""
-        return replace(self, lost={}, stuck=frozenset(), since=None, why=None, repaired=done)
+        return replace(
+            self,
+            lost={},
+            unreachable=frozenset(),
+            stuck=frozenset(),
+            since=None,
+            why=None,
+            repaired=done,
+        )
 
     def known(
         self,

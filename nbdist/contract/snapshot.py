@@ -330,6 +330,8 @@ class Report:
     models: tuple[Model, ...] | None = None
     progress: tuple[Progress, ...] | None = None
     """The last of this process; none before the first."""
+    numbered: tuple[str, ...] | None = None
+    """The user's names whose value is the number of this process, such as that of `me = jax.process_index()`."""
     content_run: int | None = None
 
 

@@ -58,6 +58,7 @@ class EngineGroup:
       seconds_to_start: How long that took.
       in_step_at: After which program, as generation and serial, they were when last compared.
       settling: Held while they are brought in step, or values move.
+      on_replaced: Called when processes were started in the place of others.
       hurry: Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
 
     Args:
@@ -89,6 +90,7 @@ class EngineGroup:
         self.reports = Reports(self.monitor, self.health, plan.hosts, self.send)
         self.asides = Asides(link.agents, plan, self.reports.busy)
         self.widgets = Widgets()
+        self.on_replaced: Callable[[], object] = lambda: None
         self.monitor.on_answer = self.asides.put
         self.monitor.start()
         self.choice = TargetSelector(
@@ -210,6 +212,11 @@ class EngineGroup:
         ]
         for request in asked:
             request.get(DEVICES_SECONDS)
+
+    def replaced(self, answers: Mapping[int, Initialized]) -> None:
+        """New processes have taken the place of others; with what they have said, by process id."""
+        self.answers = {**self.answers, **answers}
+        self.on_replaced()
 
     @staticmethod
     def next_number() -> int:

@@ -121,6 +121,10 @@ class Health:
         if new:
             gone = {p: self._process_outcome(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)
+        unreachable = {p for p, end in exits.items() if end.because_of is not None}
+        with self._lock:
+            self.facts = replace(self.facts, unreachable=self.facts.unreachable | unreachable)
+            self._show()
 
     def take_outcomes(self, outcomes: Mapping[int, ProcessOutcome]) -> None:
         """Takes where the processes are in a cell that runs."""

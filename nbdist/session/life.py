@@ -69,6 +69,7 @@ class Life:
         self._brought: list[str] = []
         self._remarks: list[str] = []
         engines.widgets.on_event = self._widget_event
+        engines.on_replaced = self._write_down
 
     @classmethod
     def begin(
@@ -177,7 +178,9 @@ class Life:
 
     def recover(self, *, progress: StartProgress) -> str:
         """Brings the processes in step again; see `nbdist.session.session.Session.recover`."""
-        self.cells.wait_for_ends()
+        done = self.cells.wait_for_ends()
+        if done is not None and not self.engines.facts.out_of_step:
+            return done
         done = recover(self.engines, progress=progress)
         self.cells.history.recovered()
         self._write_down()

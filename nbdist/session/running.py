@@ -31,6 +31,7 @@ from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.after import after_cell, make_sure
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
 from nbdist.session.recovery.context import cell_context
+from nbdist.session.recovery.replacing import replaceable
 
 FAILURE_SECONDS = 30.0
 """How long an idle process may take to say what its last cell has raised."""
@@ -94,7 +95,7 @@ class Cells:
     ) -> CellHandle:
         """Sends a cell; see `nbdist.session.session.Session.run`."""
         engines = self._engines
-        self.wait_for_ends()
+        done = self.wait_for_ends()
         chosen = engines.choice.targets(on)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)
@@ -116,7 +117,7 @@ class Cells:
             targets=chosen,
             context=context,
             timeout_s=timeout_s,
-            remarks=self._remarks(on, chosen, number, wait=wait),
+            remarks=[*self._remarks(on, chosen, number, wait=wait), *([done] if done else [])],
             renderer=renderer,
         )
         handle = run.begin()
@@ -174,16 +175,25 @@ class Cells:
         _wait_until_idle(self._engines.living(), timeout_s=timeout_s)
         self.wait_for_ends()
 
-    def wait_for_ends(self) -> None:
-        """Waits for what follows the end of a cell on a thread: that all are in step, or are not."""
+    def wait_for_ends(self) -> str | None:
+        """Waits for what follows the end of a cell on a thread: that all are in step, or are not.
+
+        Where a process has ended since, or one alone has computed, that is seen to now.
+
+        Returns:
+          What was done, or why they are not in step; None when nothing had to be done.
+        """
         for run in self.background.runs:
             while (run.has_left or run.ending) and not run.done:
                 time.sleep(SETTLE_SECONDS)
         engines = self._engines.living()
         with engines.settling:
             pass
-        if engines.proves and self._alone.computed():
-            make_sure(engines, automatic=self._rules.recover)
+        if engines.proves and (
+            self._alone.computed() or (self._rules.recover and replaceable(engines))
+        ):
+            return make_sure(engines, automatic=self._rules.recover)
+        return None
 
     def _begun(self, cell: OpenCell) -> None:
         self._engines.living().monitor.sent(cell.requests, cell.run)

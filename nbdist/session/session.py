@@ -549,15 +549,17 @@ class Session:
         return sync_files(self._alive().engines)
 
     def recover(self, *, progress: StartProgress | None = None) -> str:
-        """Brings the processes in step again; with TensorFlow, replaces lost ones and makes the strategy anew.
+        """Brings the processes in step again, and starts others in the place of those that have ended.
 
-        Variables stay, but for what had not been computed on all processes.
+        Variables stay, but for what had not been computed on all processes. A new process gets the names of one
+        that has lived on, and the parts of arrays that others have; what only the one before had is lost, and
+        named. With TensorFlow new processes have no variables, and the strategy is made anew.
 
         Args:
           progress: As for `nbdist.start`.
 
         Returns:
-          One line that says what was done.
+          What was done, in one line, and one more for each thing that is not as before.
 
         Raises:
           SessionError: A process is in the middle of a cell.

@@ -92,6 +92,7 @@ class FakeMonitor:
 class FakeEngines:
     """Two processes that are in step; `answers` maps a call to a function of process id and arguments.
 
+    Processes that are lost can be started again where `hosts_there` says so.
     An answer that is an exception is raised; one that is None comes when an interrupt does, as its error. What is
     plain data is read as it would come; `step` may answer the counts alone.
     """
@@ -119,7 +120,10 @@ class FakeEngines:
         self.interrupted: list[list[int]] = []
         self.obeys: set[int] = {0, 1}
         self._requests: list[tuple[int, Request]] = []
-        agents = SimpleNamespace(all=["a parent"], ask=self._aside)
+        self.hosts_there = False
+        agents = SimpleNamespace(
+            all=["a parent"], ask=self._aside, controller_end=None, of=self._agent_of
+        )
         self.link = SimpleNamespace(exits={}, agents=agents)
         self.settling = threading.RLock()
         self.hurry = threading.Event()
@@ -154,6 +158,9 @@ class FakeEngines:
         for process_id, request in self._requests:
             if process_id in self.obeys.intersection(process_ids) and not request.ready():
                 request.answer(SessionError("KeyboardInterrupt: "))
+
+    def _agent_of(self, process_id: int) -> Any:
+        return SimpleNamespace(poll=lambda: None if self.hosts_there else 1)
 
     def _aside(self, what: Aside, process_ids: Sequence[int], *_: Any) -> None:
         self.asides.append((what, list(process_ids)))

@@ -14,6 +14,7 @@ import pytest
 from nbdist.cells.outcome import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
+from tests.waiting import wait_for
 
 COLLECTIVE = """
 import jax, numpy as np, time
@@ -175,11 +176,24 @@ def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: in
     assert f"killed by signal {int(number)} ({signal.Signals(number).name})" in output.traceback
     assert "process 1   killed" in output.traceback
     assert "last words" in output.traceback
-    alone = notebook.good("%%dist\nkept")
+    assert "process 1 started again; all variables kept" in output.text
+    assert "processes 0, 1   42" in notebook.good("%%dist\nkept").text
+    assert "lost" not in notebook.good("%dist_status").text
+
+
+def test_where_nothing_is_to_be_repaired_the_others_go_on_without_a_killed_engine(
+    fresh: Notebook,
+) -> None:
+    fresh.good("%load_ext nbdist\n%dist_init -n 2 --platform cpu --no-recover")
+    fresh.good("%%dist\nkept = 42")
+    psutil.Process(engine_pid(fresh, 1)).kill()
+    wait_for(lambda: "lost" in fresh.good("%dist_status").text)
+    alone = fresh.good("%%dist\nkept")
     assert "without process 1" in alone.text
     assert "process 0   42" in alone.text
-    assert "is gone" in notebook.bad("%%dist --on 1\n1").traceback
-    assert "lost" in notebook.good("%dist_status").text
+    assert "is gone" in fresh.bad("%%dist --on 1\n1").traceback
+    assert "process 1 started again" in fresh.good("%dist_recover").text
+    assert "processes 0, 1   42" in fresh.good("%%dist\nkept").text
 
 
 def test_a_death_in_a_cell_ends_it_though_the_others_sleep(notebook: Notebook) -> None:

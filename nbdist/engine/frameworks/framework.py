@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
+    from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
     from nbdist.engine.values.arrays import OfferedArray
@@ -149,6 +150,10 @@ class Framework:
     def repair(self, process: Process) -> Repairs:
         """A repair of this process in place that has just begun."""
         raise SessionError(f"{self.title} cannot be repaired in place.")
+
+    def placements(self, process: Process) -> Placements:
+        """What its arrays and devices are to another process."""
+        raise SessionError(f"Arrays of {self.title} cannot be taken to a new process.")
 
     # -- of a process that is not to compute -----------------------------------------------------
 

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import arrays, engine, stepping
 from nbdist.contract.calls import call as contract
+from nbdist.contract.calls import namespace as namespace_contract
 from nbdist.contract.calls import values as values_contract
 from nbdist.contract.calls.call import PROTOCOL, Done
 from nbdist.contract.wire import decode, encode
@@ -103,6 +104,7 @@ def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
     """What answers each call."""
+    from nbdist.engine.kernel import namespace_calls as namespace
     from nbdist.engine.kernel import value_calls as values
 
     return {
@@ -149,6 +151,10 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         stepping.Leave: leave,
         stepping.Rejoin: rejoin,
         stepping.Restore: restore,
+        namespace_contract.OfferNamespace: namespace.offer_namespace,
+        namespace_contract.OfferArrays: namespace.offer_arrays,
+        namespace_contract.ReceiveNamespace: namespace.receive_namespace,
+        namespace_contract.MakeNamespace: namespace.make_namespace,
     }
 
 

@@ -11,6 +11,7 @@ import tempfile
 import threading
 import time
 from collections import deque
+from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -28,6 +29,7 @@ from nbdist.engine.cell.main_thread import stack_reader
 from nbdist.engine.cell.notebook_cell import NotebookCells
 from nbdist.engine.cell.progress_bars import choose_progress_bars
 from nbdist.engine.cell.running import CurrentCell
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.cell.stack import place
 from nbdist.engine.cell.stop import AgreedStop
 from nbdist.engine.cell.warned import name_cells
@@ -90,6 +92,7 @@ class Resident:
         self.step: Steps | None = None
         self.repair: Repairs | None = None
         self.moving = Moving()
+        self.hooks: dict[str, Callable[[], object]] = {}
         self._shows_widgets = False
         self._began: str | None = None
 
@@ -181,6 +184,16 @@ class Resident:
     def folder(self) -> Path:
         """Private to the session on this host."""
         return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
+
+    def call_hooks(self) -> list[str]:
+        """Calls what is to be called on a process that has taken another's place; answers what failed."""
+        failed = []
+        for name, hook in self.hooks.items():
+            try:
+                hook()
+            except Exception as error:  # noqa: BLE001 - the user's own
+                failed.append(f"{name} has failed on {self.where}: {error_text(error)}")
+        return failed
 
     def _code_ended(self) -> None:
         end_tracing()

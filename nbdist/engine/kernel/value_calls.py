@@ -10,6 +10,7 @@ from nbdist.engine.cell.showable import error_text
 from nbdist.engine.frameworks import imported
 from nbdist.engine.kernel.together import evaluate
 from nbdist.engine.values.incoming import Incoming
+from nbdist.engine.values.moving import Sink, Source
 from nbdist.engine.values.outgoing import Outgoing
 from nbdist.errors import ArrayError
 
@@ -37,14 +38,14 @@ def structure(
     resident: Resident, buffers: Buffers, call: contract.AskStructure
 ) -> tuple[Done, list[Any]]:
     """See `AskStructure`."""
-    return Done(), [resident.moving.outgoing(call.token).structure()]
+    return Done(), [resident.moving.held(call.token, Outgoing).structure()]
 
 
 def digests(
     resident: Resident, buffers: Buffers, call: contract.AskDigests
 ) -> tuple[contract.PieceDigests, list[Any]]:
     """See `AskDigests`."""
-    found = resident.moving.outgoing(call.token).digests(call.pieces)
+    found = resident.moving.held(call.token, Outgoing).digests(call.pieces)
     return contract.PieceDigests(digests=tuple(found)), []
 
 
@@ -52,14 +53,14 @@ def nodes(
     resident: Resident, buffers: Buffers, call: contract.AskNodes
 ) -> tuple[contract.Nodes, list[Any]]:
     """See `AskNodes`."""
-    return contract.Nodes(nodes=tuple(resident.moving.outgoing(call.token).nodes())), []
+    return contract.Nodes(nodes=tuple(resident.moving.held(call.token, Outgoing).nodes())), []
 
 
 def preview(
     resident: Resident, buffers: Buffers, call: contract.AskPreview
 ) -> tuple[contract.Preview, list[Any]]:
     """See `AskPreview`."""
-    text = resident.moving.outgoing(call.token).preview(call.path, call.piece)
+    text = resident.moving.held(call.token, Outgoing).preview(call.path, call.piece)
     return contract.Preview(text=text), []
 
 
@@ -67,18 +68,18 @@ def open_memories(
     resident: Resident, buffers: Buffers, call: contract.OpenMemories
 ) -> tuple[contract.Opened, list[Any]]:
     """See `OpenMemories`."""
-    opened = resident.moving.outgoing(call.token).open(call.addresses)
+    opened = resident.moving.held(call.token, Outgoing).open(call.addresses)
     return contract.Opened(opened=opened), []
 
 
 def take(resident: Resident, buffers: Buffers, call: contract.Take) -> tuple[Done, list[Any]]:
     """See `Take`."""
-    return Done(), [resident.moving.outgoing(call.token).take(call.boxes)]
+    return Done(), [resident.moving.held(call.token, Source).take(call.boxes)]
 
 
 def write(resident: Resident, buffers: Buffers, call: contract.Write) -> tuple[Done, list[Any]]:
     """See `Write`."""
-    resident.moving.outgoing(call.token).write(call.boxes, call.spots)
+    resident.moving.held(call.token, Outgoing).write(call.boxes, call.spots)
     return Done(), []
 
 
@@ -100,7 +101,7 @@ def share(
     resident: Resident, buffers: Buffers, call: contract.Share
 ) -> tuple[contract.Shared, list[Any]]:
     """See `Share`."""
-    addresses = resident.moving.incoming(call.token).share(call.sizes, call.spots)
+    addresses = resident.moving.held(call.token, Sink).share(call.sizes, call.spots)
     return contract.Shared(addresses=tuple(addresses)), []
 
 
@@ -108,22 +109,22 @@ def join(
     resident: Resident, buffers: Buffers, call: contract.Join
 ) -> tuple[contract.Joined, list[Any]]:
     """See `Join`."""
-    joined = resident.moving.incoming(call.token).join(call.addresses, call.spots)
+    joined = resident.moving.held(call.token, Incoming).join(call.addresses, call.spots)
     return contract.Joined(joined=joined), []
 
 
 def put(resident: Resident, buffers: Buffers, call: contract.Put) -> tuple[Done, list[Any]]:
     """See `Put`."""
-    incoming, data, begin = resident.moving.incoming(call.token), memoryview(buffers[0]), 0
+    sink, data, begin = resident.moving.held(call.token, Sink), memoryview(buffers[0]), 0
     for one in call.stretches:
-        incoming.put(one.memory, one.at, data[begin : begin + one.nbytes])
+        sink.put(one.memory, one.at, data[begin : begin + one.nbytes])
         begin += one.nbytes
     return Done(), []
 
 
 def ready(resident: Resident, buffers: Buffers, call: contract.Ready) -> tuple[Done, list[Any]]:
     """See `Ready`; the values get their names when they are made on all processes."""
-    incoming = resident.moving.incoming(call.token)
+    incoming = resident.moving.held(call.token, Incoming)
     try:
         incoming.make(buffers[0])
     except Exception as error:
@@ -138,7 +139,7 @@ def set_names(
     resident: Resident, buffers: Buffers, call: contract.SetNames
 ) -> tuple[contract.Named, list[Any]]:
     """See `SetNames`."""
-    values = resident.moving.incoming(call.token).values()
+    values = resident.moving.held(call.token, Incoming).values()
     resident.shell.user_ns.update(values)
     resident.moving.end(call.token)
     return contract.Named(names=tuple(values)), []

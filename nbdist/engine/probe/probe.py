@@ -20,6 +20,7 @@ from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.probe import progress
 from nbdist.engine.probe.activity import Activity
 from nbdist.engine.probe.look import Look
+from nbdist.engine.probe.numbered import numbered
 from nbdist.engine.probe.observer import Observed
 from nbdist.engine.probe.pace import Pace
 from nbdist.engine.probe.sections import Sections
@@ -163,6 +164,7 @@ class Probe:
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
                 self._sections.put("distributions", seen.distributions)
                 self._sections.put("models", seen.models)
+                self._sections.put("numbered", numbered(self._namespace(), self._empty.process_id))
                 self._content_run = before if before == self._ended_run() else None
 
     def _ended_run(self) -> int | None:

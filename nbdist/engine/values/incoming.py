@@ -12,6 +12,7 @@ from nbdist.bounds import shape_of
 from nbdist.contract.calls.values import ArrayType, Room, Spot, box
 from nbdist.contract.memory_address import MemoryAddress
 from nbdist.dtypes import dtype_named
+from nbdist.engine.values.moving import Sink
 from nbdist.engine.values.packing import unpacked
 from nbdist.errors import SessionError
 from nbdist.machine import checkup
@@ -24,7 +25,7 @@ COMMON = 0
 """The memory of all pieces that have none of their own: they are copied out of it, so that it can go."""
 
 
-class Incoming:
+class Incoming(Sink):
     """Held from the first message of a kernel until the values have their names, or the kernel has given up.
 
     The bytes come through memories that one process of a machine writes, its owner; the owner is the kernel, or a

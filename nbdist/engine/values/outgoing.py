@@ -10,6 +10,7 @@ from nbdist.contract.calls.values import OfferedBox, Spot, ValueOffer
 from nbdist.contract.memory_address import MemoryAddress
 from nbdist.dtypes import dtype_named
 from nbdist.engine.values.arrays import digest
+from nbdist.engine.values.moving import Source
 from nbdist.engine.values.parts import OfferArray, Parts
 from nbdist.engine.values.tree import Tree
 from nbdist.machine.sealed import Opened
@@ -21,7 +22,7 @@ MOST_NODES = 20_000
 """So many places of a value are listed where two processes differ."""
 
 
-class Outgoing:
+class Outgoing(Source):
     """Held from the offer of a value until the kernel has it or has given up.
 
     Args:

@@ -25,6 +25,7 @@ def ask_all(
     *,
     within_s: float,
     meanwhile: Callable[[list[int]], None] | None = None,
+    of: Collection[int] | None = None,
 ) -> dict[int, A]:
     """Sends one call to each process, and waits for all answers.
 
@@ -35,15 +36,14 @@ def ask_all(
       call: The same for all, or by process id.
       within_s: How long all may take together.
       meanwhile: Called every second with the processes that have not answered yet.
+      of: These processes; default: all workers.
 
     Raises:
       RecoveryError: One failed, ended, or did not answer in time; says which.
     """
-    _refuse_gone(engines, engines.facts.workers)
-    asked = {
-        p: engines.send(p, call[p] if isinstance(call, Mapping) else call)
-        for p in sorted(engines.facts.workers)
-    }
+    asking = sorted(engines.facts.workers if of is None else of)
+    _refuse_gone(engines, asking)
+    asked = {p: engines.send(p, call[p] if isinstance(call, Mapping) else call) for p in asking}
     deadline, called = time.monotonic() + within_s, time.monotonic()
     answers: dict[int, A] = {}
     errors: list[RecoveryError] = []

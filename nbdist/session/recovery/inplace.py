@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -20,9 +20,17 @@ from nbdist.contract.calls.stepping import (
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
-from nbdist.quantities import bytes_text, names_text, seconds_text
+from nbdist.quantities import bytes_text, names_text, processes_text, seconds_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.replacing import (
+    bring,
+    forgetting,
+    joining,
+    lost_in_part,
+    said,
+    start_again,
+)
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
 
@@ -46,18 +54,22 @@ PROVE_SECONDS = 20.0
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has done: how long it took, what is `lost` and what is `stale`."""
+    """What a repair has done: how long it took, what is `lost`, `stale`, who is `new`, and lines about those."""
 
     seconds: float
     lost: tuple[str, ...] = ()
     stale: tuple[str, ...] = ()
+    new: tuple[int, ...] = ()
+    replaced: tuple[str, ...] = ()
 
     def text(self) -> str:
         """One line, and one more for each thing that is not as before."""
         kept = "all variables kept" if not self.lost else f"lost: {names_text(self.lost)}"
-        lines = [f"in step again after {seconds_text(self.seconds)}; {kept}"]
+        again = f"{processes_text(self.new)} started again; " if self.new else ""
+        lines = [f"in step again after {seconds_text(self.seconds)}; {again}{kept}"]
         if self.lost:
             lines.append(f"   {LOST_MEANS}")
+        lines += self.replaced
         lines += [
             f"   still refers to arrays from before the repair: {text}; make it again"
             for text in self.stale
@@ -66,7 +78,12 @@ class Repaired:
 
 
 def repair(
-    engines: EngineGroup, *, number: int, say: Callable[[str], None], states: States | None = None
+    engines: EngineGroup,
+    *,
+    number: int,
+    say: Callable[[str], None],
+    states: States | None = None,
+    gone: Collection[int] = (),
 ) -> Repaired:
     """Brings all processes in step; their variables stay.
 
@@ -75,32 +92,40 @@ def repair(
       number: Of the proof at its end.
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
+      gone: Processes that have ended; others are started in their place.
 
     Raises:
       RecoveryError: It did not succeed; says on which process, and what was kept.
+      LaunchError: No process could be started in the place of one that has ended.
     """
     started = time.monotonic()
+    living = engines.facts.workers - set(gone)
+    ended = {p: engines.facts.lost[p] for p in sorted(gone)}
     link, plan = engines.link, engines.plan
     first = plan.processes[0].process_id
     services = link.agents.of(first).services
     if states is None:
-        states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS)
+        states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
     common = common_serial(states.values())
     until_computed(engines, states, say=say)
     cut = partial(link.agents.ask, Aside.CUT)
-    cut(sorted(engines.facts.workers))
+    cut(sorted(living))
     service = coordination.ask_for_service(link, again=True)
+    before = start_again(engines, gone) if gone else {}
     # A program that was sent and waited behind another connects anew, and waits again for what cannot come.
-    saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut)
+    saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
     _say_disk(engines, saved, say)
     mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
     coordination.until_it_serves(link, service)
     # Only then any waits for others: all are known to come.
-    ask_all(engines, Leave(), within_s=LEAVE_SECONDS)
-    ask_all(
+    ask_all(engines, Leave(), within_s=LEAVE_SECONDS, of=living)
+    generation = 1 + max(answer.versions.generation for answer in saved.values())
+    joined = ask_all(
         engines,
         {
-            p.process_id: Rejoin(
+            p.process_id: joining(engines, p.process_id)
+            if p.process_id in gone
+            else Rejoin(
                 arguments={
                     **framework_named(plan.framework).rejoin(plan, p, link.rendezvous),
                     "initialization_timeout": int(REJOIN_SECONDS) - 10,
@@ -115,11 +140,17 @@ def repair(
         Restore(
             lost=mixed.paths,
             unnamed=mixed.unnamed,
-            generation=1 + max(answer.versions.generation for answer in saved.values()),
+            generation=generation,
         ),
         within_s=RESTORE_SECONDS,
+        of=living,
     )
-    engines.meet({p: answer.ports for p, answer in restored.items()})
+    brought = bring(engines, before, generation=generation)
+    missing = lost_in_part(brought)
+    if missing:
+        ask_all(engines, forgetting(missing), within_s=ANSWER_SECONDS)
+    ports = {p: answer.ports for p, answer in restored.items()}
+    engines.meet(ports | {p: joined[p].ports or () for p in gone})
     answers = ask_all(
         engines,
         Prove(number=number, timeout_s=PROVE_SECONDS, compared=True),
@@ -127,16 +158,22 @@ def repair(
     )
     if not all(answer.passed for answer in answers.values()):
         raise RecoveryError("the processes are not in step after the repair")
+    if gone:
+        engines.replaced({p: joined[p] for p in gone})
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
         coordination.end(link, earlier)
     names = sorted(
-        {name for answer in restored.values() for name in answer.lost} | set(mixed.paths)
+        {name for answer in restored.values() for name in answer.lost}
+        | set(mixed.paths)
+        | {array.key for array in missing if not array.key.startswith("@")}
     )
     return Repaired(
         seconds=time.monotonic() - started,
         lost=tuple(names),
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
+        new=tuple(sorted(gone)),
+        replaced=tuple(said(brought, ended)),
     )
 
 

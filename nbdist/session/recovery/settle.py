@@ -6,7 +6,7 @@ with what is pending, so that values would be mixed up; then only a repair helps
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, replace
 
 from nbdist.contract.calls.stepping import (
@@ -24,6 +24,7 @@ from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.compared import since
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
 from nbdist.session.recovery.inplace import repair
+from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
 
@@ -55,9 +56,13 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
       automatic: Whether they may be repaired.
       say: Gets one line before a repair that takes longer.
     """
-    why = hindrance(engines)
+    gone = replaceable(engines)
+    why = hindrance(engines, gone)
     if why is not None:
         return Settled(why=why)
+    if gone:
+        why = gone_text(gone)
+        return replace(mend(engines, say=say), because=why) if automatic else Settled(why=why)
     states: States | None = None
     try:
         said, why = _compared(engines)
@@ -88,27 +93,33 @@ def mend(
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
     """
-    why = hindrance(engines)
+    gone = replaceable(engines)
+    why = hindrance(engines, gone)
     if why is None and not engines.link.agents.all:
         why = "this kernel has not started these processes, and cannot repair them"
     if why is not None:
         return Settled(why=why)
     try:
         with engines.health.repairing():
-            done = repair(engines, number=engines.next_number(), say=say, states=states)
+            done = repair(engines, number=engines.next_number(), say=say, states=states, gone=gone)
     except NbdistError as error:
         return Settled(why=f"the repair failed: {error}")
     return Settled(done=done.text(), lost=done.lost)
 
 
-def hindrance(engines: EngineGroup) -> str | None:
-    """Why the processes can be neither proven nor repaired; None when they can."""
+def gone_text(gone: Collection[int]) -> str:
+    """Says that these have ended."""
+    return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
+
+
+def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
+    """Why the processes can be neither proven nor repaired, though these are replaced; None when they can."""
     engines.health.take_back()
     facts = engines.facts
-    gone = facts.workers.intersection(facts.lost)
+    gone = facts.workers.intersection(facts.lost) - set(replaced)
     if gone:
-        return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
-    stuck = facts.workers & facts.stuck
+        return gone_text(gone)
+    stuck = facts.workers & facts.stuck - set(replaced)
     if stuck:
         return f"{processes_text(stuck)} did not stop when interrupted"
     if facts.silent:

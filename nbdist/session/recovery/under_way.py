@@ -46,7 +46,7 @@ def until_computed(engines: EngineGroup, states: States, *, say: Callable[[str],
     before: dict[int, tuple[int, int]] = {}
     said = False
     while not engines.hurry.is_set():
-        answers = ask_all(engines, AskUnderWay(common=common), within_s=ANSWER_SECONDS)
+        answers = ask_all(engines, AskUnderWay(common=common), within_s=ANSWER_SECONDS, of=states)
         waiting = sorted(p for p, answer in answers.items() if answer.arrays)
         now = time.monotonic()
         progress = {p: answer.progress for p, answer in answers.items()}

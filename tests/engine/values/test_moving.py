@@ -480,17 +480,17 @@ def test_any_box_of_an_array_is_written_where_it_belongs():
 def test_one_value_is_held_at_a_time_and_only_under_its_token():
     moving = Moving()
     moving.begin("a", first := out(1))
-    assert moving.outgoing("a") is first
+    assert moving.held("a", Outgoing) is first
     with pytest.raises(StaleError, match="try again"):
-        moving.incoming("a")
+        moving.held("a", Incoming)
     moving.begin("b", second := out(2))
     with pytest.raises(StaleError, match="were repaired, or another kernel moved values"):
-        moving.outgoing("a")
+        moving.held("a", Outgoing)
     moving.end("a")
-    assert moving.outgoing("b") is second
+    assert moving.held("b", Outgoing) is second
     moving.end("b")
     with pytest.raises(StaleError):
-        moving.outgoing("b")
+        moving.held("b", Outgoing)
 
 
 def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
@@ -499,7 +499,7 @@ def test_a_repair_lets_go_of_arrays_of_the_old_back_end():
     begun = types.SimpleNamespace(begun=True, saved="what was saved")
     save(types.SimpleNamespace(moving=moving, repair=begun), [], Save(common=0))
     with pytest.raises(StaleError):
-        moving.outgoing("a")
+        moving.held("a", Outgoing)
 
 
 # -- what comes in ---------------------------------------------------------------------------------

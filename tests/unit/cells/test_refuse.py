@@ -126,19 +126,20 @@ def test_a_function_of_the_users_that_has_the_name_of_a_harmless_one_is_not_harm
         refuse_computing("print = f\nprint(x)", facts)
 
 
-def test_no_repair_is_offered_where_a_process_is_missing() -> None:
+def test_no_repair_is_offered_where_nobody_can_replace_a_process() -> None:
     facts = Facts(
         workers=frozenset({0, 1}), advice="%dist_recover tries again.", since=3, proves=True
     )
     assert facts.remedy == "%dist_recover tries again."
     with pytest.raises(SessionError) as error:
-        refuse_computing("x + 1", replace(facts, lost={1: "killed"}))
+        refuse_computing("x + 1", replace(facts, lost={1: "killed"}, unreachable=frozenset({1})))
     text = str(error.value)
     assert "since cell 3. A cell" in text, "nothing in place of a reason that is not known"
     assert text.endswith("%dist_pull brings values here, %dist_init --restart starts afresh.")
     assert "%dist_recover" not in text
-    # TensorFlow replaces one that is missing.
-    without = replace(facts, lost={1: "killed"}, proves=False)
+    # One that has ended is replaced, if the agent that had started it lives.
+    assert replace(facts, lost={1: "killed"}).remedy == "%dist_recover tries again."
+    without = replace(facts, lost={1: "killed"}, unreachable=frozenset({1}), proves=False)
     assert without.remedy == "%dist_recover tries again."
 
 

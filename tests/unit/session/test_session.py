@@ -269,7 +269,7 @@ def test_an_interrupt_ends_what_runs_and_says_what_that_was(live: LiveHosts) -> 
 
 
 def test_a_process_that_dies_in_a_cell_is_named_with_how_it_ended(live: LiveHosts) -> None:
-    session = live.session("h1", "h2")
+    session = live.session("h1", "h2", rules=Rules(recover=False))
     live.runs = hang
     handle = session.run("train()", wait=False)
     live.exited("h2", 1, code=-9)

@@ -37,7 +37,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
         shape=list(value.shape),
         nbytes=value.nbytes,
         sharding=None if whole else str(value.sharding),
-        pieces=[_whole(value)] if whole else _unique_pieces(value),
+        pieces=[_whole(value)] if whole else unique_pieces(value),
     )
 
 
@@ -75,7 +75,7 @@ def _whole(value: Any) -> Piece:
     def read() -> Any:
         import numpy
 
-        pieces = _unique_pieces(value)
+        pieces = unique_pieces(value)
         if len(pieces) == 1:
             return pieces[0].read()
         # JAX would keep what it puts together.
@@ -87,7 +87,8 @@ def _whole(value: Any) -> Piece:
     return Piece(bounds=[[0, size] for size in value.shape], read=read)
 
 
-def _unique_pieces(value: Any) -> list[Piece]:
+def unique_pieces(value: Any) -> list[Piece]:
+    """The parts of an array that this process holds, each once."""
     found: dict[str, Piece] = {}
     for shard in value.addressable_shards:
         bounds = bounds_of(shard.index, value.shape)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
+    from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import Observer
     from nbdist.engine.values.arrays import OfferedArray
@@ -125,6 +126,13 @@ class Jax(Framework):
         from nbdist.engine.frameworks.jax.start import step_of
 
         return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
+
+    def placements(self, process: Process) -> Placements:
+        """See `nbdist.engine.frameworks.jax.placements`."""
+        from nbdist.engine.frameworks.jax.placements import Placements
+        from nbdist.engine.frameworks.jax.start import step_of
+
+        return Placements(process.shell.user_ns, step_of(process))
 
     def holds(self) -> str | None:
         """The platform of the back end that is up."""

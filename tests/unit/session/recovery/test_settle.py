@@ -37,9 +37,11 @@ def repairs(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """The numbers of the proofs of repairs that were begun."""
     found: list[int] = []
 
-    def repair(engines: Any, *, number: int, say: Any, states: Any = None) -> Repaired:
+    def repair(
+        engines: Any, *, number: int, say: Any, states: Any = None, gone: Any = ()
+    ) -> Repaired:
         found.append(number)
-        return REPAIRED
+        return replace(REPAIRED, new=tuple(gone))
 
     monkeypatch.setattr(settle, "repair", repair)
     return found
@@ -474,9 +476,44 @@ def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:
     monkeypatch.setattr(after.strategy, "refuse_busy", lambda engines, hopeless: None)
     engines = FakeEngines()
-    engines.facts = replace(engines.facts, since=3, why="w", lost={1: "killed"})
-    with pytest.raises(RecoveryError, match=r"^Process 1 is gone\. A repair needs all processes: "):
+    engines.facts = replace(
+        engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
+    )
+    with pytest.raises(
+        RecoveryError, match=r"^Process 1 is gone\. Nothing can be started where it"
+    ):
         after.recover(engines, progress=lambda *a: None)
+
+
+def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) -> None:
+    engines = FakeEngines()
+    engines.hosts_there = True
+    engines.facts = replace(engines.facts, since=3, lost={1: "killed by signal 9 (SIGKILL)"})
+    assert settled(engines, automatic=False).why == "process 1 is gone"
+    assert repairs == []
+    done = settled(engines)
+    assert (done.why, done.because) == (None, "process 1 is gone")
+    assert "process 1 started again; lost: w" in str(done.done)
+    assert repairs == [7]
+    assert engines.asked == []  # nothing is proven with one that is not there
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        {"lost": {0: "killed", 1: "killed"}},  # nobody has what they had
+        {"lost": {1: "killed"}, "silent": {"h1": 1.0}},
+        {"lost": {1: "killed"}, "proves": False},
+    ],
+)
+def test_none_is_replaced_where_the_others_could_not_help(
+    repairs: list[int], facts: dict[str, Any]
+) -> None:
+    engines = FakeEngines()
+    engines.hosts_there = True
+    engines.facts = replace(engines.facts, since=3, **facts)
+    assert "gone" in str(settled(engines).why)
+    assert repairs == []
 
 
 def test_recover_in_step_does_nothing_but_prove_it(monkeypatch: Any, repairs: list[int]) -> None:

@@ -1,0 +1,123 @@
+"""Calls by which a new process gets the namespace of one that has lived on, and its arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.stepping import Origin
+from nbdist.contract.calls.values import Box, Room
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceArray:
+    """An array that a namespace leads to, and the parts of it that its process has.
+
+    Attributes:
+      key: By which other processes find theirs; see `nbdist.engine.namespace.keys`.
+      dtype: The name of its NumPy dtype, or the fields of a structured one.
+      shape: Of the whole array.
+      spans: Whether parts of it lie on other processes.
+      origin: Which program computed it; None where that is not known yet.
+      pieces: The parts that this process has, each once; none of an array that has no values any more.
+    """
+
+    key: str
+    dtype: Any
+    shape: tuple[int, ...]
+    spans: bool
+    origin: Origin | None
+    pieces: tuple[Box, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LeftOut:
+    """A name whose value cannot go to another process: its type, and why."""
+
+    name: str
+    type: str
+    why: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceOffer:
+    """What a process offers.
+
+    Attributes:
+      arrays: In the order of their numbers in the pickles.
+      names: All that goes along.
+      left_out: Names that do not.
+      digests: A short text for each name that holds plain values, equal where these are.
+    """
+
+    arrays: tuple[NamespaceArray, ...]
+    names: tuple[str, ...] = ()
+    left_out: tuple[LeftOut, ...] = ()
+    digests: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferNamespace(Call[NamespaceOffer]):
+    """Keeps what the user's names lead to for a kernel that takes it to a new process.
+
+    Two buffers come with the answer: how the arrays lie, and the namespace without them.
+    """
+
+    NAME: ClassVar[str] = "offer_namespace"
+    token: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OfferArrays(Call[NamespaceOffer]):
+    """Keeps those arrays that another process has offered, as far as this process has parts of them."""
+
+    NAME: ClassVar[str] = "offer_arrays"
+    token: str
+    keys: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReceiveNamespace(Call[Room]):
+    """Expects a namespace; the one buffer says how its arrays lie.
+
+    Attributes:
+      token: Under which it comes.
+      arrays: As they were offered.
+      generation: The number of the back end, as the other processes have it.
+    """
+
+    NAME: ClassVar[str] = "receive_namespace"
+    token: str
+    arrays: tuple[NamespaceArray, ...]
+    generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NamespaceMade:
+    """What has been made.
+
+    Attributes:
+      names: All that the process has now.
+      hooks: What functions of the user's have raised that were to be called then, each as a few words.
+    """
+
+    names: tuple[str, ...]
+    hooks: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MakeNamespace(Call[NamespaceMade]):
+    """Makes the namespace of what has come; the one buffer of the call has it without its arrays.
+
+    Attributes:
+      token: Under which it came.
+      lost: The numbers of arrays of which nobody had all parts: using them is an error.
+      numbered: Names that have, on each process, the number of that process.
+    """
+
+    NAME: ClassVar[str] = "make_namespace"
+    token: str
+    lost: tuple[int, ...]
+    numbered: tuple[str, ...] = ()

@@ -1,0 +1,246 @@
+"""How JAX's devices, meshes, shardings and arrays are named to another process, and made there again.
+
+What lies on devices of one process alone is that process's own, and becomes the other's own; all else is the same
+on both.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from types import SimpleNamespace
+from typing import Any
+
+from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.stepping import Origin
+from nbdist.contract.calls.values import box
+from nbdist.dtypes import dtype_named
+from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces
+from nbdist.engine.frameworks.jax.paths import array_paths
+from nbdist.engine.frameworks.jax.repair import context
+from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
+from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS
+from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.namespace.placements import Parts
+from nbdist.engine.values.arrays import Piece
+
+Device = tuple[str, str, int, int]
+"""In a pickle: `"device"`, its platform, its process (the one that reads it: -1), its id or its place there."""
+
+OWN = -1
+
+
+class Placements:
+    """See `nbdist.engine.namespace.placements.Placements`.
+
+    Args:
+      namespace: The user's.
+      step: Has noted which program computed what.
+    """
+
+    def __init__(self, namespace: dict[str, Any], step: Step) -> None:
+        import jax
+
+        self._step = step
+        self._namespace = namespace
+        self._own = jax.process_index()
+        self._paths: dict[int, str] | None = None
+
+    # -- on the process that has lived on ----------------------------------------------------------
+
+    def is_array(self, value: Any) -> bool:
+        """An array, and not what stands for one while a function is traced; a typed key holds one inside."""
+        jax = sys.modules["jax"]
+        return (
+            isinstance(value, jax.Array)
+            and not isinstance(value, jax.core.Tracer)
+            and not jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key)
+        )
+
+    def describe(self, array: Any, number: int) -> NamespaceArray:
+        """Its key is its path, else the program that computed it, else one that nobody else has."""
+        spans = not array.is_fully_addressable
+        return NamespaceArray(
+            key=self._key(array) if spans else f"own {number}",
+            dtype=str(array.dtype),
+            shape=tuple(array.shape),
+            spans=spans,
+            origin=self._origin(array) if spans else None,
+            pieces=tuple(box(piece.bounds) for piece in self.pieces(array)),
+        )
+
+    def _origin(self, array: Any) -> Origin | None:
+        """None: it gets one when the next cell begins, on all processes alike."""
+        origins = self._step.dispatched.origins
+        return origins.of(array) if array in origins else None
+
+    def placement(self, array: Any) -> Any:
+        """Its sharding, whether it is committed to its devices and of a weak type, and whether it has values."""
+        return (
+            array.sharding,
+            bool(getattr(array, "_committed", True)),
+            bool(getattr(array, "weak_type", False)),
+            array.is_deleted(),
+        )
+
+    def pieces(self, array: Any) -> Sequence[Piece]:
+        """One for each part, however many devices have it."""
+        return [] if array.is_deleted() else unique_pieces(array)
+
+    def find(self, keys: Collection[str]) -> Mapping[str, Any]:
+        """Arrays that lie on several processes, by path or by origin."""
+        wanted = set(keys)
+        jax = sys.modules["jax"]
+        spanning = [a for a in jax.live_arrays() if not a.is_fully_addressable]
+        found = {self._key(array): array for array in spanning}
+        return {key: array for key, array in found.items() if key in wanted}
+
+    def _key(self, array: Any) -> str:
+        if self._paths is None:
+            jax = sys.modules["jax"]
+            every = array_paths(self._namespace, jax.Array).items()
+            # A typed key of random numbers is found at a path, and what it holds travels.
+            self._paths = {id(getattr(a, "_base_array", a)): path for path, a in reversed([*every])}
+        path = self._paths.get(id(array))
+        if path is not None:
+            return path
+        generation, serial, output = self._step.dispatched.origins.of(array)
+        return f"@{generation}.{serial}.{output}" if serial else f"nameless {id(array)}"
+
+    def reference(self, value: Any) -> Any | None:
+        """See the protocol; shardings of JAX's own making that name their devices in no public way are pickled."""
+        import jax
+
+        kinds = jax.sharding
+        if isinstance(value, jax.Device):
+            return self._device(value, own=value.process_index == self._own)
+        kind = type(value)
+        if kind is kinds.Mesh:
+            devices = list(value.devices.flat)
+            own = self._all_own(devices)
+            return (
+                "mesh",
+                tuple(self._device(device, own=own) for device in devices),
+                value.devices.shape,
+                value.axis_names,
+                value.axis_types,
+            )
+        if kind is kinds.NamedSharding:
+            return "named", value.mesh, value.spec, value.memory_kind
+        if kind is kinds.SingleDeviceSharding:
+            (device,) = value.device_set
+            return (
+                "single",
+                self._device(device, own=device.process_index == self._own),
+                value.memory_kind,
+            )
+        return None
+
+    def _all_own(self, devices: Iterable[Any]) -> bool:
+        return all(device.process_index == self._own for device in devices)
+
+    def _device(self, device: Any, *, own: bool) -> Device:
+        if not own:
+            return "device", device.platform, device.process_index, device.id
+        jax = sys.modules["jax"]
+        place = jax.local_devices(backend=device.platform).index(device)
+        return "device", device.platform, OWN, place
+
+    def settings(self) -> Any:
+        """JAX's configuration, and the mesh and the device that are set."""
+        jax = sys.modules["jax"]
+        values = getattr(jax.config, "values", {})
+        plain = {
+            name: value
+            for name, value in values.items()
+            if name not in OWN_SETTINGS
+            and (value is None or type(value) in (bool, int, float, str))
+        }
+        return plain, context.note()
+
+    # -- on the new process ------------------------------------------------------------------------
+
+    def referent(self, reference: Any) -> Any:
+        """Made of this process's devices."""
+        import jax
+        import numpy
+
+        kinds = jax.sharding
+        match reference:
+            case ("device", platform, process, place):
+                return find_device(platform, process, place)
+            case ("mesh", devices, shape, names, types):
+                found = numpy.empty(len(devices), dtype=object)
+                for n, (_, platform, process, place) in enumerate(devices):
+                    found[n] = find_device(platform, process, place)
+                return kinds.Mesh(found.reshape(shape), names, axis_types=types)
+            case ("named", mesh, spec, memory):
+                return kinds.NamedSharding(mesh, spec, memory_kind=memory)
+            case ("single", (_, platform, process, place), memory):
+                return kinds.SingleDeviceSharding(
+                    find_device(platform, process, place), memory_kind=memory
+                )
+        raise ValueError(f"unknown reference {reference!r}")
+
+    def place(
+        self, described: NamespaceArray, placement: Any
+    ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
+        """The parts that this process's devices hold."""
+        sharding, committed, weak, has_gone = placement
+        shape = described.shape
+        devices = sharding.addressable_devices_indices_map(shape)
+        local = {device.id: device for device in devices}
+        bounds = {device.id: bounds_of(index, shape) for device, index in devices.items()}
+        distinct = {str(one): one for one in bounds.values()}
+        holders = {
+            key: [device for device, one in bounds.items() if str(one) == key] for key in distinct
+        }
+        like = SimpleNamespace(
+            shape=shape, dtype=dtype_named(described.dtype), _committed=committed, weak_type=weak
+        )
+
+        def finish(parts: Parts) -> Any:
+            if parts is None or has_gone:
+                return deleted(like, sharding, local)
+            pieces = [(holders[key], part) for key, part in zip(distinct, parts, strict=True)]
+            return remade(like, pieces, sharding, local)
+
+        return ([] if has_gone else list(distinct.values())), finish
+
+    def set(self, settings: Any) -> None:
+        """Sets what another process has."""
+        import jax
+
+        plain, noted = settings
+        now = getattr(jax.config, "values", {})
+        for name, value in plain.items():
+            if name in now and now[name] != value:
+                jax.config.update(name, value)
+        if noted.mesh is not None:
+            jax.set_mesh(noted.mesh)
+        if noted.default_device is not None:
+            jax.config.update("jax_default_device", noted.default_device)
+
+    def begin(self, generation: int) -> None:
+        """Counts programs from there."""
+        self._step.dispatched.restart(generation)
+
+    def came_from(self, array: Any, origin: Origin) -> None:
+        """Has it as the other processes have."""
+        self._step.dispatched.origins.note(array, origin)
+
+
+def find_device(platform: str, process: int, place: int) -> Any:
+    """A device by its platform and id; `OWN` as process: this process's at that place.
+
+    Raises:
+      LookupError: There is none.
+    """
+    import jax
+
+    if process == OWN:
+        return jax.local_devices(backend=platform)[place]
+    for device in jax.devices(platform):
+        if (device.process_index, device.id) == (process, place):
+            return device
+    raise LookupError(f"there is no {platform} device {place} of process {process}")

@@ -1,0 +1,67 @@
+"""What a kernel asks of engines where one of them takes the place of a process that has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from nbdist.contract.calls import namespace as contract
+from nbdist.contract.calls.values import Room
+from nbdist.engine.namespace.incoming import IncomingNamespace
+from nbdist.engine.namespace.names import users
+from nbdist.engine.namespace.outgoing import OutgoingNamespace
+
+if TYPE_CHECKING:
+    from nbdist.engine.kernel.resident import Resident
+
+    Buffers = Sequence[bytes | memoryview]
+
+
+def offer_namespace(
+    resident: Resident, buffers: Buffers, call: contract.OfferNamespace
+) -> tuple[contract.NamespaceOffer, list[Any]]:
+    """See `OfferNamespace`."""
+    held = _outgoing(resident, call.token)
+    offer, pickles = held.offer(_names(resident), resident.hooks)
+    return offer, list(pickles)
+
+
+def offer_arrays(
+    resident: Resident, buffers: Buffers, call: contract.OfferArrays
+) -> tuple[contract.NamespaceOffer, list[Any]]:
+    """See `OfferArrays`."""
+    return _outgoing(resident, call.token).offer_arrays(call.keys, _names(resident)), []
+
+
+def receive_namespace(
+    resident: Resident, buffers: Buffers, call: contract.ReceiveNamespace
+) -> tuple[Room, list[Any]]:
+    """See `ReceiveNamespace`."""
+    placements = resident.framework.placements(resident)
+    placements.begin(call.generation)
+    held = IncomingNamespace(resident.shell.user_ns, placements, call.arrays, buffers[0])
+    resident.moving.begin(call.token, held)
+    return held.describe(), []
+
+
+def make_namespace(
+    resident: Resident, buffers: Buffers, call: contract.MakeNamespace
+) -> tuple[contract.NamespaceMade, list[Any]]:
+    """See `MakeNamespace`."""
+    found = resident.moving.held(call.token, IncomingNamespace).make(buffers[0], call.lost)
+    resident.moving.end(call.token)
+    resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
+    resident.hooks.update(found["hooks"])
+    return contract.NamespaceMade(
+        names=tuple(found["names"]), hooks=tuple(resident.call_hooks())
+    ), []
+
+
+def _outgoing(resident: Resident, token: str) -> OutgoingNamespace:
+    held = OutgoingNamespace(resident.shell.user_ns, resident.framework.placements(resident))
+    resident.moving.begin(token, held)
+    return held
+
+
+def _names(resident: Resident) -> dict[str, Any]:
+    return users(resident.shell.user_ns, resident.shell.user_ns_hidden)

@@ -1,0 +1,133 @@
+"""A namespace that comes from a process that has lived on."""
+
+from __future__ import annotations
+
+import random
+import sys
+from collections.abc import Collection, Sequence
+from typing import Any
+
+from nbdist.bounds import shape_of
+from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.values import Room, Spot, box
+from nbdist.dtypes import dtype_named
+from nbdist.engine.namespace.packing import unpacked
+from nbdist.engine.namespace.placements import Parts, Placements
+from nbdist.engine.values.moving import Sink
+from nbdist.machine import checkup
+
+
+class IncomingNamespace(Sink):
+    """Held from the first message of a kernel until the namespace is made, or the kernel has given up.
+
+    Args:
+      namespace: The user's dictionary on this process.
+      placements: Of the framework that the session computes with.
+      arrays: What comes apart from the values that hold it.
+      placements_pickle: How these arrays lie.
+    """
+
+    def __init__(
+        self,
+        namespace: dict[str, Any],
+        placements: Placements,
+        arrays: Sequence[NamespaceArray],
+        placements_pickle: Any,
+    ) -> None:
+        self._namespace, self._placements, self._arrays = namespace, placements, arrays
+        lying = unpacked(placements_pickle, namespace, placements.referent)
+        self._places = [
+            placements.place(array, placement) if placement is not None else whole(array)
+            for array, placement in zip(arrays, lying, strict=True)
+        ]
+        self._memory: Any = b""
+        self._spots: Sequence[Sequence[Spot]] = []
+        self._made: dict[int, Any] = {}
+
+    def describe(self) -> Room:
+        """Which parts of each array are wanted."""
+        return Room(
+            wanted=tuple(tuple(map(box, bounds)) for bounds, _ in self._places),
+            available=checkup.memory()["available"],
+            group=checkup.group(),
+        )
+
+    def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[Any]:
+        """Makes room for all that is to come in messages; shares it with nobody.
+
+        Args:
+          sizes: Of one memory, in bytes.
+          spots: Where each part that is wanted will lie in it.
+        """
+        import numpy
+
+        self._memory, self._spots = numpy.empty(sum(sizes), numpy.uint8), spots
+        return []
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Takes bytes, `at` bytes from the start."""
+        self._memory[at : at + len(data)] = memoryview(data)
+
+    def make(self, structure: Any, lost: Collection[int]) -> dict[str, Any]:
+        """Makes all, and gives everything its name; what else was packed is answered.
+
+        Args:
+          structure: The pickle.
+          lost: The numbers of arrays of which parts are missing.
+
+        Raises:
+          Exception: Whatever unpickling raises, such as where a module is not installed here.
+        """
+        for number, (described, (bounds, finish)) in enumerate(
+            zip(self._arrays, self._places, strict=True)
+        ):
+            parts = None if number in lost else [self._piece(number, n) for n in range(len(bounds))]
+            array = self._made[number] = finish(parts)
+            if described.origin is not None:
+                self._placements.came_from(array, described.origin)
+        found: dict[str, Any] = unpacked(structure, self._namespace, self._referent)
+        self._placements.set(found["settings"])
+        set_process_state(found["process"])
+        self._namespace.update(found["names"])
+        return found
+
+    def close(self) -> None:
+        """Lets go of all it holds."""
+        self._made, self._memory, self._spots = {}, b"", []
+
+    def _referent(self, reference: Any) -> Any:
+        return (
+            self._made[reference]
+            if type(reference) is int
+            else self._placements.referent(reference)
+        )
+
+    def _piece(self, number: int, piece: int) -> Any:
+        import numpy
+
+        dtype = dtype_named(self._arrays[number].dtype)
+        shape = shape_of(self._places[number][0][piece])
+        if 0 in shape or not dtype.itemsize:
+            return numpy.empty(shape, dtype)
+        _, at = self._spots[number][piece]
+        return numpy.ndarray(shape, dtype, self._memory, offset=at).copy()
+
+
+def whole(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
+    """An array of NumPy comes whole."""
+
+    def finish(parts: Parts) -> Any:
+        assert parts is not None
+        return parts[0]
+
+    return [[[0, size] for size in array.shape]], finish
+
+
+def set_process_state(state: dict[str, Any]) -> None:
+    """Takes over what `process_state` has given on another process."""
+    random.setstate(state["random"])
+    if state["numpy"] is not None:
+        import numpy
+
+        numpy.random.set_state(state["numpy"])
+    sys.path[:] = state["path"]

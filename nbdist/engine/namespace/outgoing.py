@@ -1,0 +1,161 @@
+"""What the user's names lead to on this process, kept for a kernel that takes it to a new process."""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any
+
+from nbdist.bounds import shape_of, slices
+from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOffer
+from nbdist.contract.calls.values import OfferedBox, box
+from nbdist.dtypes import dtype_name, dtype_named
+from nbdist.engine.cell.showable import error_text
+from nbdist.engine.namespace.packing import packed
+from nbdist.engine.namespace.placements import Placements
+from nbdist.engine.values.arrays import Piece, is_numpy_array
+from nbdist.engine.values.moving import Source
+
+APART_BYTES = 1 << 16
+"""Arrays of NumPy from this size on travel beside the pickle of what holds them."""
+
+PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
+"""Values of these types are compared between processes."""
+
+
+class OutgoingNamespace(Source):
+    """Held until the kernel has it, or has given up.
+
+    Args:
+      namespace: The user's dictionary.
+      placements: Of the framework that the session computes with.
+    """
+
+    def __init__(self, namespace: dict[str, Any], placements: Placements) -> None:
+        self._namespace = namespace
+        self._placements = placements
+        self._arrays: list[Any] = []
+        self._numbers: dict[int, int] = {}
+        self._described: list[NamespaceArray] = []
+        self._pieces: list[Sequence[Piece]] = []
+        self._read: dict[tuple[int, int], Any] = {}
+
+    def offer(
+        self, names: Mapping[str, Any], hooks: Mapping[str, Any]
+    ) -> tuple[NamespaceOffer, list[bytes]]:
+        """Describes it; with the pickle of how the arrays lie, and that of all else.
+
+        Args:
+          names: The user's names.
+          hooks: Functions that are to be called on the new process, by name.
+        """
+        names, left_out = dict(names), []
+        state = {
+            "settings": self._placements.settings(),
+            "process": process_state(),
+            "hooks": {**hooks},
+        }
+        try:
+            structure = self._packed({**state, "names": names})
+        except Exception:  # noqa: BLE001 - any object's own
+            for name, value in list(names.items()):
+                why = self._why_not(value)
+                if why is not None:
+                    left_out.append(LeftOut(name=name, type=type(value).__qualname__, why=why))
+                    del names[name]
+            structure = self._packed({**state, "names": names})
+        placements = self._packed([self._placement(array) for array in self._arrays])
+        offer = NamespaceOffer(
+            arrays=tuple(self._described),
+            names=tuple(names),
+            left_out=tuple(left_out),
+            digests=digests(names),
+        )
+        return offer, [placements, structure]
+
+    def offer_arrays(self, keys: Collection[str], names: Mapping[str, Any]) -> NamespaceOffer:
+        """Describes arrays that have these keys here."""
+        for array in self._placements.find(keys).values():
+            self._number(array)
+        return NamespaceOffer(arrays=tuple(self._described), digests=digests(names))
+
+    def take(self, boxes: Iterable[OfferedBox]) -> bytes:
+        """The bytes of parts of arrays, one behind the other; the path of each is the number of its array."""
+        return b"".join(self._box(one).tobytes() for one in boxes)
+
+    def close(self) -> None:
+        """Lets go of all it holds."""
+        self._arrays, self._numbers, self._pieces = [], {}, []
+        self._read.clear()
+
+    def _packed(self, value: object) -> bytes:
+        return packed(value, self._namespace, self._reference)
+
+    def _why_not(self, value: object) -> str | None:
+        try:
+            self._packed(value)
+        except Exception as error:  # noqa: BLE001 - any object's own
+            return error_text(error)
+        return None
+
+    def _reference(self, value: Any) -> Any:
+        apart = self._placements.is_array(value) or (
+            is_numpy_array(value) and value.nbytes >= APART_BYTES
+        )
+        return self._number(value) if apart else self._placements.reference(value)
+
+    def _number(self, array: Any) -> int:
+        if id(array) not in self._numbers:
+            number = self._numbers[id(array)] = len(self._arrays)
+            self._arrays.append(array)
+            if is_numpy_array(array):
+                whole = [[0, size] for size in array.shape]
+                self._pieces.append([Piece(bounds=whole, read=lambda: array)])
+                described = NamespaceArray(
+                    key=f"numpy {number}",
+                    dtype=dtype_name(array.dtype),
+                    shape=array.shape,
+                    spans=False,
+                    origin=None,
+                    pieces=(box(whole),),
+                )
+            else:
+                self._pieces.append(self._placements.pieces(array))
+                described = self._placements.describe(array, number)
+            self._described.append(described)
+        return self._numbers[id(array)]
+
+    def _placement(self, array: Any) -> Any:
+        return None if is_numpy_array(array) else self._placements.placement(array)
+
+    def _box(self, one: OfferedBox) -> Any:
+        number = int(one.path)
+        piece = self._pieces[number][one.piece]
+        found = self._read.get((number, one.piece))
+        if found is None:
+            dtype = dtype_named(self._described[number].dtype)
+            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
+            self._read[number, one.piece] = found
+        return found[slices(one.box, piece.bounds)]
+
+
+def digests(names: Mapping[str, Any]) -> dict[str, str]:
+    """Of names with plain values, what is equal on two processes that have the same."""
+    return {name: digest_of(value) for name, value in names.items() if type(value) in PLAIN}
+
+
+def digest_of(value: object) -> str:
+    """Of a plain value."""
+    return hashlib.sha256(repr(value).encode()).hexdigest()[:12]
+
+
+def process_state() -> dict[str, Any]:
+    """What Python and NumPy keep for a process: where their generators of random numbers are."""
+    numpy_random = sys.modules.get("numpy.random")
+    return {
+        "random": random.getstate(),
+        "numpy": None if numpy_random is None else numpy_random.get_state(),
+        "path": list(sys.path),
+    }

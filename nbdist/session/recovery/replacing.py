@@ -1,0 +1,155 @@
+"""New processes in the place of those that have ended: with the names of one that has lived on."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from typing import Any
+
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.engine import Initialize
+from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.stepping import Forget
+from nbdist.contract.wire import encode
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.progress import silent
+from nbdist.launch.start.replace import replace
+from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
+from nbdist.session.engine_group import EngineGroup
+from nbdist.values.namespace import Bringing, Brought
+
+BRING_SECONDS = 120.0
+"""So long nothing may move while a namespace is brought."""
+
+
+def replaceable(engines: EngineGroup) -> frozenset[int]:
+    """The workers that have ended, where others can be started in their place; none where that cannot be."""
+    gone = engines.facts.workers & engines.facts.lost.keys()
+    agents = engines.link.agents
+    can = (
+        engines.proves
+        and framework_named(engines.plan.framework).recovery == "in place"
+        and agents.all
+        and agents.controller_end is None
+        and gone < engines.facts.workers
+        # The service at which all meet again is started beside process 0.
+        and all(agents.of(p).poll() is None for p in {*gone, engines.plan.processes[0].process_id})
+        and not engines.facts.silent
+    )
+    return gone if can else frozenset()
+
+
+Before = Mapping[int, frozenset[str] | None]
+"""The names that had, on each process that has ended, the number of that process; None where nobody knows."""
+
+
+def start_again(engines: EngineGroup, gone: Collection[int]) -> Before:
+    """Starts processes in the place of ended ones; they have joined nobody yet.
+
+    Raises:
+      LaunchError: One did not come up; the others are as they were.
+    """
+    reported = {p: engines.monitor.numbered(p) for p in gone}
+    replace(engines.link, gone, progress=silent)
+    return {p: None if names is None else frozenset(names) for p, names in reported.items()}
+
+
+def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
+    """Has a new process join the others, as at the start."""
+    link, plan = engines.link, engines.plan
+    (planned,) = (p for p in plan.processes if p.process_id == process_id)
+    first, *_ = framework_named(plan.framework).stages(plan, planned, link.rendezvous)
+    return Initialize(stage=encode(first))
+
+
+def bring(engines: EngineGroup, gone: Before, *, generation: int) -> dict[int, Brought]:
+    """Gives new processes the namespace of one that has lived on, and the pieces of arrays that others have.
+
+    Args:
+      engines: All of them, joined; none is in a cell.
+      gone: The new ones, with what is known of those before them.
+      generation: The number of the back end of all.
+
+    Raises:
+      NbdistError: A process has ended meanwhile, did not answer, or could not make what had come.
+    """
+    # Process 0 is the one that code makes an exception of most often.
+    living = sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
+    found = {}
+    for process_id in sorted(gone):
+        found[process_id] = Bringing(
+            processes=_Living(engines, gone),
+            newcomer=process_id,
+            sources=living,
+            token=str(engines.next_number()),
+            generation=generation,
+            timeout_s=BRING_SECONDS,
+            before=gone[process_id],
+        ).run()
+    return found
+
+
+class _Living:
+    """The processes while new ones are among them: how those before them ended is no reason to stop."""
+
+    def __init__(self, engines: EngineGroup, gone: Collection[int]) -> None:
+        self._engines = engines
+        self.send = engines.send
+        self.where = engines.where
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+        end = self._engines.link.exits.get(process_id)
+        return None if end is None else str(end)
+
+
+def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:
+    """Arrays of which some part is nowhere any more, each once."""
+    return tuple({a.key: a for one in found.values() for a in one.lost}.values())
+
+
+def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
+    """Takes these arrays from all: what is not whole is an error to use."""
+    return Forget(
+        paths=tuple(a.key for a in arrays if not a.key.startswith("@")),
+        unnamed=tuple(a.origin for a in arrays if a.key.startswith("@") and a.origin is not None),
+    )
+
+
+def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
+    """Lines for a person: who was replaced, with what, and what is not as it was."""
+    lines = []
+    for process_id, one in found.items():
+        names = count_text(len(one.names), "name")
+        arrays = f", and {bytes_text(one.nbytes)} of arrays" if one.nbytes else ""
+        lines.append(
+            f"   process {process_id} (the one before was {ended[process_id]}) has the {names} of process "
+            f"{one.source}{arrays}"
+        )
+    lost = lost_in_part(found)
+    if lost:
+        listed = names_text([f"{a.key} ({array_type_text(a.dtype, a.shape)})" for a in lost])
+        lines.append(f"   parts that only {processes_text(found)} had: of {listed}")
+    every = [one for found_one in found.values() for one in found_one.left_out]
+    for left in {one.name: one for one in every}.values():
+        lines.append(
+            f"   {left.name} ({left.type}) could not be brought to {processes_text(found)}: {left.why}"
+        )
+    numbered = sorted({name for one in found.values() for name in one.numbered})
+    if numbered:
+        lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
+    doubtful = sorted({name for one in found.values() for name in one.doubtful})
+    if doubtful:
+        source = next(iter(found.values())).source
+        lines.append(
+            f"   {names_text(doubtful)}: {source} on process {source}, and now on {processes_text(found)}, too; "
+            "set it again if it is meant to be the number of each process"
+        )
+    differing = sorted({name for one in found.values() for name in one.differing})
+    if differing:
+        source = next(iter(found.values())).source
+        lines.append(
+            f"   {names_text(differing)}: not the same on all processes; {processes_text(found)} has what process "
+            f"{source} has"
+        )
+    lines += [f"   {text}" for one in found.values() for text in one.hooks]
+    return lines

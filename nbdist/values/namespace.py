@@ -1,0 +1,355 @@
+"""The namespace of a process that lives, taken to one that has no names yet."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, TypeVar
+
+from nbdist.bounds import boxes, elements
+from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.namespace import (
+    LeftOut,
+    MakeNamespace,
+    NamespaceArray,
+    NamespaceMade,
+    NamespaceOffer,
+    OfferArrays,
+    OfferNamespace,
+    ReceiveNamespace,
+)
+from nbdist.contract.calls.values import (
+    Box,
+    LetGo,
+    OfferedBox,
+    Put,
+    Room,
+    Share,
+    Stretch,
+    Take,
+    box,
+)
+from nbdist.dtypes import dtype_named
+from nbdist.engine.namespace.outgoing import digest_of
+from nbdist.launch.start.request import Request
+from nbdist.values.flow import (
+    PART_BYTES,
+    Answer,
+    Answers,
+    Flow,
+    Job,
+    Processes,
+    Progress,
+    ask_each,
+    send,
+    silent,
+)
+from nbdist.values.pull import batches
+from nbdist.values.spots import Piece, Spots, pieces_of
+
+A = TypeVar("A")
+
+MOST_ON_THE_WAY = 4
+"""So many messages of bytes go to the new process before the first of them is waited for."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Brought:
+    """What a new process has got.
+
+    Attributes:
+      source: The process whose names it has.
+      names: These names.
+      left_out: Names of that process whose values could not go along.
+      lost: Arrays of which no process had all parts, by number.
+      differing: Names with values that were not the same on all that have lived on.
+      numbered: Those of which each process has its own number; the new process has its own, too.
+      doubtful: Those of which one process alone has lived on, and has its own number: nothing says whether the new
+        process should have another.
+      nbytes: Of the arrays that were sent.
+      hooks: What functions of the user's have raised.
+    """
+
+    source: int
+    names: tuple[str, ...]
+    left_out: tuple[LeftOut, ...] = ()
+    lost: tuple[NamespaceArray, ...] = ()
+    differing: tuple[str, ...] = ()
+    numbered: tuple[str, ...] = ()
+    doubtful: tuple[str, ...] = ()
+    nbytes: int = 0
+    hooks: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """A part of an array on its way.
+
+    Attributes:
+      holder: Who has it.
+      number: Of the array there.
+      piece: Of the piece there.
+      box: Which part of the array.
+      memory: In which memory of the new process it is to lie.
+      at: How many bytes from the start of that.
+      nbytes: Its size.
+    """
+
+    holder: int
+    number: int
+    piece: int
+    box: Box
+    memory: int
+    at: int
+    nbytes: int
+
+
+@dataclass
+class Bringing:
+    """One namespace on its way.
+
+    Args:
+      processes: All.
+      newcomer: The process that gets it.
+      sources: Those that have lived on, the one whose names are taken first.
+      token: Of this move.
+      generation: The number of the back end of all.
+      timeout_s: How long nothing may move.
+      before: Names that had the number of the process that has ended; None: not known.
+    """
+
+    processes: Processes
+    newcomer: int
+    sources: Sequence[int]
+    token: str
+    generation: int
+    timeout_s: float
+    before: frozenset[str] | None = None
+    _puts: list[Request[Done]] = field(default_factory=list)
+
+    def run(self, *, progress: Progress = silent) -> Brought:
+        """Brings all that can go.
+
+        Raises:
+          NbdistError: A process has ended, did not answer, or could not make what has come.
+        """
+        try:
+            return self._run(progress)
+        finally:
+            for process_id in self.sources:
+                self._send(process_id, LetGo(token=self.token))
+
+    def _run(self, progress: Progress) -> Brought:
+        first, *others = self.sources
+        offer, (placements, structure) = self._ask(
+            {first: self._send(first, OfferNamespace(token=self.token))}
+        )[first]
+        spanning = tuple(array.key for array in offer.arrays if array.spans)
+        asked = {p: self._send(p, OfferArrays(token=self.token, keys=spanning)) for p in others}
+        offers = {first: offer, **{p: answer for p, (answer, _) in self._ask(asked).items()}}
+        room, _ = self._ask(
+            {
+                self.newcomer: self._send(
+                    self.newcomer,
+                    ReceiveNamespace(
+                        token=self.token, arrays=offer.arrays, generation=self.generation
+                    ),
+                    placements,
+                )
+            }
+        )[self.newcomer]
+        lost, parts = self._parts(offers, room)
+        Flow(self.processes, timeout_s=self.timeout_s, progress=progress).run(self._jobs(parts))
+        self._until_put(0)
+        made, _ = self._ask(
+            {
+                self.newcomer: self._send(
+                    self.newcomer,
+                    MakeNamespace(
+                        token=self.token, lost=tuple(lost), numbered=numbered(offers, self.before)
+                    ),
+                    structure,
+                )
+            }
+        )[self.newcomer]
+        return self._brought(offers, lost, parts, made)
+
+    def _brought(
+        self,
+        offers: Mapping[int, NamespaceOffer],
+        lost: Sequence[int],
+        parts: Sequence[Part],
+        made: NamespaceMade,
+    ) -> Brought:
+        first = self.sources[0]
+        offer = offers[first]
+        own = numbered(offers, self.before)
+        return Brought(
+            source=first,
+            names=made.names,
+            left_out=offer.left_out,
+            lost=tuple(offer.arrays[number] for number in lost),
+            differing=tuple(n for n in differing(offers) if n not in own),
+            numbered=own,
+            doubtful=tuple(n for n in equal_to_number(offers) if n not in own)
+            if len(offers) == 1
+            else (),
+            nbytes=sum(part.nbytes for part in parts),
+            hooks=made.hooks,
+        )
+
+    def _parts(
+        self, offers: Mapping[int, NamespaceOffer], room: Room
+    ) -> tuple[list[int], list[Part]]:
+        """Makes room on the new process; answers which arrays are lost, and who sends what of the others."""
+        arrays = offers[self.sources[0]].arrays
+        itemsizes = [int(dtype_named(array.dtype).itemsize) for array in arrays]
+        wanted = pieces_of(room.wanted, itemsizes)
+        spots = Spots(piece for its in wanted for piece in its)
+        # One memory: nobody else has it, and all is copied out of it.
+        starts, total = [], 0
+        for size in spots.sizes:
+            starts.append(total)
+            total += size
+        held = {
+            p: {array.key: (number, array) for number, array in enumerate(offer.arrays)}
+            for p, offer in offers.items()
+        }
+        place = {
+            piece.key: (0, starts[spots.of(piece)[0]] + spots.of(piece)[1])
+            for piece in spots.pieces
+        }
+        self._ask(
+            {
+                self.newcomer: self._send(
+                    self.newcomer,
+                    Share(
+                        token=self.token,
+                        sizes=(total,),
+                        spots=tuple(tuple(place[piece.key] for piece in its) for its in wanted),
+                    ),
+                )
+            }
+        )
+        lost: list[int] = []
+        parts: list[Part] = []
+        load = dict.fromkeys(self.sources, 0)
+        for number, its in enumerate(wanted):
+            found = [self._holders(held, arrays[number], piece) for piece in its]
+            if not all(found):
+                lost.append(number)
+                continue
+            for piece, holders in zip(its, found, strict=True):
+                holder = min(holders, key=lambda p: load[p])
+                load[holder] += piece.nbytes
+                there, index = holders[holder]
+                parts += _split(piece, holder, there, index, place[piece.key], itemsizes[number])
+        return lost, parts
+
+    def _holders(
+        self,
+        held: Mapping[int, Mapping[str, tuple[int, NamespaceArray]]],
+        array: NamespaceArray,
+        piece: Piece,
+    ) -> dict[int, tuple[int, int]]:
+        """Who has a piece of the same array: by process, its number of the array and of the piece."""
+        found = {}
+        wanted = box(piece.bounds)
+        for process_id, its in held.items():
+            number, other = its.get(array.key, (0, None))
+            if other is None or (other.origin, other.shape, other.dtype) != (
+                array.origin,
+                array.shape,
+                array.dtype,
+            ):
+                continue
+            if not array.spans and process_id != self.sources[0]:
+                continue
+            if wanted in other.pieces:
+                found[process_id] = number, other.pieces.index(wanted)
+        return found
+
+    def _jobs(self, parts: Iterable[Part]) -> Iterator[Job]:
+        by_holder: dict[int, list[Part]] = {}
+        for part in parts:
+            by_holder.setdefault(part.holder, []).append(part)
+        for holder, its in by_holder.items():
+            for batch in batches(its, lambda part: part.nbytes, PART_BYTES):
+                yield Job(
+                    process_id=holder,
+                    nbytes=sum(part.nbytes for part in batch),
+                    begin=functools.partial(self._take, holder, batch),
+                    end=functools.partial(self._put, batch),
+                )
+
+    def _take(self, holder: int, batch: Sequence[Part]) -> Request[Done]:
+        wanted = tuple(
+            OfferedBox(path=str(part.number), piece=part.piece, box=part.box) for part in batch
+        )
+        return self._send(holder, Take(token=self.token, boxes=wanted))
+
+    def _put(self, batch: Sequence[Part], answer: Answer[Done]) -> None:
+        stretches = tuple(
+            Stretch(memory=part.memory, at=part.at, nbytes=part.nbytes) for part in batch
+        )
+        put = Put(token=self.token, stretches=stretches)
+        self._puts.append(self._send(self.newcomer, put, answer[1][0]))
+        self._until_put(MOST_ON_THE_WAY)
+
+    def _until_put(self, most: int) -> None:
+        """Waits until so many messages at most are on their way to the new process."""
+        while len(self._puts) > most:
+            request = self._puts.pop(0)
+            self._ask({self.newcomer: request})
+
+    def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+        return send(self.processes, process_id, call, *buffers)
+
+    def _ask(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
+        return ask_each(self.processes, asked, timeout_s=self.timeout_s)
+
+
+def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+    """Names whose plain values were not the same on all processes that have lived on."""
+    every = [offer.digests for offer in offers.values()]
+    names = sorted({name for digests in every for name in digests})
+    return tuple(name for name in names if len({digests.get(name) for digests in every}) > 1)
+
+
+def numbered(
+    offers: Mapping[int, NamespaceOffer], before: frozenset[str] | None
+) -> tuple[str, ...]:
+    """Names that have the number of its process on each of several; `before`, on one that has ended."""
+    names = equal_to_number(offers)
+    if before is not None:
+        return tuple(name for name in names if name in before)
+    return names if len(offers) > 1 else ()
+
+
+def equal_to_number(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+    """Names whose value is the number of the process on all that have lived on."""
+    names, *others = (
+        {name for name, digest in offer.digests.items() if digest == digest_of(p)}
+        for p, offer in offers.items()
+    )
+    return tuple(sorted(names.intersection(*others)))
+
+
+def _split(
+    piece: Piece, holder: int, number: int, index: int, spot: tuple[int, int], itemsize: int
+) -> Iterator[Part]:
+    """The parts of a piece, each small enough for a message."""
+    memory, at = spot
+    for bounds in boxes(piece.bounds, itemsize, PART_BYTES):
+        nbytes = elements(bounds) * itemsize
+        yield Part(
+            holder=holder,
+            number=number,
+            piece=index,
+            box=box(bounds),
+            memory=memory,
+            at=at,
+            nbytes=nbytes,
+        )
+        at += nbytes

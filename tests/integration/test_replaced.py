@@ -1,0 +1,156 @@
+"""Processes that end are replaced: training goes on with the numbers of an undisturbed run."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Iterator
+
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import ProcessError
+from tests.waiting import wait_for
+
+PROCESSES = 3
+
+SETUP = """
+import os, threading
+import jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+tx = optax.adam(1e-2)
+def new():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(8, 16)).astype("f4"), rng.normal(size=(16, 1)).astype("f4")
+    weights = {"a": put(a, None, "model"), "b": put(b)}
+    return weights, jax.jit(tx.init)(weights)
+@jax.jit
+def step(weights, state, x):
+    def loss(w):
+        return ((jnp.tanh(x @ w["a"]) @ w["b"]) ** 2).mean()
+    value, grads = jax.value_and_grad(loss)(weights)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(weights, updates), state, value
+def train(steps):
+    global weights, state, done
+    losses = []
+    for _ in range(steps):
+        x = put(np.random.default_rng(done).normal(size=(6, 8)).astype("f4"), "data")
+        weights, state, value = step(weights, state, x)
+        losses.append(float(value))
+        done += 1
+    return losses
+key = jax.random.key(3)
+lock, file = threading.Lock(), open(os.devnull)
+mine = jax.device_put(np.arange(3.0))
+here = jax.sharding.Mesh(np.array(jax.local_devices()), ("x",))
+"""
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    found = nbdist.start(processes=PROCESSES, devices_per_process=2, platform="cpu")
+    with found:
+        found.run(SETUP)
+        yield found
+
+
+@pytest.fixture
+def undisturbed(session: Session) -> list[float]:
+    """The losses of six steps; then all is as before the first."""
+    session.run("me = jax.process_index()")
+    session.run("whole = put(np.arange(12.0), 'data')")
+    session.run("done = 0\nweights, state = new()\nundisturbed = train(6)")
+    session.run("done = 0\nweights, state = new()\nlosses = []")
+    return [float(loss) for loss in session.pull("undisturbed")]
+
+
+def pid_of(session: Session, process_id: int) -> int:
+    pid = session.snapshot().processes[process_id].pid
+    assert pid is not None
+    return pid
+
+
+def kill(session: Session, process_id: int, number: int) -> None:
+    """Ends a process while no cell runs; returns when that is known."""
+    os.kill(pid_of(session, process_id), number)
+    wait_for(lambda: session.out_of_step)
+
+
+@pytest.mark.parametrize("lost", range(PROCESSES))
+def test_training_goes_on_with_the_losses_of_an_undisturbed_run(
+    session: Session, undisturbed: list[float], lost: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run("losses += train(2)")
+    before = pid_of(session, lost)
+    kill(session, lost, signal.SIGKILL)
+    capsys.readouterr()
+    session.run("losses += train(2)")
+    said = capsys.readouterr().out
+    assert f"process {lost} started again; lost: whole" in said
+    assert f"process {lost} (the one before was killed by signal 9 (SIGKILL)) has the " in said
+    assert f"parts that only process {lost} had: of whole (f32[12])" in said
+    assert pid_of(session, lost) != before
+    session.run("losses += train(2)")
+    assert session.pull("losses") == undisturbed
+    assert session.pull("me", each=True) == {p: p for p in range(PROCESSES)}
+
+
+def test_what_a_process_has_of_its_own_is_made_of_its_own_devices(
+    session: Session, undisturbed: list[float]
+) -> None:
+    kill(session, 1, signal.SIGKILL)
+    session.run("assert here.devices.flat[0] in jax.local_devices()")
+    session.run("assert mine.devices() <= set(jax.local_devices()) and mine.sum() == 3")
+    session.run("assert jax.random.key_data(key).tolist() == [0, 3]")
+
+
+def test_what_cannot_go_along_is_named(session: Session, undisturbed: list[float]) -> None:
+    # The one before may have had neither: one that was replaced has none.
+    session.run("lock, file = threading.Lock(), open(os.devnull)")
+    kill(session, 2, signal.SIGSEGV)
+    done = session.recover()
+    assert re.search(r"lock \(lock\) could not be brought to process 2: TypeError: ", done)
+    assert "file (TextIOWrapper) could not be brought to process 2: " in done
+    assert "killed by signal 11 (SIGSEGV)" in done
+
+
+def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
+    session: Session, undisturbed: list[float]
+) -> None:
+    session.run("losses += train(3)")
+    with pytest.raises(ProcessError, match="killed by signal 9"):
+        session.run(
+            "if jax.process_index() == 0: os.kill(os.getpid(), 9)\nfloat(weights['b'].sum())"
+        )
+    session.run("losses += train(3)")
+    assert session.pull("losses") == undisturbed
+
+
+def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
+    session.run("losses += train(3)")
+    for process_id in (0, 2):
+        os.kill(pid_of(session, process_id), signal.SIGKILL)
+    wait_for(lambda: len(session._life.engines.facts.lost) == 2)
+    session.run("losses += train(3)")
+    assert session.pull("losses") == undisturbed
+    assert session.pull("me", each=True) == {p: p for p in range(PROCESSES)}
+
+
+def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
+    session.run(
+        "import nbdist\ncalled = 0\n@nbdist.on_recover\ndef open_again():\n    global called, file\n"
+        "    called += 1\n    file = open(os.devnull)"
+    )
+    kill(session, 1, signal.SIGKILL)
+    session.run("assert file.name == os.devnull", on="1")
+    assert session.pull("called", each=True) == {0: 0, 1: 1, 2: 0}
+    session.run("@nbdist.on_recover\ndef open_again():\n    1 / 0")
+    kill(session, 1, signal.SIGKILL)
+    assert "open_again has failed on process 1" in (done := session.recover())
+    assert "ZeroDivisionError" in done

@@ -1,0 +1,50 @@
+"""What is said of a namespace that was brought: which names are each process's own, and which are in doubt."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from nbdist.contract.calls.namespace import NamespaceOffer
+from nbdist.engine.namespace.outgoing import digests
+from nbdist.values.namespace import differing, equal_to_number, numbered
+
+
+def offers(**names: dict[int, Any]) -> dict[int, NamespaceOffer]:
+    """By process, from values by name and process."""
+    processes = sorted({p for values in names.values() for p in values})
+    return {
+        p: NamespaceOffer(arrays=(), digests=digests({n: v[p] for n, v in names.items() if p in v}))
+        for p in processes
+    }
+
+
+TWO = offers(me={0: 0, 2: 2}, layers={0: 2, 2: 2}, seed={0: 7, 2: 8}, alone={2: 5})
+ONE = offers(me={1: 1}, layers={1: 1}, seed={1: 7})
+
+
+@pytest.mark.parametrize(
+    ("found", "before", "own"),
+    [
+        (TWO, None, ("me",)),
+        (TWO, frozenset({"me", "x"}), ("me",)),
+        (TWO, frozenset(), ()),  # the one that ended had something else
+        (ONE, None, ()),  # nothing says that it is more than a 1
+        (ONE, frozenset({"me"}), ("me",)),
+    ],
+)
+def test_names_of_which_each_process_has_its_own_number(
+    found: Any, before: Any, own: tuple[str, ...]
+) -> None:
+    assert numbered(found, before) == own
+
+
+def test_names_that_are_not_the_same_everywhere() -> None:
+    assert differing(TWO) == ("alone", "me", "seed")
+    assert differing(ONE) == ()
+
+
+def test_names_that_could_be_the_number_of_a_process() -> None:
+    assert equal_to_number(ONE) == ("layers", "me")
+    assert equal_to_number(TWO) == ("me",)

@@ -109,6 +109,9 @@ test-oldest: $(READY_OLDEST)
 # One after the other: the process of the tests locks libtpu against others that do not say they share it.
 test-rehearse: $(READY_REHEARSE)
 	$(BIN_REHEARSE)/python -m pytest tests/rehearsal
+	$(BIN)/python -m tests.browser.install
+	TPU_LIBRARY_PATH=$$($(BIN_REHEARSE)/python -c 'from nbdist.rehearsal import libtpu; print(libtpu.find().path)') \
+		$(BIN)/python -m pytest tests/browser/test_rehearse_in_lab.py
 
 # What the tests run with, and whether the README names it.
 versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)

@@ -13,10 +13,10 @@ import { RenderMimeRegistry } from '@jupyterlab/rendermime';
 import type { IRenderMime } from '@jupyterlab/rendermime-interfaces';
 import { Widget } from '@lumino/widgets';
 
+import { unpacked } from './packed';
 import { LivePlace, mountFixed } from './place';
 import type { Sources } from './source';
 import type { ViewTraits } from './view/model/messages';
-import { isFrame } from './view/model/received';
 
 /** A widget of the shell that has a kernel: a notebook, a console. */
 interface Owner {
@@ -49,12 +49,11 @@ const textOf = (data: object, key: string): string => {
 
 function traitsOf(data: unknown): ViewTraits {
   const payload = typeof data === 'object' && data !== null ? data : {};
-  const frame: unknown = 'frame' in payload ? payload.frame : null;
   return {
     view_id: textOf(payload, 'view_id'),
     focus: textOf(payload, 'focus'),
     session: textOf(payload, 'session'),
-    frame: isFrame(frame) ? frame : null,
+    packed: textOf(payload, 'packed') || null,
   };
 }
 
@@ -66,6 +65,8 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
   private place: LivePlace | null = null;
   private unmount: (() => void) | null = null;
   private context: ISessionContext | null = null;
+  /** Counts what was drawn, and taken away. */
+  private drawn = 0;
 
   constructor(
     private readonly options: IRenderMime.IRendererOptions,
@@ -77,19 +78,22 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
     this.hide();
   }
 
-  renderModel(model: IRenderMime.IMimeModel): Promise<void> {
+  async renderModel(model: IRenderMime.IMimeModel): Promise<void> {
     this.clear();
     const traits = traitsOf(model.data[this.options.mimeType]);
-    if (traits.frame) {
+    if (traits.packed !== null) {
+      const { drawn } = this;
+      const frame = await unpacked(traits.packed);
+      // Meanwhile another may have been asked for, or none any more.
+      if (this.drawn !== drawn || !frame) return;
       this.show();
-      this.unmount = mountFixed(this.node, traits, traits.frame);
-      return Promise.resolve();
+      this.unmount = mountFixed(this.node, traits, frame);
+      return;
     }
     this.place = new LivePlace(this.node, traits, live => {
       this.setHidden(!live);
     });
     this.followKernel();
-    return Promise.resolve();
   }
 
   override dispose(): void {
@@ -111,6 +115,7 @@ export class OutputView extends Widget implements IRenderMime.IRenderer {
   }
 
   private clear(): void {
+    this.drawn += 1;
     this.place?.dispose();
     this.place = null;
     this.unmount?.();

@@ -91,6 +91,16 @@ describe('the shown mesh', () => {
     expect(shownMesh(reduce(state, { type: 'mesh', id: flat }))).toBe('all=8');
   });
 
+  it('stays the torus when an array is picked', () => {
+    const { devices } = snapshot;
+    const axes = [{ name: 'x', size: devices.length, type: 'auto' as const }];
+    const torus = { axes, devices: devices.map(({ key }) => key), wraps: ['x'] };
+    const seen = reduce(begin({ ...snapshot, torus }), { type: 'mesh', id: 'torus' });
+    const turned = snapshot.arrays.find(array => array.path === 'state.turned') ?? null;
+    const chosen = reduce(seen, { type: 'pick', array: turned });
+    expect([picked(chosen), shownMesh(chosen)]).toEqual(['state.turned', 'torus x=8']);
+  });
+
   it('is all devices by process where there is no mesh', () => {
     expect(shownMesh(begin(named('single_device')))).toBe('all by process');
   });

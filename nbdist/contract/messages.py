@@ -93,14 +93,14 @@ class AskValues:
 class ViewTraits:
     """What a view knows of itself: its still picture, the array to pick first, and the only session to show.
 
-    Each is empty for none. `frame` is all there is of what never changes, such as a program; null where frames
-    come from the kernel.
+    Each is empty for none. `packed` is a `Frame` with all there is of what never changes, such as a program: JSON,
+    compressed by gzip, in base64. It is null where frames come from the kernel.
     """
 
     view_id: str
     focus: str
     session: str
-    frame: Frame | None = None
+    packed: str | None = None
 
 
 Request = Hello | AskValues

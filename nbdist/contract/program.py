@@ -197,7 +197,7 @@ class Program:
     Attributes:
       name: Of its module, such as `jit_step`.
       fits: Whether the compiler accepted it, and it needs no more than `memory.limit` where that is known.
-      refusal: What the compiler said, where it did not accept it; all below is then empty.
+      refusal: What the compiler said, where it did not accept it; all below but `mesh` is then empty.
       memory: None where the program was refused.
       collectives: In the order of the text.
       flops: That XLA counts, on each device: each loop's body once (`loops`); None where it counts none.
@@ -207,8 +207,8 @@ class Program:
       loops: How many loops it has.
       largest: The largest values it computes, the largest first.
       unread: What may communicate beside `collectives`, such as kernels, whose own transfers no text shows.
-      mesh: The first of the user's meshes that has the program's devices, of several slices those of all; None
-        where none is known.
+      mesh: The first of the user's meshes that has the program's devices, of several slices those of all; of a
+        program that was refused that of its arguments. None where none is known.
       groupings: Who exchanges data with whom, each once.
     """
 

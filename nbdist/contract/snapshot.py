@@ -416,6 +416,7 @@ SessionState = Literal[
     "stopped",
     "planned",  # nothing of it is there: what a plan says of a pod
     "compiled",  # a program that was compiled, and does not run
+    "refused",  # a program that the compiler has refused
 ]
 
 

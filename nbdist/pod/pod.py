@@ -70,7 +70,9 @@ class Pod:
         args, kwargs = jax.tree.map(self._abstract, (args, kwargs))
         name = getattr(function, "__name__", type(function).__name__)
         with jax.default_device(self._devices.all[0]):
-            return self._programs.compiled(jitted.lower(*args, **kwargs), name).program
+            lowered = jitted.lower(*args, **kwargs)
+            given = [getattr(leaf, "sharding", None) for leaf in jax.tree.leaves((args, kwargs))]
+            return self._programs.compiled(lowered, name, given).program
 
     def _abstract(self, leaf: Any) -> Any:
         """The shape of an argument; what is no array is left as it is."""

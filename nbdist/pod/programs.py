@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Hashable
-from dataclasses import dataclass
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import jax
@@ -14,7 +14,7 @@ from nbdist.errors import RehearsalError
 from nbdist.pod.devices import Devices
 from nbdist.pod.kept import Kept, KeptPrograms
 from nbdist.pod.lines import user_line
-from nbdist.pod.shown import PodProgram, laid_of, snapshot_maker
+from nbdist.pod.shown import PodProgram, laid_as_given, laid_of, mesh_of, snapshot_maker
 from nbdist.program.compiled import program_of
 from nbdist.program.refusal import refused
 
@@ -72,12 +72,15 @@ class Programs:
             self._compiled(found.program)
         return found
 
-    def compiled(self, lowered: Any, name: str, call: Hashable = None) -> Compiled:
+    def compiled(
+        self, lowered: Any, name: str, given: Sequence[Any], call: Hashable = None
+    ) -> Compiled:
         """What a lowered function compiles to.
 
         Args:
           lowered: What `jax.jit(…).lower(…)` gives.
           name: Of the function.
+          given: The sharding that each of its arguments was given; None of one that was given none.
           call: Equal for calls that need not be lowered again; None where no such call comes.
 
         Raises:
@@ -90,7 +93,7 @@ class Programs:
                 self._known[key] = self._found(lowered, kept.program, kept)
             else:
                 self._begins(name)
-                new = self._compile(lowered, name)
+                new = self._compile(lowered, name, given)
                 self._kept.put(key, new)
                 assert new.program is not None
                 self._known[key] = self._found(lowered, new.program, new)
@@ -118,7 +121,7 @@ class Programs:
         make = snapshot_maker(self._devices, lowered, kept.arguments)
         return Compiled(PodProgram.of(program, make), kept.out_shardings)
 
-    def _compile(self, lowered: Any, name: str) -> Kept:
+    def _compile(self, lowered: Any, name: str, given: Sequence[Any]) -> Kept:
         try:
             compiled = lowered.compile()
         except jax.errors.JaxRuntimeError as error:
@@ -129,7 +132,8 @@ class Programs:
                     f"{name} cannot be compiled for {self._devices.topology}, in {user_line() or 'the program'}: "
                     f"{error}"
                 ) from error
-            return Kept(program, None)
+            laid = laid_as_given(lowered, given)
+            return Kept(replace(program, mesh=mesh_of(laid)), None, laid)
         chip = self._devices.topology.chip
         program = program_of(compiled, limit=chip.device_memory_bytes if chip is not None else None)
         return Kept(

@@ -14,12 +14,14 @@ from nbdist.contract.snapshot import (
     Array,
     Device,
     NamedSharding,
+    Notice,
     Sharding,
     SingleDevice,
     Snapshot,
 )
 from nbdist.pod.devices import Devices
 from nbdist.program.compiled import mesh_axes
+from nbdist.quantities import count_text
 from nbdist.rehearsal.described import torus_of
 from nbdist.view.compiled import MESH, compiled_snapshot
 from nbdist.view.one_frame import OneFrame
@@ -90,9 +92,10 @@ def snapshot_maker(
     Args:
       devices: Of the pod.
       lowered: A `jax.stages.Lowered`.
-      laid: How its arguments lie, see `laid_of`; empty where it was refused.
+      laid: How its arguments lie, see `laid_of` and `laid_as_given`.
     """
     arguments = _arguments(lowered, laid)
+    count = len(jax.tree.leaves(lowered.args_info))
 
     def make(program: Program) -> Snapshot:
         found = [_device(device) for device in devices.all]
@@ -103,6 +106,7 @@ def snapshot_maker(
             arrays=arrays,
             arrays_omitted=len(arguments) - len(arrays),
             torus=torus_of(devices.topology, found),
+            notices=() if program.refusal is None else (_not_compiled(len(arrays), count),),
         )
 
     return make
@@ -121,6 +125,29 @@ def laid_of(lowered: Any, compiled: Any) -> tuple[Laid | None, ...]:
     """
     infos = jax.tree.leaves(lowered.args_info)
     shardings = jax.tree.leaves(compiled.input_shardings, is_leaf=lambda leaf: leaf is None)
+    return _laid(infos, shardings)
+
+
+def laid_as_given(lowered: Any, given: Sequence[Any]) -> tuple[Laid | None, ...]:
+    """How the arguments of a program lie that was not compiled, as far as that was said, one each.
+
+    Args:
+      lowered: A `jax.stages.Lowered`.
+      given: The sharding that each argument was given; None of one whose layout the compiler would have chosen.
+
+    Returns:
+      None of an argument with none, and of one in another layout; empty where they cannot be told apart.
+    """
+    return _laid(jax.tree.leaves(lowered.args_info), given)
+
+
+def mesh_of(laid: Sequence[Laid | None]) -> MeshAxes | None:
+    """The first mesh on which arguments lie; None where none lies on any."""
+    return next((one.mesh for one in laid if one is not None and one.mesh is not None), None)
+
+
+def _laid(infos: Sequence[Any], shardings: Sequence[Any]) -> tuple[Laid | None, ...]:
+    """The shardings as plain data, one an argument; empty where these are not as many."""
     if len(infos) != len(shardings):
         return ()
     found: list[Laid | None] = []
@@ -130,6 +157,24 @@ def laid_of(lowered: Any, compiled: Any) -> tuple[Laid | None, ...]:
         mesh = mesh_axes(sharding.mesh) if on_mesh else None
         found.append(None if described is None else Laid(sharding=described, mesh=mesh))
     return tuple(found)
+
+
+def _not_compiled(shown: int, count: int) -> Notice:
+    """That there is no program behind a picture, and where what it shows is from.
+
+    Args:
+      shown: So many arguments are in it.
+      count: Arguments of the program.
+    """
+    if not count:
+        text = "The program has no arguments that could be shown."
+    elif not shown:
+        text = "How its arguments would lie is not known: none was given a sharding."
+    else:
+        text = "Arguments lie as they were given. What its devices would exchange is not known."
+        if left := count - shown:
+            text += f" Not shown: {count_text(left, 'argument')} without a sharding on this mesh."
+    return Notice(level="warn", title="Not compiled.", text=text)
 
 
 def _arguments(lowered: Any, laid: Sequence[Laid | None]) -> list[tuple[Array, MeshAxes | None]]:
@@ -155,6 +200,8 @@ def _arguments(lowered: Any, laid: Sequence[Laid | None]) -> list[tuple[Array, M
 def _sharding(sharding: Any, dimensions: int) -> Sharding | None:
     """None of one that is neither over a mesh nor on one device, or of none."""
     if isinstance(sharding, jax.sharding.NamedSharding):
+        if not isinstance(sharding.mesh, jax.sharding.Mesh):
+            return None  # an abstract one, which has no devices
         # Since JAX 0.10.2 the entries have a name, and a spec with unreduced axes refuses to be iterated itself.
         entries = getattr(sharding.spec, "partitions", sharding.spec)
         spec = [_axes(entry) for entry in entries]

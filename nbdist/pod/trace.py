@@ -150,8 +150,13 @@ class RehearsalTrace(jax.core.Trace):
             compiler_options=call.compiler_options or None,
         )
         with jax.default_device(self._devices.all[0]):
-            lowered = jitted.lower(*map(_struct, values))
-            return self._programs.compiled(lowered, call.name, _call_key(call, values))
+            structs = [_struct(one) for one in values]
+            lowered = jitted.lower(*structs)
+            given = [
+                named or struct.sharding
+                for named, struct in zip(call.in_shardings, structs, strict=True)
+            ]
+            return self._programs.compiled(lowered, call.name, given, _call_key(call, values))
 
     def _put(self, primitive: Any, values: Sequence[Described], params: Any) -> list[Described]:
         """`jax.device_put`, and what else lays out arrays."""

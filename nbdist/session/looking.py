@@ -99,6 +99,8 @@ class Looks:
             CompileCall(expression=expression), workers, timeout_s=timeout_s
         )
         answers = {p: answer for p, (answer, _) in found.items()}
+        # The arrays beside the program are those after the call: what it evaluates may have made some.
+        engines.reports.look(self._cells.background.busy())
         return Explained.of(
             expression.strip(), answers, engines.plan.hosts, session=self._snapshot()
         )

@@ -13,6 +13,7 @@ from nbdist.contract.snapshot import (
     Device,
     DeviceKey,
     Mesh,
+    Notice,
     Snapshot,
     Torus,
 )
@@ -38,6 +39,7 @@ def compiled_snapshot(
     arrays_omitted: int = 0,
     meshes: Sequence[Mesh] = (),
     torus: Torus | None = None,
+    notices: Sequence[Notice] = (),
 ) -> Snapshot:
     """The devices with what the program needs of each, its mesh, its arguments, and the program.
 
@@ -48,6 +50,7 @@ def compiled_snapshot(
       arrays_omitted: How many more there are.
       meshes: Those on which they lie.
       torus: How the devices are connected.
+      notices: What must be known of the picture.
     """
     needed, limit = _needed(program)
     memory = DeviceMemory(bytes_in_use=needed, peak_bytes_in_use=None, bytes_limit=limit)
@@ -57,11 +60,12 @@ def compiled_snapshot(
         session=f"program {program.name}",
         sequence=1,
         time=0.0,
-        state="compiled",
+        state="compiled" if program.refusal is None else "refused",
         devices=tuple(replace(device, memory=memory, live_bytes=None) for device in devices),
         meshes=tuple(known),
         arrays=tuple(arrays),
         arrays_omitted=arrays_omitted,
+        notices=tuple(notices),
         torus=torus,
         program=shown_program(program, mesh=None if mesh is None else mesh.id),
     )

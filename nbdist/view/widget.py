@@ -15,6 +15,7 @@ from nbdist.view.asked import answer_values
 from nbdist.view.channel import Channel
 from nbdist.view.feed import Feed, Plain
 from nbdist.view.kernel import broadcast, forget_reply_shell, running_kernel
+from nbdist.view.packed import packed
 from nbdist.view.source import Source
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
@@ -83,11 +84,12 @@ class View(anywidget.AnyWidget):
         if bundle is None:
             return None
         data, metadata = bundle
+        whole = self._feed.whole
         traits = ViewTraits(
             view_id=self.view_id,
             focus=self.focus,
             session=self._feed.session or "",
-            frame=self._feed.whole,
+            packed=None if whole is None else packed(whole),
         )
         payload = {"model_id": self.model_id, **plain(traits)}
         return {**data, "text/plain": FALLBACK_TEXT, MIME_TYPE: payload}, metadata

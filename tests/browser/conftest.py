@@ -23,6 +23,9 @@ from nbdist.machine.ports import free_ports
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 
+collect_ignore = ["test_rehearse_in_lab.py"]
+"""It is run by its name, by `make test-rehearse`: libtpu, which it needs, is not where the others run."""
+
 OpenView = Callable[..., Page]
 
 expect.set_options(timeout=PATIENT_MS)

@@ -156,6 +156,20 @@ def test_a_program_that_does_not_fit_says_by_how_much(open_view: OpenView, golde
     expect(program).not_to_contain_text("exchange nothing")
 
 
+@pytest.mark.parametrize("share", [0.02, 0.98], ids=["low", "high"])
+def test_the_figure_of_the_limit_is_within_the_bar(
+    open_view: OpenView, golden: Golden, share: float
+) -> None:
+    snapshot = golden("compiled_ring")["snapshot"]
+    snapshot["program"]["limit"] = round(snapshot["program"]["needed"] * share)
+    page = open_view(snapshot)
+    bar = page.locator(".nbdist-program-bar").bounding_box()
+    figure = page.locator(".nbdist-program-limit span").bounding_box()
+    assert bar is not None and figure is not None
+    assert figure["x"] >= bar["x"] - 2
+    assert figure["x"] + figure["width"] <= bar["x"] + bar["width"] + 2
+
+
 def test_what_nobody_asked_for_is_marked(open_view: OpenView, golden: Golden) -> None:
     page = open_view(golden("compiled_moved")["snapshot"])
     expect(rows(page)).to_have_count(9)

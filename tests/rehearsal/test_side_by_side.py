@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -72,6 +73,42 @@ def test_one_that_fails_is_named_and_the_other_shown(rehearsing):
     assert len(found.figures) == 2
     with pytest.raises(ProcessError, match=r"failed with each mesh(.|\n)*data=2,model=8 failed"):
         run(rehearsing, "float(loss)")
+
+
+DONATED = """
+step = jax.jit(lambda a, b: (a + b, a - b), donate_argnums=(0, 1))
+y, z = step(x, x * 2)
+if mesh.shape["data"] == 2:
+    {wrong}
+"""
+"""Wrong with one of the meshes only."""
+
+
+@pytest.mark.parametrize(
+    ("wrong", "why"),
+    [
+        ("step(y, y)", "2 times, as its arrays 0, 1"),
+        ("step(x, y)", "no longer exists: it was donated to <lambda> in line 7 of the cell"),
+        ("print(x + 1)", "no longer exists: it was donated to <lambda> in line 7 of the cell"),
+    ],
+    ids=["given twice", "given again", "used again"],
+)
+def test_what_was_donated_before_is_named_with_its_line_and_the_other_mesh_is_shown(
+    rehearsing, wrong, why
+):
+    # The first line is as the magic gives it, so that lines have the numbers that the notebook shows.
+    code = "# %%dist_rehearse" + START + DONATED.format(wrong=wrong)
+    line = 1 + code.splitlines().index(f"    {wrong}")
+    found = run(rehearsing, code, topology="v5e:4x4", meshes=MESHES)
+    good, bad = found.rehearsed
+    assert not good.failure
+    assert why in bad.failure
+    assert f"line {line} of the cell: {wrong}" in bad.failure
+    assert bad.failure in found.text()
+    # Both have compiled the step before.
+    assert [row.mesh for row in found.figures if row.program == "jit__lambda"] == list(MESHES)
+    again = run(rehearsing, "print(y.sharding.mesh.shape['data'], z.shape)")
+    assert [one.output for one in again.rehearsed] == ["4 (512, 256)\n", "2 (512, 256)\n"]
 
 
 def test_one_that_takes_too_long_is_ended_and_the_other_shown(rehearsing, tmp_path, capsys):
@@ -144,6 +181,18 @@ def test_a_script_that_fails_with_one_mesh_is_code_2(train):
     assert "data=2,model=8 failed: " in done.stdout
     assert "ValueNeeded" in done.stdout
     assert "\ntotal " in done.stdout
+
+
+def test_a_script_that_donates_twice_with_one_mesh_names_the_line(train):
+    code = START + DONATED.format(wrong="step(y, y)")
+    done = subprocess.run([*train(code), "--json"], capture_output=True, text=True)
+    assert done.returncode == 2
+    good, bad = json.loads(done.stdout)["rehearsals"]
+    assert (good["failure"], len(good["programs"]), good["fits"]) == ("", 1, True)
+    line = 1 + code.splitlines().index("    step(y, y)")
+    assert re.search(rf"line {line} of .*train\.py: step\(y, y\)", bad["failure"])
+    assert "2 times, as its arrays 0, 1" in bad["failure"]
+    assert len(bad["programs"]) == 1
 
 
 def test_an_interrupt_of_the_command_ends_all_processes(train, tmp_path):

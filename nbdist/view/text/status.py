@@ -32,7 +32,7 @@ def summary_text(snapshot: Snapshot) -> str:
     hosts = {process.host for process in snapshot.processes}
     processes = count_text(len(snapshot.processes), "process")
     parts: list[str] = [snapshot.state]
-    if snapshot.state not in ("planned", "compiled"):
+    if snapshot.state not in ("planned", "compiled", "refused"):
         parts.append(f"{processes} on {count_text(len(hosts), 'host')}")
     for platform in dict.fromkeys(device.platform for device in snapshot.devices):
         count = sum(device.platform == platform for device in snapshot.devices)

@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.arrays import Summary
+from nbdist.contract.calls.arrays import ProgramFound, Summary
+from nbdist.contract.program import Program
 from nbdist.contract.wire import encode
 from nbdist.errors import ArrayError, SessionError
 from nbdist.session import looking
@@ -77,6 +78,20 @@ def test_an_idle_process_is_asked_for_a_name_and_all_for_more_than_that(
     assert sorted(live.asked_of("shards")) == [0]
     assert "f(w)" in session.shards("f(w)").text()
     assert sorted(live.asked_of("shards")) == [0, 1]
+
+
+def test_beside_a_program_are_the_arrays_that_there_are_after_the_call(
+    live: LiveHosts, session: Session
+) -> None:
+    report(live, 0, named("w"), session=session)
+
+    def compile_(process_id: int, _: Any) -> ProgramFound:
+        live.holds[process_id] = (named("w"), named("x"))
+        return ProgramFound(program=Program(name="jit_step", fits=True), digest="same")
+
+    live.answers["program"] = compile_
+    found = session.explain("step(w)").picture()._snapshot()
+    assert [array.path for array in found.arrays] == ["w", "x"]
 
 
 def test_values_that_are_computed_yet_or_no_more_there_are_errors(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import time
 from collections.abc import Iterator
@@ -76,7 +78,7 @@ def test_the_output_names_the_view_the_model_and_the_session(feed: Feed) -> None
         "model_id": view.model_id,
         "focus": "params.w",
         "session": "s",
-        "frame": None,
+        "packed": None,
     }
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
     assert "View" not in data["text/plain"]
@@ -86,7 +88,7 @@ def test_the_output_of_what_never_changes_has_all_of_it() -> None:
     view = View(OneFrame(IDLE), view_id="v1")
     bundle = view._repr_mimebundle_()
     assert bundle is not None
-    frame = json.loads(json.dumps(bundle[0][MIME_TYPE]["frame"]))
+    frame = json.loads(gzip.decompress(base64.b64decode(bundle[0][MIME_TYPE]["packed"])))
     assert (frame["type"], frame["base"]) == ("frame", None)
     assert decode(Snapshot, frame["snapshot"]) == IDLE
 

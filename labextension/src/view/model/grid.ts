@@ -44,11 +44,14 @@ function everyDevice(devices: readonly Device[]): Grid {
   };
 }
 
+/** The id of the grid that is a pod's torus. */
+export const TORUS = 'torus';
+
 /** The devices of a pod as its network connects them. */
 function torusGrid(torus: Torus): Grid {
   const sizes = [...torus.axes].reverse().map(axis => `${axis.name}=${axis.size}`);
   const label = `torus ${sizes.join(' × ')}`;
-  return { id: 'torus', label, axes: torus.axes, devices: torus.devices, mesh: null, torus };
+  return { id: TORUS, label, axes: torus.axes, devices: torus.devices, mesh: null, torus };
 }
 
 /** `x and y wrap around`; what is not known is said, too. */

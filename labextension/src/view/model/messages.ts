@@ -61,14 +61,14 @@ export interface CellOutputs {
 /**
  * What a view knows of itself: its still picture, the array to pick first, and the only session to show.
  *
- * Each is empty for none. `frame` is all there is of what never changes, such as a program; null where frames
- * come from the kernel.
+ * Each is empty for none. `packed` is a `Frame` with all there is of what never changes, such as a program: JSON,
+ * compressed by gzip, in base64. It is null where frames come from the kernel.
  */
 export interface ViewTraits {
   view_id: string;
   focus: string;
   session: string;
-  frame: Frame | null;
+  packed: string | null;
 }
 /**
  * The page shows a view, or has missed a frame: it needs a full one.

@@ -129,7 +129,7 @@ export function sceneMaker(): (state: State, snapshot: Snapshot) => Scene {
 
 /** Whether nothing of it runs: a plan, or a program that was compiled. */
 export const isOnPaper = ({ state }: Pick<Snapshot, 'state'>): boolean =>
-  state === 'planned' || state === 'compiled';
+  state === 'planned' || state === 'compiled' || state === 'refused';
 
 /** True where the device's process is gone. */
 export function isLost(scene: Pick<Scene, 'directory'>, key: string): boolean {

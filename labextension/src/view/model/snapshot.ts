@@ -24,7 +24,8 @@ export interface Snapshot {
     | 'out of step'
     | 'stopped'
     | 'planned'
-    | 'compiled';
+    | 'compiled'
+    | 'refused';
   version: number;
   processes: Process[];
   devices: Device[];

@@ -1,6 +1,7 @@
 /** What the view knows and what the person chose, and how both change. */
 
 import { within } from './branches';
+import { TORUS } from './grid';
 import type { Values } from './messages';
 import { divisionOf } from './pieces';
 import type { Array as NamedArray, Snapshot } from './snapshot';
@@ -157,7 +158,9 @@ export function reduce(state: State, action: Action): State {
         ? { kind: 'array', path: array.path, processes: array.processes, auto: false }
         : { kind: 'none' };
       // The devices have one colouring at a time: that of what was chosen last.
-      return { ...state, pick, chosen: [], mesh: array ? null : state.mesh };
+      // All arrays are on the torus: who looks at it goes on doing so.
+      const stays = !array || state.mesh === TORUS;
+      return { ...state, pick, chosen: [], mesh: stays ? state.mesh : null };
     }
     case 'mesh':
       return { ...state, mesh: action.id, cursor: null, pinned: false, hover: null };

@@ -39,7 +39,7 @@ function labelOf(piece: HeldPiece, indices: string, own: boolean): string {
   return piece.addend === null ? indices : `${indices} Σ${piece.addend + 1}`.trim();
 }
 
-/** Numbers of the pieces along each dimension, `0,1`, where they fit. */
+/** Numbers of the pieces along each dimension, `0,1`; none at all where the longest has no room. */
 export function paintIndices(
   g: CanvasRenderingContext2D,
   rectangles: readonly Rectangle[],
@@ -53,13 +53,15 @@ export function paintIndices(
   g.fillStyle = look.ink;
   g.textAlign = 'center';
   g.textBaseline = 'middle';
-  for (const { x, y, width, height, number } of rectangles) {
+  const labels = rectangles.flatMap(({ number, ...box }) => {
     const piece = holding.pieces[number];
-    if (!piece) continue;
+    if (!piece) return [];
     const indices = cut.map(d => parts[d]?.indexOf(piece.slices[d]?.[0] ?? 0) ?? 0).join(',');
     const text = labelOf(piece, indices, holding.own);
-    if (height >= 12 && g.measureText(text).width <= width - 3) {
-      g.fillText(text, x + width / 2, y + height / 2);
-    }
+    return [{ ...box, text, room: box.width - 3, needs: g.measureText(text).width }];
+  });
+  if (labels.some(({ height, needs, room }) => height < 12 || needs > room)) return;
+  for (const { x, y, width, height, text } of labels) {
+    g.fillText(text, x + width / 2, y + height / 2);
   }
 }

@@ -35,7 +35,10 @@ export function memoryBar(program: ShownProgram): readonly HTMLElement[] {
   bar.append(...shown);
   const box = element('div', 'nbdist-program-memory', {}, bar);
   if (limit !== null) {
-    const mark = element('span', 'nbdist-program-limit', { 'data-over': needed > limit });
+    const mark = element('span', 'nbdist-program-limit', {
+      'data-over': needed > limit,
+      'data-left': limit < whole / 2,
+    });
     mark.style.left = percent(limit, whole);
     mark.append(element('span', '', {}, `limit ${bytesText(limit)}`));
     box.append(mark);

@@ -39,7 +39,8 @@ function factsOf(scene: Scene): Fact[] {
   if (context) facts.push(['mesh in context', context, '']);
   const omitted = arrays_omitted ? `, ${countText(arrays_omitted, 'more', 'more')} not listed` : '';
   const bytes = arrays.reduce((sum, array) => sum + array.nbytes, 0);
-  const label = { planned: 'planned', compiled: 'with' }[state as string] ?? 'named';
+  const label =
+    { planned: 'planned', compiled: 'with', refused: 'with' }[state as string] ?? 'named';
   if (arrays.length)
     facts.push([label, countText(arrays.length, 'array'), `, ${bytesText(bytes)}${omitted}`]);
   const [device] = devices;

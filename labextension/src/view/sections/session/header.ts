@@ -6,8 +6,8 @@ import type { Snapshot } from '../../model/snapshot';
 import { element, setAttributes, setShown, setText } from '../parts/element';
 import { changeOf, type Section } from '../parts/section';
 
-/** States that stop the work. */
-const TROUBLE: ReadonlySet<Snapshot['state']> = new Set(['stuck', 'out of step']);
+/** States that stop the work, or in which there is nothing that could run. */
+const TROUBLE: ReadonlySet<Snapshot['state']> = new Set(['stuck', 'out of step', 'refused']);
 /** Data older than this, in seconds, is said to be old. */
 const OLD = 5;
 

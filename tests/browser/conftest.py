@@ -15,7 +15,14 @@ from typing import Any, Literal
 import pytest
 from labpage import PATIENT_MS, Lab, LabPage
 from own_network import OwnNetwork
-from playwright.sync_api import Browser, Page, expect, sync_playwright
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
 from viewpage import ORIGIN, WIDGET, answer, chromium
 
 from nbdist.machine.ports import free_ports
@@ -26,6 +33,7 @@ ROOT = HERE.parents[1]
 OpenView = Callable[..., Page]
 
 expect.set_options(timeout=PATIENT_MS)
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 LAB_SECONDS = 200.0
 """What JupyterLab takes in all, its imports above all, on a machine that has much else to do."""
 
@@ -51,19 +59,37 @@ def network() -> Iterator[OwnNetwork]:
 
 
 @pytest.fixture(scope="module")
-def browser(network: OwnNetwork) -> Iterator[Browser]:
+def driver(network: OwnNetwork) -> Iterator[Playwright]:
     """One for each file: while it is there, an event loop runs in this thread, and other tests have theirs."""
     with network.entered():
-        # Its driver, which starts the browser, is a process of its own as well.
+        # It starts the browser, and is a process of its own as well.
         started = sync_playwright().start()
-    try:
-        launched = started.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield launched
-        launched.close()
-    finally:
-        started.stop()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(driver: Playwright) -> Iterator[Browser]:
+    """For pages that hold one view."""
+    launched = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a browser keeps between pages and between files, JupyterLab as it was compiled above all."""
+    return tmp_path_factory.mktemp("profile")
+
+
+@pytest.fixture(scope="module")
+def lab_browser(driver: Playwright, profile: Path) -> Iterator[BrowserContext]:
+    """For pages of JupyterLab."""
+    launched = driver.chromium.launch_persistent_context(
+        profile, executable_path=chromium(), args=FLAGS, viewport={"width": 1500, "height": 950}
+    )
+    yield launched
+    launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -164,7 +190,8 @@ def start_lab(
         root = tmp_path_factory.mktemp("lab")
         config = root / ".config"
         (config / "labconfig").mkdir(parents=True)
-        page = {"disabledExtensions": dict.fromkeys(disabled, True)}
+        # No page asks whether JupyterLab should be built anew, for which the server would start node each time.
+        page = {"disabledExtensions": dict.fromkeys(disabled, True), "buildCheck": False}
         (config / "labconfig" / "page_config.json").write_text(json.dumps(page))
         quiet = {"fetchNews": "false", "checkForUpdates": False}
         overrides = {"@jupyterlab/apputils-extension:notification": quiet}
@@ -223,14 +250,13 @@ def lab(start_lab: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture
 def lab_page(
-    request: pytest.FixtureRequest, browser: Browser, lab: Lab
-) -> Iterator[Callable[..., LabPage]]:
+    request: pytest.FixtureRequest, lab_browser: BrowserContext, lab: Lab
+) -> Iterator[Callable[[], LabPage]]:
     """Opens pages of JupyterLab; those of a test that failed are described in its report."""
     pages: list[LabPage] = []
 
-    def open_(**options: Any) -> LabPage:
-        page = browser.new_page(viewport={"width": 1500, "height": 950}, **options)
-        pages.append(LabPage(page, lab))
+    def open_() -> LabPage:
+        pages.append(LabPage(lab_browser.new_page(), lab))
         return pages[-1]
 
     yield open_

@@ -10,7 +10,7 @@ import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from labpage import PATIENT_MS, Lab, LabPage
@@ -23,7 +23,7 @@ from playwright.sync_api import (
     expect,
     sync_playwright,
 )
-from viewpage import ORIGIN, WIDGET, answer, chromium
+from viewpage import ORIGIN, WIDGET, answer, chromium, set_theme
 
 from nbdist.machine.ports import free_ports
 
@@ -132,12 +132,10 @@ def open_view(page_of_module: Page, new_page: Callable[..., Page]) -> OpenView:
         query: str = "",
         **options: Any,
     ) -> Page:
-        scheme: Literal["dark", "light"] = "dark" if dark else "light"
         page = new_page(**options) if options else page_of_module
         page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
         page.goto(f"{ORIGIN}page.html{query}")
-        page.evaluate(f"document.body.className = 'lab-{scheme}'")
+        set_theme(page, dark=dark)
         if snapshot is not None:
             page.evaluate("snapshot => page.show(snapshot)", snapshot)
             page.wait_for_selector(".nbdist-bar b:not(:empty)", state="attached")

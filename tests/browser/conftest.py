@@ -10,13 +10,20 @@ import time
 import urllib.request
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import pytest
 from labpage import PATIENT_MS, Lab, LabPage
 from own_network import OwnNetwork
-from playwright.sync_api import Browser, Page, expect, sync_playwright
-from viewpage import ORIGIN, WIDGET, answer, chromium
+from playwright.sync_api import (
+    Browser,
+    BrowserContext,
+    Page,
+    Playwright,
+    expect,
+    sync_playwright,
+)
+from viewpage import ORIGIN, WIDGET, answer, chromium, set_theme
 
 from nbdist.machine.ports import free_ports
 
@@ -29,6 +36,7 @@ collect_ignore = ["test_rehearse_in_lab.py"]
 OpenView = Callable[..., Page]
 
 expect.set_options(timeout=PATIENT_MS)
+FLAGS = ["--no-sandbox", "--disable-dev-shm-usage"]
 LAB_SECONDS = 200.0
 """What JupyterLab takes in all, its imports above all, on a machine that has much else to do."""
 
@@ -54,19 +62,37 @@ def network() -> Iterator[OwnNetwork]:
 
 
 @pytest.fixture(scope="module")
-def browser(network: OwnNetwork) -> Iterator[Browser]:
+def driver(network: OwnNetwork) -> Iterator[Playwright]:
     """One for each file: while it is there, an event loop runs in this thread, and other tests have theirs."""
     with network.entered():
-        # Its driver, which starts the browser, is a process of its own as well.
+        # It starts the browser, and is a process of its own as well.
         started = sync_playwright().start()
-    try:
-        launched = started.chromium.launch(
-            executable_path=chromium(), args=["--no-sandbox", "--disable-dev-shm-usage"]
-        )
-        yield launched
-        launched.close()
-    finally:
-        started.stop()
+    yield started
+    started.stop()
+
+
+@pytest.fixture(scope="module")
+def browser(driver: Playwright) -> Iterator[Browser]:
+    """For pages that hold one view."""
+    launched = driver.chromium.launch(executable_path=chromium(), args=FLAGS)
+    yield launched
+    launched.close()
+
+
+@pytest.fixture(scope="session")
+def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What a browser keeps between pages and between files, JupyterLab as it was compiled above all."""
+    return tmp_path_factory.mktemp("profile")
+
+
+@pytest.fixture(scope="module")
+def lab_browser(driver: Playwright, profile: Path) -> Iterator[BrowserContext]:
+    """For pages of JupyterLab."""
+    launched = driver.chromium.launch_persistent_context(
+        profile, executable_path=chromium(), args=FLAGS, viewport={"width": 1500, "height": 950}
+    )
+    yield launched
+    launched.close()
 
 
 @pytest.fixture(scope="module")
@@ -109,12 +135,10 @@ def open_view(page_of_module: Page, new_page: Callable[..., Page]) -> OpenView:
         query: str = "",
         **options: Any,
     ) -> Page:
-        scheme: Literal["dark", "light"] = "dark" if dark else "light"
         page = new_page(**options) if options else page_of_module
         page.set_viewport_size({"width": width, "height": 900})
-        page.emulate_media(color_scheme=scheme)
         page.goto(f"{ORIGIN}page.html{query}")
-        page.evaluate(f"document.body.className = 'lab-{scheme}'")
+        set_theme(page, dark=dark)
         if snapshot is not None:
             page.evaluate("snapshot => page.show(snapshot)", snapshot)
             page.wait_for_selector(".nbdist-bar b:not(:empty)", state="attached")
@@ -167,7 +191,8 @@ def start_lab(
         root = tmp_path_factory.mktemp("lab")
         config = root / ".config"
         (config / "labconfig").mkdir(parents=True)
-        page = {"disabledExtensions": dict.fromkeys(disabled, True)}
+        # No page asks whether JupyterLab should be built anew, for which the server would start node each time.
+        page = {"disabledExtensions": dict.fromkeys(disabled, True), "buildCheck": False}
         (config / "labconfig" / "page_config.json").write_text(json.dumps(page))
         quiet = {"fetchNews": "false", "checkForUpdates": False}
         overrides = {"@jupyterlab/apputils-extension:notification": quiet}
@@ -226,14 +251,13 @@ def lab(start_lab: Callable[..., Lab]) -> Lab:
 
 @pytest.fixture
 def lab_page(
-    request: pytest.FixtureRequest, browser: Browser, lab: Lab
-) -> Iterator[Callable[..., LabPage]]:
+    request: pytest.FixtureRequest, lab_browser: BrowserContext, lab: Lab
+) -> Iterator[Callable[[], LabPage]]:
     """Opens pages of JupyterLab; those of a test that failed are described in its report."""
     pages: list[LabPage] = []
 
-    def open_(**options: Any) -> LabPage:
-        page = browser.new_page(viewport={"width": 1500, "height": 950}, **options)
-        pages.append(LabPage(page, lab))
+    def open_() -> LabPage:
+        pages.append(LabPage(lab_browser.new_page(), lab))
         return pages[-1]
 
     yield open_

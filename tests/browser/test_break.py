@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 from labpage import Lab, LabPage, notebook
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --platform cpu"
 
@@ -57,10 +57,11 @@ state => {
 
 
 @pytest.fixture(scope="module")
-def broken(browser: Browser, lab: Lab) -> Iterator[LabPage]:
+def broken(lab_browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
     """A session with a view of `w`, and cells that break it."""
     name = notebook(lab, "break.ipynb", START, MODEL, SHOW, RAISES, TRAIN, ALONE, TRAIN)
-    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    page = lab_browser.new_page()
+    page.set_viewport_size({"width": 1500, "height": 1000})
     lab_ = LabPage(page, lab)
     lab_.open(name)
     lab_.wait_for_kernel()

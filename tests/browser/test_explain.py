@@ -24,7 +24,7 @@ STOP = "%dist_shutdown"
 
 
 def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path
+    lab: Lab, lab_page: Callable[[], LabPage], shots: Path
 ) -> None:
     lab_ = lab_page()
     page = lab_.page
@@ -53,7 +53,7 @@ def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
 
 
 def test_the_picture_is_in_the_saved_notebook_and_used_without_a_kernel(
-    lab: Lab, lab_page: Callable[..., LabPage]
+    lab: Lab, lab_page: Callable[[], LabPage]
 ) -> None:
     lab_ = lab_page()
     page = lab_.page

@@ -71,7 +71,7 @@ model.fit(x, y, batch_size=16, epochs=10, verbose=0, callbacks=[slower])"""
 
 
 def test_k4_k5_the_view_shows_the_distribution_change_while_a_cell_trains(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path, tmp_path: Path
+    lab: Lab, lab_page: Callable[[], LabPage], shots: Path, tmp_path: Path
 ) -> None:
     lab_ = lab_page()
     training = TRAINING.format(data=tmp_path / "data", model=tmp_path / "model")

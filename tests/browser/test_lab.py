@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 from labpage import Lab, LabPage, moving, notebook, slices_shown
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.places import GOLDEN
 
@@ -61,7 +61,7 @@ def slices_expected(path: str) -> dict[str, str]:
 
 
 def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path, tmp_path: Path
+    lab: Lab, lab_page: Callable[[], LabPage], shots: Path, tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
     lab_ = lab_page()
@@ -99,7 +99,7 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
 
 
 def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
-    lab: Lab, lab_page: Callable[..., LabPage], tmp_path: Path
+    lab: Lab, lab_page: Callable[[], LabPage], tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
     lab_ = lab_page()
@@ -127,9 +127,9 @@ def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
 
 
 @pytest.fixture(scope="module")
-def saved(browser: Browser, lab: Lab) -> dict[str, Any]:
+def saved(lab_browser: BrowserContext, lab: Lab) -> dict[str, Any]:
     """A notebook that was saved with a view in it; its kernel has been shut down."""
-    lab_ = LabPage(browser.new_page(viewport={"width": 1500, "height": 950}), lab)
+    lab_ = LabPage(lab_browser.new_page(), lab)
     name = notebook(lab, "saved.ipynb", SESSION, SHOW)
     lab_.open(name)
     lab_.wait_for_kernel()
@@ -149,7 +149,7 @@ def test_a_saved_notebook_has_none_of_the_data(saved: dict[str, Any]) -> None:
 
 @pytest.mark.parametrize("kernel", ["none", "a new one"])
 def test_a_saved_notebook_shows_the_still_picture_and_no_error(
-    lab: Lab, lab_page: Callable[..., LabPage], shots: Path, saved: dict[str, Any], kernel: str
+    lab: Lab, lab_page: Callable[[], LabPage], shots: Path, saved: dict[str, Any], kernel: str
 ) -> None:
     lab_ = lab_page()
     # A copy, so that the page has never seen its outputs and does not trust them.
@@ -174,7 +174,7 @@ def test_a_saved_notebook_shows_the_still_picture_and_no_error(
 
 
 def test_a_restarted_kernel_takes_the_view_away_and_a_new_session_brings_it_back(
-    lab: Lab, lab_page: Callable[..., LabPage]
+    lab: Lab, lab_page: Callable[[], LabPage]
 ) -> None:
     lab_ = lab_page()
     lab_.open(notebook(lab, "restart.ipynb", SESSION, SHOW))
@@ -194,7 +194,7 @@ def test_a_restarted_kernel_takes_the_view_away_and_a_new_session_brings_it_back
     assert moving(lab_.panel)
 
 
-def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[..., LabPage]) -> None:
+def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[[], LabPage]) -> None:
     lab_ = lab_page()
     other = notebook(lab, "other.ipynb", "1 + 1")
     lab_.open(notebook(lab, "first.ipynb", SESSION))
@@ -211,11 +211,11 @@ def test_the_panel_follows_the_active_notebook(lab: Lab, lab_page: Callable[...,
 
 
 def test_where_the_extension_is_disabled_the_widget_shows_the_same(
-    start_lab: Callable[..., Lab], browser: Browser, tmp_path: Path
+    start_lab: Callable[..., Lab], lab_browser: BrowserContext, tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
     lab = start_lab(disabled=("nbdist-labextension",))
-    lab_ = LabPage(browser.new_page(viewport={"width": 1500, "height": 950}), lab)
+    lab_ = LabPage(lab_browser.new_page(), lab)
     lab_.open(notebook(lab, "widget.ipynb", SESSION, SHOW, busy_until(over)))
     lab_.wait_for_kernel()
     lab_.run_cells(2)

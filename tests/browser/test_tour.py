@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 from labpage import Lab, LabPage, moving, slices_shown
-from playwright.sync_api import Browser, expect
+from playwright.sync_api import BrowserContext, expect
 
 from tests.places import ROOT
 
@@ -42,11 +42,12 @@ def training_cell(content: dict[str, Any]) -> int:
 
 
 @pytest.fixture(scope="module")
-def tour(browser: Browser, lab: Lab) -> Iterator[LabPage]:
+def tour(lab_browser: BrowserContext, lab: Lab) -> Iterator[LabPage]:
     """The tour with all cells before the training loop run."""
     content = with_more_cells()
     (lab.root / "tour.ipynb").write_text(json.dumps(content))
-    page = browser.new_page(viewport={"width": 1500, "height": 1000})
+    page = lab_browser.new_page()
+    page.set_viewport_size({"width": 1500, "height": 1000})
     lab_ = LabPage(page, lab)
     lab_.open("tour.ipynb")
     lab_.wait_for_kernel()
@@ -146,7 +147,7 @@ def test_the_panel_is_live_after_a_reload_in_a_running_cell(tour: LabPage, tmp_p
 
 
 def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
-    tour: LabPage, lab: Lab, browser: Browser, shots: Path
+    tour: LabPage, lab: Lab, lab_browser: BrowserContext, shots: Path
 ) -> None:
     page = tour.page
     kernel = "window.jupyterapp.shell.currentWidget.sessionContext.session.kernel"
@@ -156,7 +157,8 @@ def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
     saved = json.loads((lab.root / "tour.ipynb").read_text())
     assert "widgets" not in saved["metadata"], "saved with default settings"
     (lab.root / "reopened.ipynb").write_text(json.dumps(saved))
-    again = LabPage(browser.new_page(viewport={"width": 1500, "height": 1000}), lab)
+    again = LabPage(lab_browser.new_page(), lab)
+    again.page.set_viewport_size({"width": 1500, "height": 1000})
     again.page.goto(f"{lab.url}/lab?token={lab.token}&reset")
     again.page.wait_for_function("window.jupyterapp")
     again.page.evaluate("jupyterapp.restored.then(() => true)")

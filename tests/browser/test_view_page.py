@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from conftest import OpenView
 from playwright.sync_api import Locator, Page, expect
+from viewpage import set_theme
 
 from tests.places import GOLDEN
 
@@ -80,19 +81,26 @@ def slices_text(slices: list[list[int]]) -> str:
 def test_nothing_is_cut_wide_or_narrow_light_or_dark(
     name: str, open_view: OpenView, shots: Path
 ) -> None:
-    for width, dark in VARIANTS:
-        page = open_view(read(name)["snapshot"], width=width, dark=dark)
-        theme = "dark" if dark else "light"
-        expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", theme)
-        picture(page, shots / f"{name}-{width}-{theme}.png")
-        assert page.evaluate("document.documentElement.scrollWidth") <= width
-        check_texts(page)
-        if read(name)["snapshot"]["models"]:
+    snapshot = read(name)["snapshot"]
+    # Wide it is opened in the light and narrow in the dark, and changed to the other while it is there.
+    for width, first in ((960, False), (320, True)):
+        page = open_view(snapshot, width=width, dark=first)
+        check_in_both_themes(page, width, first, shots / name)
+        if snapshot["models"]:
             open_layout(page)
             expect(page.locator(".nbdist-variables [role=option]").first).to_be_visible()
-            picture(page, shots / f"{name}-{width}-{theme}-layout.png")
-            assert page.evaluate("document.documentElement.scrollWidth") <= width
-            check_texts(page)
+            check_in_both_themes(page, width, not first, shots / name, part="-layout")
+
+
+def check_in_both_themes(page: Page, width: int, first: bool, shot: Path, part: str = "") -> None:
+    """Nothing is cut, neither in the theme the page has now, dark where `first` is true, nor in the other."""
+    for dark in (first, not first):
+        set_theme(page, dark=dark)
+        theme = "dark" if dark else "light"
+        expect(page.locator(".nbdist")).to_have_attribute("data-nbdist-theme", theme)
+        picture(page, shot.with_name(f"{shot.name}-{width}-{theme}{part}.png"))
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
+        check_texts(page)
 
 
 def test_what_is_loaded_knows_nothing_of_what_was_in_its_page(open_view: OpenView) -> None:
@@ -498,7 +506,7 @@ def with_long_names() -> dict[str, Any]:
 def test_names_of_any_length_are_not_cut(width: int, open_view: OpenView, shots: Path) -> None:
     page = open_view(with_long_names(), width=width)
     page.locator(".nbdist-card, .nbdist-rings").first.click(position={"x": 20, "y": 9})
-    page.screenshot(path=shots / f"any-length-{width}.png", full_page=True)
+    picture(page, shots / f"any-length-{width}.png")
     assert page.evaluate("document.documentElement.scrollWidth") <= width
     check_texts(page)
     page.locator(".nbdist-find").fill("state")

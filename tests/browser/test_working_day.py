@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from labpage import Lab, LabPage, notebook
-from playwright.sync_api import Browser, Locator, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --platform cpu"
 
@@ -120,7 +120,7 @@ class Day:
 @pytest.fixture(scope="module", params=DAYS)
 def day(
     request: pytest.FixtureRequest,
-    browser: Browser,
+    lab_browser: BrowserContext,
     lab: Lab,
     tmp_path_factory: pytest.TempPathFactory,
     shots: Path,
@@ -132,7 +132,7 @@ def day(
     bar = BAR.format(over=str(over["BAR"]))
     cells = (START, MODEL, train, LIST, NEXT, counts, STOPS, bar, SLIDER)
     name = notebook(lab, f"day-{theme}.ipynb", *cells)
-    page = browser.new_page(viewport={"width": 1500, "height": 950})
+    page = lab_browser.new_page()
     lab_ = LabPage(page, lab)
     try:
         lab_.open(name)

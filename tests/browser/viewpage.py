@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import shutil
 from pathlib import Path
+from typing import Literal
 
-from playwright.sync_api import Route
+from playwright.sync_api import Page, Route
 
 HERE = Path(__file__).parent
 WIDGET = HERE.parents[1] / "nbdist" / "static" / "widget.js"
@@ -33,3 +34,10 @@ def answer(route: Route) -> None:
         route.fulfill(path=path)
     else:
         route.fulfill(status=404, body="")
+
+
+def set_theme(page: Page, *, dark: bool) -> None:
+    """Gives a loaded page the colours of one of JupyterLab's themes, and the preference that goes with them."""
+    scheme: Literal["dark", "light"] = "dark" if dark else "light"
+    page.emulate_media(color_scheme=scheme)
+    page.evaluate(f"document.body.className = 'lab-{scheme}'")

@@ -66,14 +66,19 @@ def test_a_kept_session_goes_on_without_its_kernel_and_hosts_are_left_clean_when
     assert [session.pull("kept", on=str(p)) for p in (0, 1)] == [40, 41]
     assert [p.pid for p in connections] == [mark.pid for mark in registry.find("last").parents[1:]]
     pid = session.snapshot().processes[1].pid
-    session.run(f"import os\nassert os.getpid() == {pid}", on="1")
+    session.run("import os")
+    session.run(f"assert os.getpid() == {pid}", on="1")
     with pytest.raises(ProcessError, match=r"process 1 \(host h2\) killed by signal 9"):
         session.run("os.kill(os.getpid(), 9)", on="1")
+    assert session.pull("kept", on="1") == 40, "the names of process 0"
+    replaced = session.snapshot().processes[1].pid
+    assert replaced != pid
     session.detach()
     assert all(process.is_running() for process in connections)
 
     again = nbdist.attach("last")
-    assert [p.state for p in again.snapshot().processes] == ["idle", "lost"]
+    assert [p.state for p in again.snapshot().processes] == ["idle", "idle"]
+    again.run(f"assert os.getpid() == {replaced}", on="1")
     again.shutdown()
     assert not registry.sessions()
     assert not gone(connections)

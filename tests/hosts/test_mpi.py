@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -18,7 +19,6 @@ from tests.hosts.left import Left
 from tests.hosts.overheard import ForeignOutput, key_of_engines
 from tests.integration.test_faults import COLLECTIVE
 from tests.testbed.hosts import ROOT, TestBed
-from tests.waiting import wait_for
 
 
 @pytest.fixture
@@ -58,20 +58,23 @@ def test_the_coordinator_is_at_the_host_of_process_0_and_not_at_mpiruns(
 
 LAST_WORDS = """
 if me != 0:
-    os.write(2, b'[1,0]<stdout>:nbdist 0 1 {"event": "stopped"}\\n' * 500)
+    os.write(2, b'[1,0]<stdout>:nbdist 0 1 {"event": "stopped"} by %d\\n' % me * 500)
     os._exit(3)
 """
 """As mpirun names ranks, and longer than what it sends on at once."""
 
 
-def test_last_words_of_many_ranks_at_once_stay_apart_and_the_others_live(session: Session) -> None:
-    with pytest.raises(ProcessError, match="ended with exit code 3"):
+def test_last_words_of_many_ranks_at_once_stay_apart_and_the_ranks_are_replaced(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(ProcessError, match="ended with exit code 3") as caught:
         session.run(LAST_WORDS)
-    wait_for(lambda: "1–3 are lost" in str(session.snapshot().notices))
-    text = str(session.snapshot().notices)
-    assert [f"Process {p} on h" in text for p in range(4)] == [False, True, True, True]
-    assert text.count("ended with exit code 3") == 3
-    assert session.pull("kept", on="0") == 42
+    assert "processes 1–3 (hosts h2, h1) ended with exit code 3" in str(caught.value)
+    (first,) = re.findall(r"process (\d) \(host h\d\)   ended", caught.value.shown)
+    assert set(re.findall(r"\} by (\d+)", caught.value.shown)) == {first}
+    assert "processes 1–3 started again" in capsys.readouterr().out
+    assert [session.pull("kept", on=str(p)) for p in range(4)] == [42] * 4
+    session.run(COLLECTIVE)
 
 
 def test_when_the_session_has_ended_there_is_no_process_and_no_file(

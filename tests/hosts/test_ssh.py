@@ -168,25 +168,32 @@ def test_an_interrupt_reaches_the_processes_of_all_hosts(session: Session) -> No
     session.run(COLLECTIVE)
 
 
-def test_a_process_that_is_killed_on_another_host_is_reported_with_its_last_words(
-    session: Session,
+def test_a_process_that_is_killed_on_another_host_is_reported_with_its_last_words_and_replaced(
+    session: Session, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    before = session.snapshot().processes[3].pid
     with pytest.raises(ProcessError, match=r"process 3 \(host h1\)") as caught:
         session.run(
             "import os, signal\nif me == 3:\n    os.write(2, b'fatal: no luck\\n')\n"
             "    os.kill(os.getpid(), signal.SIGKILL)"
         )
     assert "SIGKILL" in str(caught.value) and "fatal: no luck" in caught.value.shown
-    assert any("Process 3 is lost" in notice.title for notice in session.snapshot().notices)
+    assert "process 3 started again" in capsys.readouterr().out
+    process = session.snapshot().processes[3]
+    assert (process.host, process.state) == ("h1", "idle")
+    assert process.pid != before
+    session.run(COLLECTIVE)
 
 
-def test_between_cells_a_killed_process_is_reported_at_once(
+def test_between_cells_a_killed_process_is_reported_at_once_and_replaced_before_the_next(
     hosts: TestBed, session: Session
 ) -> None:
     session.restart()
     session.run("import os\npid = os.getpid()")
     hosts.exec(1, "kill", "-9", str(session.pull("pid", on="2")))
     wait_for(lambda: any("Process 2 is lost" in n.title for n in session.snapshot().notices))
+    session.run(COLLECTIVE)
+    assert not session.snapshot().notices
 
 
 def test_when_the_session_has_ended_nothing_is_left_on_any_host(

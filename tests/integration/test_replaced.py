@@ -93,7 +93,7 @@ def test_training_goes_on_with_the_losses_of_an_undisturbed_run(
     session.run("losses += train(2)")
     said = capsys.readouterr().out
     assert f"process {lost} started again; lost: whole" in said
-    assert f"process {lost} (the one before was killed by signal 9 (SIGKILL)) has the " in said
+    assert f"process {lost} (before: killed by signal 9 (SIGKILL)) has the " in said
     assert f"parts that only process {lost} had: of whole (f32[12])" in said
     assert pid_of(session, lost) != before
     session.run("losses += train(2)")

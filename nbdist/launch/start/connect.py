@@ -74,7 +74,8 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
         failure = agent.failure
         if failure is not None and isinstance(failure.event, ImportFailed):
             raise LaunchError(_cannot_import(running, agent, failure.event, failure.task))
-    ended = [end for p, end in agents.exits.items() if p in process_ids and end.because_of is None]
+    exits = [end for p, end in agents.exits.items() if p in process_ids]
+    ended = [end for end in exits if end.because_of is None]
     controller = agents.home.exits.get(CONTROLLER)
     if ended or controller:
         raise LaunchError(_ended(running, controller or ended[0]))
@@ -84,6 +85,9 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
         raise LaunchError(
             f"The engines' parent process ended (exit code {agents.home.poll()}).\n{lines}"
         )
+    if exits:
+        # One of several hosts of a job; what ends a whole agent is reported by name above.
+        raise LaunchError(_ended(running, exits[0]))
     if time.monotonic() > deadline:
         missing = len(process_ids) - running.connected
         hosts = ", ".join(sorted(set(plan.hosts.values())))
@@ -157,7 +161,8 @@ def _ended(running: Cluster, end: ProcessExit) -> str:
     who = "The controller" if end.process_id == CONTROLLER else f"Process {end.process_id}"
     host = running.plan.hosts.get(end.process_id, running.own_agents.home.reach.name)
     lines = "\n".join(f"  {line}" for line in end.last_lines)
-    return f"{who} (host {host}, pid {end.pid}) {end} while it started.\n{lines}".rstrip()
+    pid = f", pid {end.pid}" if end.because_of is None else ""
+    return f"{who} (host {host}{pid}) {end} while it started.\n{lines}".rstrip()
 
 
 def _greet(

@@ -34,6 +34,8 @@ def replaceable(engines: EngineGroup) -> frozenset[int]:
         # The service at which all meet again is started beside process 0.
         and all(agents.of(p).poll() is None for p in {*gone, engines.plan.processes[0].process_id})
         and not engines.facts.silent
+        # One agent can be that of several hosts, and lives on where one of them is gone.
+        and gone.isdisjoint(engines.facts.unreachable)
     )
     return gone if can else frozenset()
 
@@ -117,14 +119,16 @@ def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
 
 def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     """Lines for a person: who was replaced, with what, and what is not as it was."""
-    lines = []
+    alike: dict[tuple[str, str], list[int]] = {}
     for process_id, one in found.items():
         names = count_text(len(one.names), "name")
         arrays = f", and {bytes_text(one.nbytes)} of arrays" if one.nbytes else ""
-        lines.append(
-            f"   process {process_id} (the one before was {ended[process_id]}) has the {names} of process "
-            f"{one.source}{arrays}"
-        )
+        has = f"the {names} of process {one.source}{arrays}"
+        alike.setdefault((ended[process_id], has), []).append(process_id)
+    lines = [
+        f"   {processes_text(ids)} (before: {end}) {'has' if len(ids) == 1 else 'each have'} {has}"
+        for (end, has), ids in alike.items()
+    ]
     lost = lost_in_part(found)
     if lost:
         listed = names_text([f"{a.key} ({array_type_text(a.dtype, a.shape)})" for a in lost])

@@ -109,3 +109,21 @@ def test_processes_that_connected_and_are_silent_are_not_said_to_be_missing() ->
     started.connected = 1
     with pytest.raises(LaunchError, match=r"All 1 processes connected, but not all answered"):
         connect.check(started, [0], time.monotonic() - 1)
+
+
+def test_one_whose_host_is_gone_while_another_of_its_job_answers_is_not_waited_for() -> None:
+    found = running()
+    end = ProcessExit(
+        process_id=0,
+        pid=7,
+        code=None,
+        oom=False,
+        time=0.0,
+        last_lines=(),
+        because_of="host h3 does not answer",
+    )
+    found.agents.exits = {0: end}
+    with pytest.raises(
+        LaunchError, match=r"^Process 0 \(host here\) out of reach: host h3 does not"
+    ):
+        connect.check(found, [0], time.monotonic() + 60)

@@ -1,0 +1,47 @@
+"""Who can be replaced, and what is said of those that were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nbdist.session.recovery.replacing import replaceable, said
+from nbdist.values.namespace import Brought
+from tests.builders.engines import FakeEngines
+
+KILLED = "killed by signal 9 (SIGKILL)"
+
+
+def engines(**facts: object) -> FakeEngines:
+    """Two processes, of which the second has ended; another can be started beside the first."""
+    found = FakeEngines()
+    found.hosts_there = True
+    found.facts = replace(found.facts, **{"lost": {1: KILLED}, **facts})  # type: ignore[arg-type]
+    return found
+
+
+def test_one_that_has_ended_can_be_replaced() -> None:
+    assert replaceable(engines()) == {1}  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "facts",
+    [
+        pytest.param({"lost": {0: KILLED, 1: KILLED}}, id="nobody has lived on"),
+        pytest.param({"silent": {"h1": 0.0}}, id="a host does not answer"),
+        pytest.param({"unreachable": frozenset({1})}, id="its host is gone"),
+        pytest.param({"lost": {}}, id="all live"),
+    ],
+)
+def test_none_is_replaced_where_that_cannot_succeed(facts: dict[str, object]) -> None:
+    assert replaceable(engines(**facts)) == frozenset()  # type: ignore[arg-type]
+
+
+def test_equal_ends_are_said_once() -> None:
+    one = Brought(source=0, names=("a", "b"))
+    lines = said({1: one, 2: one, 3: one}, {1: KILLED, 2: KILLED, 3: "ended with exit code 3"})
+    assert lines == [
+        f"   processes 1, 2 (before: {KILLED}) each have the 2 names of process 0",
+        "   process 3 (before: ended with exit code 3) has the 2 names of process 0",
+    ]

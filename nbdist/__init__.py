@@ -8,7 +8,7 @@ from __future__ import annotations
 import importlib
 import logging
 import sys
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any
 
 from nbdist.version import __version__
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from nbdist.rehearsal.topology import Topology
     from nbdist.session.session import Session
 
-Hook = TypeVar("Hook", bound="Callable[[], object]")
 
 # As libraries do: what is logged goes where the user's program says, and nowhere by itself.
 logging.getLogger(__name__).addHandler(logging.NullHandler())
@@ -230,7 +229,7 @@ def checkpoint() -> None:
         resident.checkpoint()
 
 
-def on_recover(hook: Hook) -> Hook:
+def on_recover(hook: Callable[[], object]) -> Callable[[], object]:
     """Has a function called on each process that takes the place of one that has ended; a decorator in a cell.
 
     Such a process gets the names of one that has lived on. What a process has for itself does not go along, such

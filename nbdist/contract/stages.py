@@ -52,6 +52,7 @@ class KerasStage:
       arguments: None: the user calls `keras.distribution.initialize`.
       jax: Keyword arguments that `jax.distributed.initialize` gets beyond what Keras gives it.
       gloo: The address of this host on which gloo is to listen; None: as JAX chooses.
+      late: The others have joined each other before, and take part in nothing that Keras would do at a start.
     """
 
     backend: str
@@ -59,6 +60,7 @@ class KerasStage:
     arguments: KerasArguments | None
     jax: Mapping[str, Any]
     gloo: str | None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -31,7 +31,7 @@ from nbdist.contract.calls.values import (
     box,
 )
 from nbdist.dtypes import dtype_named
-from nbdist.engine.namespace.outgoing import digest_of
+from nbdist.engine.namespace.digests import digest_of
 from nbdist.launch.start.request import Request
 from nbdist.values.flow import (
     PART_BYTES,
@@ -67,6 +67,8 @@ class Brought:
       numbered: Those of which each process has its own number; the new process has its own, too.
       doubtful: Those of which one process alone has lived on, and has its own number: nothing says whether the new
         process should have another.
+      alone: Those that lead to arrays of one process, where one alone has lived on: nothing says whether they were
+        the same on the one that has ended.
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
     """
@@ -78,6 +80,7 @@ class Brought:
     differing: tuple[str, ...] = ()
     numbered: tuple[str, ...] = ()
     doubtful: tuple[str, ...] = ()
+    alone: tuple[str, ...] = ()
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
 
@@ -195,6 +198,7 @@ class Bringing:
             doubtful=tuple(n for n in equal_to_number(offers) if n not in own)
             if len(offers) == 1
             else (),
+            alone=offer.own if len(offers) == 1 else (),
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
         )
@@ -311,7 +315,7 @@ class Bringing:
 
 
 def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
-    """Names whose plain values were not the same on all processes that have lived on."""
+    """Names whose values were not the same on all processes that have lived on."""
     every = [offer.digests for offer in offers.values()]
     names = sorted({name for digests in every for name in digests})
     return tuple(name for name in names if len({digests.get(name) for digests in every}) > 1)

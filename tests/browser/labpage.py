@@ -13,6 +13,8 @@ from playwright.sync_api import Locator, Page, expect
 PATIENT_MS = 60_000
 """For whatever a page is waited for: Playwright's own limits are too short where other work runs."""
 
+THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
 MOVES_SECONDS = 20.0
 """A view that stands still for so long has been given up by whoever watches it."""
 
@@ -65,6 +67,18 @@ class LabPage:
         query = f"token={self._lab.token}{'&reset' if reset else ''}"
         self.page.goto(f"{self._lab.url}/lab/tree/{name}?{query}")
         self.page.wait_for_selector(".jp-NotebookPanel .jp-Cell")
+        # The server keeps the one that was chosen last, by whichever test.
+        self.theme("light")
+
+    def theme(self, name: str) -> None:
+        """Has the page `light` or `dark`; returns when it is. Until then JupyterLab covers the page."""
+        wanted = THEMES[name]
+        if self.page.evaluate("document.body.dataset.jpThemeName") != wanted:
+            self.command("apputils:change-theme", {"theme": wanted})
+        self.page.wait_for_function(
+            "name => document.body.dataset.jpThemeName === name", arg=wanted
+        )
+        self.page.locator("#jupyterlab-splash").wait_for(state="detached")
 
     def wait_for_kernel(self) -> None:
         self.page.wait_for_function(

@@ -44,7 +44,6 @@ if jax.process_index() == 0:
 
 TRAIN = "%%dist\nprint(train())"
 
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 LOST = "Lost: q. Not computed on all processes: using it is an error until it is assigned again; all else is kept."
 
 WATCH = """
@@ -94,7 +93,7 @@ def test_the_view_shows_the_repair_and_training_goes_on(
     broken: LabPage, shots: Path, theme: str, said: str, after: str, loss: str
 ) -> None:
     page, view = broken.page, broken.panel
-    broken.command("apputils:change-theme", {"theme": THEMES[theme]})
+    broken.theme(theme)
     expect(view).to_have_attribute("data-nbdist-theme", theme)
     page.evaluate("window.states.length = 0")
     output = run_cell(broken)

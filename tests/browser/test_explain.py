@@ -39,7 +39,7 @@ def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
     cards = picture.locator(".nbdist-card .nbdist-holds")
     expect(cards).to_have_text(["group 0", "group 0", "group 1", "group 1"])
     page.screenshot(path=shots / "explain-light.png")
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab_.theme("dark")
     picture.get_by_role("grid", name="Collectives").focus()
     page.keyboard.press("End")
     expect(rows.last).to_contain_text("data")
@@ -49,7 +49,6 @@ def test_a_collective_is_chosen_in_the_picture_of_a_call_by_mouse_and_keyboard(
     expect(picture.locator(".nbdist-collectives tr[aria-selected='true']")).to_have_count(0)
     lab_.command("notebook:run-cell-and-select-next")
     lab_.command("docmanager:save")
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Light"})
 
 
 def test_the_picture_is_in_the_saved_notebook_and_used_without_a_kernel(

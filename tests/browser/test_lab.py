@@ -68,7 +68,7 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     page = lab_.page
     lab_.open(notebook(lab, "live.ipynb", SESSION, SHOW, busy_until(over)))
     lab_.wait_for_kernel()
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab_.theme("dark")
     lab_.command("nbdist:show-devices")
     lab_.run_cells(2)
     expect(lab_.output).to_have_count(1)

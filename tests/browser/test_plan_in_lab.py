@@ -64,7 +64,7 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     expect(device).to_contain_text("tpu 0")
     expect(device).to_contain_text("0:512, 0:2048")
     # By keyboard, where the chips are, and in the other theme.
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    lab_.theme("dark")
     torus = view.get_by_role("tab", name="torus x=16 × y=16")
     view.get_by_role("tab", name="data=16 × model=16").focus()
     page.keyboard.press("ArrowRight")
@@ -84,4 +84,3 @@ def test_an_array_is_chosen_in_the_picture_of_a_plan_by_mouse_and_keyboard(
     page.screenshot(path=shots / "plan-dark.png")
     dark = colours(view)
     assert len(light) >= 8 and len(dark) >= 8 and not light & dark
-    lab_.command("apputils:change-theme", {"theme": "JupyterLab Light"})

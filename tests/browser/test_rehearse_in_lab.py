@@ -53,12 +53,6 @@ def picture(lab_: LabPage, state: str) -> Locator:
     return view
 
 
-def change_theme(lab_: LabPage, name: str) -> None:
-    """Until it is there, JupyterLab covers the page."""
-    lab_.command("apputils:change-theme", {"theme": f"JupyterLab {name}"})
-    lab_.page.locator("#jupyterlab-splash").wait_for(state="detached")
-
-
 def cards(view: Locator) -> Locator:
     """What the devices hold, or in which group they are."""
     return view.locator(".nbdist-card .nbdist-holds")
@@ -89,7 +83,7 @@ def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_t
     refused.get_by_role("tab", name="arrays").click()
     refused.get_by_role("treeitem", name=WHOLE).click()
     expect(cards(refused)).to_have_text(["[0:1048576, 0:4096]"] * 16)
-    change_theme(lab_, "Dark")
+    lab_.theme("dark")
     page.screenshot(path=shots / "rehearse-refused-dark.png")
     fits.scroll_into_view_if_needed()
     program = fits.get_by_role("region", name="Program")
@@ -103,7 +97,7 @@ def test_what_does_not_fit_shows_how_its_arguments_lie_and_what_fits_who_talks_t
         page.keyboard.press("ArrowDown")
         expect(device).to_contain_text("exchangeswith tpu 4, tpu 8, tpu 12")
     page.screenshot(path=shots / "rehearse-fits-dark.png")
-    change_theme(lab_, "Light")
+    lab_.theme("light")
     fits.get_by_role("grid", name="Collectives").focus()
     page.keyboard.press("End")
     expect(rows.last).to_have_attribute("aria-selected", "true")

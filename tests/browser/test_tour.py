@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from labpage import Lab, LabPage, moving, slices_shown
+from labpage import THEMES, Lab, LabPage, moving, slices_shown
 from playwright.sync_api import BrowserContext, expect
 
 from tests.places import ROOT
@@ -61,17 +61,14 @@ def to_slices(text: str) -> str:
     return f"[{', '.join(json.loads(text.replace(chr(39), chr(34))))}]"
 
 
-SHOTS = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
-
-
 def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None:
     view = tour.output.last
     # Room for the whole view below JupyterLab's bars, also when its lines of processes become more.
     tour.page.set_viewport_size({"width": 1500, "height": 1300})
-    for name, theme in SHOTS.items():
+    for name in THEMES:
         if not tour.busy():
             tour.start("notebook:run-cell")
-        tour.command("apputils:change-theme", {"theme": theme})
+        tour.theme(name)
         expect(view.locator(".nbdist-card")).to_have_count(8)
         expect(view).to_have_attribute("data-nbdist-theme", name)
         tour.page.wait_for_timeout(1500)
@@ -89,7 +86,7 @@ def test_the_view_lives_while_a_cell_runs_and_says_what_jax_says(
 ) -> None:
     page = tour.page
     view = tour.output.last
-    tour.command("apputils:change-theme", {"theme": "JupyterLab Dark"})
+    tour.theme("dark")
     tour.command("nbdist:show-devices")
     expect(view.locator(".nbdist-path")).to_have_text(KERNEL_PATH)
     tour.start("notebook:run-cell")

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from labpage import Lab, LabPage, notebook
+from labpage import THEMES, Lab, LabPage, notebook
 from playwright.sync_api import BrowserContext, Locator, expect
 
 START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --platform cpu"
@@ -78,7 +78,6 @@ rate.observe(lambda change: print("sum", change.new * float(params["head"]["bias
 rate"""
 
 CELLS = ["START", "MODEL", "TRAIN", "LIST", "NEXT", "COUNTS", "STOPS", "BAR", "SLIDER"]
-THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
 # A second day, in the dark, is for its pictures: nothing that is checked depends on the theme.
 DAYS = THEMES if "NBDIST_SHOTS" in os.environ else ("light",)
 
@@ -137,7 +136,7 @@ def day(
     try:
         lab_.open(name)
         lab_.wait_for_kernel()
-        lab_.command("apputils:change-theme", {"theme": THEMES[theme]})
+        lab_.theme(theme)
         lab_.run_cells(2)
         yield Day(lab_, name, theme, shots, over)
     finally:

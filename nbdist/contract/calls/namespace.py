@@ -49,13 +49,16 @@ class NamespaceOffer:
       arrays: In the order of their numbers in the pickles.
       names: All that goes along.
       left_out: Names that do not.
-      digests: A short text for each name that holds plain values, equal where these are.
+      digests: A short text for each name, equal where what it holds is; of arrays on several processes only the
+        kind counts.
+      own: Names that lead to arrays of this process alone.
     """
 
     arrays: tuple[NamespaceArray, ...]
     names: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
+    own: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
+    from nbdist.engine.namespace.objects import Objects
     from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
@@ -154,6 +155,10 @@ class Framework:
     def placements(self, process: Process) -> Placements:
         """What its arrays and devices are to another process."""
         raise SessionError(f"Arrays of {self.title} cannot be taken to a new process.")
+
+    def objects(self, process_id: int) -> Objects | None:
+        """What its objects and settings are to a new process; None: all is pickled as it says."""
+        return None
 
     # -- of a process that is not to compute -----------------------------------------------------
 

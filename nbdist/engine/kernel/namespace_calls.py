@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import namespace as contract
 from nbdist.contract.calls.values import Room
+from nbdist.engine.frameworks import imported
+from nbdist.engine.namespace.digests import digests
 from nbdist.engine.namespace.incoming import IncomingNamespace
 from nbdist.engine.namespace.names import users
+from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
 
 if TYPE_CHECKING:
@@ -48,7 +52,9 @@ def make_namespace(
     resident: Resident, buffers: Buffers, call: contract.MakeNamespace
 ) -> tuple[contract.NamespaceMade, list[Any]]:
     """See `MakeNamespace`."""
-    found = resident.moving.held(call.token, IncomingNamespace).make(buffers[0], call.lost)
+    found = resident.moving.held(call.token, IncomingNamespace).make(
+        buffers[0], call.lost, lambda name: _objects(resident).get(name)
+    )
     resident.moving.end(call.token)
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
     resident.hooks.update(found["hooks"])
@@ -58,9 +64,22 @@ def make_namespace(
 
 
 def _outgoing(resident: Resident, token: str) -> OutgoingNamespace:
-    held = OutgoingNamespace(resident.shell.user_ns, resident.framework.placements(resident))
+    placements = resident.framework.placements(resident)
+    look = functools.partial(
+        digests,
+        offer_array=resident.framework.offer_array,
+        frameworks=imported(),
+        reference=placements.reference,
+    )
+    held = OutgoingNamespace(resident.shell.user_ns, placements, _objects(resident), look)
     resident.moving.begin(token, held)
     return held
+
+
+def _objects(resident: Resident) -> dict[str, Objects]:
+    assert resident.process_id is not None
+    found = {one.name: one.objects(resident.process_id) for one in imported()}
+    return {name: objects for name, objects in found.items() if objects is not None}
 
 
 def _names(resident: Resident) -> dict[str, Any]:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import random
 import sys
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from nbdist.bounds import shape_of
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.values import Room, Spot, box
 from nbdist.dtypes import dtype_named
+from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import unpacked
 from nbdist.engine.namespace.placements import Parts, Placements
 from nbdist.engine.values.moving import Sink
@@ -68,12 +69,15 @@ class IncomingNamespace(Sink):
         """Takes bytes, `at` bytes from the start."""
         self._memory[at : at + len(data)] = memoryview(data)
 
-    def make(self, structure: Any, lost: Collection[int]) -> dict[str, Any]:
+    def make(
+        self, structure: Any, lost: Collection[int], objects: Callable[[str], Objects | None]
+    ) -> dict[str, Any]:
         """Makes all, and gives everything its name; what else was packed is answered.
 
         Args:
           structure: The pickle.
           lost: The numbers of arrays of which parts are missing.
+          objects: Answers for a framework, by name, once all is there.
 
         Raises:
           Exception: Whatever unpickling raises, such as where a module is not installed here.
@@ -87,6 +91,10 @@ class IncomingNamespace(Sink):
                 self._placements.came_from(array, described.origin)
         found: dict[str, Any] = unpacked(structure, self._namespace, self._referent)
         self._placements.set(found["settings"])
+        for name, settings in found["frameworks"].items():
+            its = objects(name)
+            if its is not None:
+                its.set(settings)
         set_process_state(found["process"])
         self._namespace.update(found["names"])
         return found

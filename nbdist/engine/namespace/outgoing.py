@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import random
 import sys
-from collections.abc import Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
 from nbdist.bounds import shape_of, slices
@@ -13,6 +12,8 @@ from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOf
 from nbdist.contract.calls.values import OfferedBox, box
 from nbdist.dtypes import dtype_name, dtype_named
 from nbdist.engine.cell.showable import error_text
+from nbdist.engine.namespace.digests import Digests
+from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import packed
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.values.arrays import Piece, is_numpy_array
@@ -21,9 +22,6 @@ from nbdist.engine.values.moving import Source
 APART_BYTES = 1 << 16
 """Arrays of NumPy from this size on travel beside the pickle of what holds them."""
 
-PLAIN = (bool, int, float, complex, str, bytes, tuple, frozenset, type(None))
-"""Values of these types are compared between processes."""
-
 
 class OutgoingNamespace(Source):
     """Held until the kernel has it, or has given up.
@@ -31,11 +29,21 @@ class OutgoingNamespace(Source):
     Args:
       namespace: The user's dictionary.
       placements: Of the framework that the session computes with.
+      objects: Those of the frameworks that have been imported, by name.
+      look: Answers what is compared of names between processes.
     """
 
-    def __init__(self, namespace: dict[str, Any], placements: Placements) -> None:
+    def __init__(
+        self,
+        namespace: dict[str, Any],
+        placements: Placements,
+        objects: Mapping[str, Objects],
+        look: Callable[[Mapping[str, Any]], Digests],
+    ) -> None:
         self._namespace = namespace
         self._placements = placements
+        self._objects = objects
+        self._look = look
         self._arrays: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._described: list[NamespaceArray] = []
@@ -54,6 +62,7 @@ class OutgoingNamespace(Source):
         names, left_out = dict(names), []
         state = {
             "settings": self._placements.settings(),
+            "frameworks": {name: one.settings() for name, one in self._objects.items()},
             "process": process_state(),
             "hooks": {**hooks},
         }
@@ -67,11 +76,13 @@ class OutgoingNamespace(Source):
                     del names[name]
             structure = self._packed({**state, "names": names})
         placements = self._packed([self._placement(array) for array in self._arrays])
+        looked = self._look(names)
         offer = NamespaceOffer(
             arrays=tuple(self._described),
             names=tuple(names),
             left_out=tuple(left_out),
-            digests=digests(names),
+            digests=looked.found,
+            own=looked.own,
         )
         return offer, [placements, structure]
 
@@ -79,7 +90,8 @@ class OutgoingNamespace(Source):
         """Describes arrays that have these keys here."""
         for array in self._placements.find(keys).values():
             self._number(array)
-        return NamespaceOffer(arrays=tuple(self._described), digests=digests(names))
+        looked = self._look(names)
+        return NamespaceOffer(arrays=tuple(self._described), digests=looked.found, own=looked.own)
 
     def take(self, boxes: Iterable[OfferedBox]) -> bytes:
         """The bytes of parts of arrays, one behind the other; the path of each is the number of its array."""
@@ -91,7 +103,11 @@ class OutgoingNamespace(Source):
         self._read.clear()
 
     def _packed(self, value: object) -> bytes:
-        return packed(value, self._namespace, self._reference)
+        return packed(value, self._namespace, self._reference, self._reduce)
+
+    def _reduce(self, value: Any) -> Any | None:
+        found = (one.reduce(value) for one in self._objects.values())
+        return next((one for one in found if one is not None), None)
 
     def _why_not(self, value: object) -> str | None:
         try:
@@ -139,16 +155,6 @@ class OutgoingNamespace(Source):
             found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
             self._read[number, one.piece] = found
         return found[slices(one.box, piece.bounds)]
-
-
-def digests(names: Mapping[str, Any]) -> dict[str, str]:
-    """Of names with plain values, what is equal on two processes that have the same."""
-    return {name: digest_of(value) for name, value in names.items() if type(value) in PLAIN}
-
-
-def digest_of(value: object) -> str:
-    """Of a plain value."""
-    return hashlib.sha256(repr(value).encode()).hexdigest()[:12]
 
 
 def process_state() -> dict[str, Any]:

@@ -16,20 +16,23 @@ Reference = Callable[[Any], Any]
 """Answers what stands for an object in the pickle; None: the object is pickled."""
 
 
-def packed(value: object, namespace: dict[str, Any], reference: Reference) -> bytes:
+def packed(
+    value: object, namespace: dict[str, Any], reference: Reference, reduce: Reference
+) -> bytes:
     """Pickles what lies in a namespace.
 
     Args:
       value: Any object.
       namespace: The user's: the globals of functions defined in cells, which go along without it.
       reference: What stands for arrays, devices and their like.
+      reduce: How an object is pickled (as `object.__reduce_ex__`), where its own way is not to be gone; None: so.
 
     Raises:
       Exception: Whatever pickling raises.
     """
     stream = io.BytesIO()
     packer = _packer()(stream, protocol=5)
-    packer.begin(namespace, reference)
+    packer.begin(namespace, reference, reduce)
     packer.dump(value)
     return stream.getvalue()
 
@@ -47,8 +50,8 @@ def _packer() -> Any:
         namespace of their own on the other side, which `nbdist.engine.namespace.incoming` refuses.
         """
 
-        def begin(self, namespace: dict[str, Any], reference: Reference) -> None:
-            self._namespace, self._reference = namespace, reference
+        def begin(self, namespace: dict[str, Any], reference: Reference, reduce: Reference) -> None:
+            self._namespace, self._reference, self._reduce = namespace, reference, reduce
             # Not empty: cloudpickle would fill it.
             self._stand_in = {"__name__": namespace.get("__name__", "__main__")}
             globals_ref = getattr(self, "globals_ref", None)
@@ -64,6 +67,9 @@ def _packer() -> Any:
             if isinstance(obj, io.IOBase):
                 # cloudpickle would read a file, and have its text in the place of it.
                 raise pickle.PicklingError("it belongs to this process")
+            reduced = self._reduce(obj)
+            if reduced is not None:
+                return reduced
             reduced = super().reducer_override(obj)
             if type(obj) is FunctionType and obj.__globals__ is self._namespace:
                 _without_globals(reduced)

@@ -7,6 +7,7 @@ reads the `KERAS_DISTRIBUTION_*` variables when it is called without arguments.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from nbdist.contract.calls.engine import Described, Initialized
@@ -106,6 +107,11 @@ class Keras(jax.Jax):
                 gloo=through_jax.gloo,
             )
         ]
+
+    def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
+        """Without what Keras has all processes compute together, such as a seed."""
+        (stage,) = self.stages(plan, process, rendezvous)
+        return replace(stage, late=True)
 
     def check(self, plan: Plan, answers: Answers) -> None:
         """The back end has compared the processes itself."""

@@ -139,6 +139,10 @@ class Framework:
         """
         return [EmptyStage()]
 
+    def late(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> Any:
+        """The first of `stages`, for a process that joins others which have joined each other before."""
+        return self.stages(plan, process, rendezvous)[0]
+
     def always(self, platform: Platform) -> dict[str, str]:
         """Variables for the processes of every session, in which a user may import it beside another framework."""
         return {}

@@ -59,8 +59,8 @@ def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
     """Has a new process join the others, as at the start."""
     link, plan = engines.link, engines.plan
     (planned,) = (p for p in plan.processes if p.process_id == process_id)
-    first, *_ = framework_named(plan.framework).stages(plan, planned, link.rendezvous)
-    return Initialize(stage=encode(first))
+    stage = framework_named(plan.framework).late(plan, planned, link.rendezvous)
+    return Initialize(stage=encode(stage))
 
 
 def bring(engines: EngineGroup, gone: Before, *, generation: int) -> dict[int, Brought]:
@@ -147,6 +147,13 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
         lines.append(
             f"   {names_text(doubtful)}: {source} on process {source}, and now on {processes_text(found)}, too; "
             "set it again if it is meant to be the number of each process"
+        )
+    alone = sorted({name for one in found.values() for name in one.alone})
+    if alone:
+        source = next(iter(found.values())).source
+        lines.append(
+            f"   {names_text(alone)}: as on process {source}; nothing says whether {processes_text(found)} had "
+            "the same. Set again what was to be each process's own"
         )
     differing = sorted({name for one in found.values() for name in one.differing})
     if differing:

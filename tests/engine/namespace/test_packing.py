@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import collections
 import pickle
 import threading
 from typing import Any
@@ -10,8 +9,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nbdist.engine.namespace.digests import Digests
 from nbdist.engine.namespace.names import users
-from nbdist.engine.namespace.outgoing import OutgoingNamespace, digests
+from nbdist.engine.namespace.outgoing import OutgoingNamespace
 from nbdist.engine.namespace.packing import packed, unpacked
 
 CELLS = """
@@ -55,7 +55,7 @@ def taken(namespace: dict[str, Any]) -> dict[str, Any]:
     """The same on a process that has no names yet."""
     names = users(namespace, {})
     new: dict[str, Any] = {"__name__": "__main__"}
-    new.update(unpacked(packed(names, namespace, nothing), new, nothing))
+    new.update(unpacked(packed(names, namespace, nothing, nothing), new, nothing))
     return new
 
 
@@ -85,7 +85,7 @@ def test_the_namespace_itself_stays_the_namespace() -> None:
 def test_a_file_belongs_to_its_process(tmp_path: Any) -> None:
     (tmp_path / "text").write_text("a")
     with (tmp_path / "text").open() as file, pytest.raises(pickle.PicklingError, match="belongs"):
-        packed({"file": file}, {}, nothing)
+        packed({"file": file}, {}, nothing, nothing)
 
 
 class NoPlacements:
@@ -97,17 +97,46 @@ class NoPlacements:
     reference = settings = staticmethod(lambda *_: None)
 
 
+class Odd:
+    """Cannot be pickled as it says."""
+
+    def __reduce__(self) -> Any:
+        raise TypeError("not so")
+
+
+class Fake:
+    """What a framework says of its objects."""
+
+    def reduce(self, value: Any) -> Any | None:
+        return (list, (("odd",),)) if isinstance(value, Odd) else None
+
+    def settings(self) -> Any:
+        return "as set"
+
+    def set(self, settings: Any) -> None:
+        raise AssertionError("on the other process alone")
+
+
 def test_what_cannot_go_is_left_out_by_name_and_the_rest_goes() -> None:
-    namespace = made() | {"lock": threading.Lock(), "large": np.arange(1 << 15)}
+    namespace = made() | {"lock": threading.Lock(), "large": np.arange(1 << 15), "odd": Odd()}
     namespace["large_2"] = namespace["large"]
-    outgoing: Any = OutgoingNamespace(namespace, NoPlacements())  # type: ignore[arg-type]
+    outgoing: Any = OutgoingNamespace(
+        namespace,
+        NoPlacements(),  # type: ignore[arg-type]
+        {"fake": Fake()},
+        lambda names: Digests(found=dict.fromkeys(names, "a"), own=("large",)),
+    )
     offer, (_, structure) = outgoing.offer(users(namespace, {}), {})
     assert [(one.name, one.type) for one in offer.left_out] == [("lock", "lock")]
     assert "cannot pickle" in offer.left_out[0].why
     assert [(one.key, one.shape) for one in offer.arrays] == [("numpy 0", (1 << 15,))]
     assert "lock" not in offer.names and "bump" in offer.names
     new: dict[str, Any] = {}
-    names = unpacked(structure, new, lambda reference: f"array {reference}")["names"]
+    found = unpacked(structure, new, lambda reference: f"array {reference}")
+    names = found["names"]
+    assert (offer.own, offer.digests["large"]) == (("large",), "a")
+    assert found["frameworks"] == {"fake": "as set"}
+    assert names["odd"] == ["odd"]
     assert names["large"] == names["large_2"] == "array 0"
 
 
@@ -123,9 +152,3 @@ def test_names_of_ipython_and_of_the_call_that_asks_do_not_go() -> None:
     }
     assert users(namespace, {"shown": hidden}) == {"_mine": 2, "x": 3}
     assert "shown" in users(namespace, {"shown": object()})
-
-
-def test_plain_values_alone_are_compared() -> None:
-    found = digests({"a": 1, "b": [1], "c": "1", "d": 1.0, "e": collections.deque()})
-    assert sorted(found) == ["a", "c", "d"]
-    assert len(set(found.values())) == 3

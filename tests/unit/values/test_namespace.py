@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.namespace import NamespaceOffer
-from nbdist.engine.namespace.outgoing import digests
+from nbdist.engine.namespace.digests import digest_of
 from nbdist.values.namespace import differing, equal_to_number, numbered
 
 
@@ -15,7 +15,9 @@ def offers(**names: dict[int, Any]) -> dict[int, NamespaceOffer]:
     """By process, from values by name and process."""
     processes = sorted({p for values in names.values() for p in values})
     return {
-        p: NamespaceOffer(arrays=(), digests=digests({n: v[p] for n, v in names.items() if p in v}))
+        p: NamespaceOffer(
+            arrays=(), digests={n: digest_of(v[p]) for n, v in names.items() if p in v}
+        )
         for p in processes
     }
 

@@ -49,7 +49,7 @@ class SetDistribution:
         """The `keras.distribution.Distribution` last noted; None where none is set. For any thread."""
         noted = self._noted
         # clear_session() puts a new state in the place of the one it was set in.
-        if noted is None or noted.state() is not state_of(_global_state()):
+        if noted is None or noted.state() is not state_of(global_state()):
             return None
         return noted.distribution()
 
@@ -62,7 +62,7 @@ class SetDistribution:
         """Notes what is set, without hooking in; does nothing on other threads."""
         if threading.get_ident() != self._thread:
             return
-        state = state_of(_global_state())
+        state = state_of(global_state())
         found = getattr(state, NAME, None)
         self._noted = _Noted(weakref.ref(found), weakref.ref(state)) if found is not None else None
 
@@ -79,7 +79,7 @@ class SetDistribution:
             self._unhook = None
 
 
-def _global_state() -> ModuleType | None:
+def global_state() -> ModuleType | None:
     """Keras' module of thread-local state; None while it is not (wholly) imported."""
     module = sys.modules.get("keras.src.backend.common.global_state")
     if module is None or getattr(module.__spec__, "_initializing", False):
@@ -110,7 +110,7 @@ def hook_changes(note: Callable[[], None]) -> Callable[[], None] | None:
     is loaded seconds before `import keras` returns, so a cell that imports Keras and sets a distribution in
     its next line is noticed too.
     """
-    module = _global_state()
+    module = global_state()
     original = getattr(module, "set_global_attribute", None)
     if module is None or original is None:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Mapping, Sequence
 from pathlib import PurePath
 from types import MappingProxyType
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     from nbdist.engine.agreement.comparer import Comparer
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
+    from nbdist.engine.namespace.objects import Objects
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
     from nbdist.engine.values.parts import Children, OfferArray
@@ -78,6 +80,14 @@ class Keras(Jax):
 
         assert isinstance(library, Places)
         return KerasObserver(main_thread, library)
+
+    def objects(self, process_id: int) -> Objects | None:
+        """See `nbdist.engine.frameworks.keras.objects.Objects`; None of Keras 2 for TensorFlow."""
+        if "keras" not in sys.modules:
+            return None
+        from nbdist.engine.frameworks.keras.objects import Objects
+
+        return Objects(process_id)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
         """None: trees are those of the framework the arrays belong to."""

@@ -61,6 +61,9 @@ def initialize(process: Process, stage: KerasStage) -> Initialized:
             f"{option('initialize', False)} for processes that are not joined."
         )
     before = listening_ports()
+    if stage.late:
+        # Any, for the moment: without one Keras would have all processes compute one together.
+        keras.utils.set_random_seed(0)
     with added_to_jax(stage.jax if backend == "jax" else {}):
         keras.distribution.initialize(
             job_addresses=arguments.job_addresses,

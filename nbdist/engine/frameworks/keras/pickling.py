@@ -1,0 +1,95 @@
+"""Objects of Keras as what they keep.
+
+Their own pickles read whole values of all processes, and make variables anew when they are read. Making a variable
+under a distribution is a collective, which a new process would wait in for ever.
+"""
+
+from __future__ import annotations
+
+import copyreg
+import importlib
+import sys
+from collections.abc import Callable
+from typing import Any
+
+_made: list[Any] = []
+"""What has come from another process, until all of it is there."""
+
+COMPILED = ("train_function", "test_function", "predict_function")
+"""Of a model: what it compiles again when it finds none."""
+
+
+def reduce(value: Any) -> tuple[Any, ...] | None:
+    """How an object of Keras is pickled; None for anything else.
+
+    Private API: `KerasSaveable`, the class of all that has a pickle of Keras' own making, the containers and the
+    `Tracker` in which a layer keeps its parts, and `Distribution`. Keras offers no public way to copy an object
+    with its variables as they are. Where a name is gone, the object is pickled as it
+    says itself, and what cannot be is named as left out.
+    """
+    bases = type(value).__mro__
+    if _named("keras.src.saving.keras_saveable", "KerasSaveable") in bases:
+        state = {**value.__dict__, **{name: None for name in COMPILED if name in value.__dict__}}
+        return *_empty(value), state, None, None, _fill
+    if _named("keras.src.distribution.distribution_lib", "Distribution") in bases:
+        return *_empty(value), value.__dict__, None, None, _fill
+    if _named("keras.src.utils.tracking", "Tracker") in bases:
+        return *_empty(value), value.__dict__, None, None, _fill
+    if type(value).__module__ == "keras.src.utils.tracking":
+        for kind in (list, dict, set):
+            if kind in bases:
+                return *_empty(value), (kind(value), value.__dict__), None, None, _fill_container
+    return None
+
+
+def finish(process_id: int) -> None:
+    """Makes anew what goes by the identity of others, and what is each process's own.
+
+    Args:
+      process_id: Of this process.
+
+    Private API: by `id()` an optimizer finds the place of a variable (`_trainable_variables_indices`), a tracker
+    what it has (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
+    the number of its process (`_process_id`). What has none of these is left as it is.
+    """
+    made, _made[:] = [*_made], []
+    for one in made:
+        state = one.__dict__
+        if "_trainable_variables_indices" in state:
+            places = {id(v): place for place, v in enumerate(state["_trainable_variables"])}
+            state["_trainable_variables_indices"] = places
+        if "stored_ids" in state:
+            state["stored_ids"] = {
+                name: set(map(id, store)) for name, (_, store) in state["config"].items()
+            }
+        if "_nodes" in state and "_nodes_by_depth" in state:
+            graph = importlib.import_module("keras.src.ops.function")
+            state["_nodes"] = graph.map_graph(state["_inputs"], state["_outputs"])[0]
+        if state.get("_num_processes", 1) > 1 and "_process_id" in state:
+            state["_process_id"] = process_id
+
+
+def _named(module: str, name: str) -> Any:
+    return getattr(sys.modules.get(module), name, object())
+
+
+def _empty(value: Any) -> tuple[Callable[..., Any], tuple[Any, ...]]:
+    return copyreg.__newobj__, (type(value),)  # type: ignore[attr-defined]
+
+
+def _fill(one: Any, state: dict[str, Any]) -> None:
+    """Past the class's own `__setattr__`, which notes variables and layers as new."""
+    one.__dict__.update(state)
+    _made.append(one)
+
+
+def _fill_container(one: Any, state: tuple[Any, dict[str, Any]]) -> None:
+    """Past the class's own methods, for the same reason."""
+    values, attributes = state
+    one.__dict__.update(attributes)
+    if isinstance(one, list):
+        list.extend(one, values)
+    elif isinstance(one, dict):
+        dict.update(one, values)
+    else:
+        set.update(one, values)

@@ -101,7 +101,7 @@ class Reports:
     def renew(self, process_ids: Sequence[int], *, within_s: float) -> None:
         """Has idle processes report what there is now, and waits for that; no longer than `within_s`."""
         deadline = time.monotonic() + within_s
-        asked = {p: self._send(p, Look(timeout_s=LOOK_SECONDS / 2)) for p in process_ids}
+        asked = self._ask(process_ids, Look(timeout_s=LOOK_SECONDS / 2))
         sequences = {}
         for process_id, request in asked.items():
             request.wait(max(0.0, deadline - time.monotonic()))
@@ -146,19 +146,19 @@ class Reports:
           devices: Whether they have devices to report.
         """
         deadline = time.monotonic() + AGAIN_SECONDS
-        asked = self._ask_to_repeat(there)
+        repeated = Look(timeout_s=LOOK_SECONDS / 2, again=True)
+        asked = self._ask(there, repeated)
         while time.monotonic() < deadline and not self._have_reported(there, devices=devices):
             # Again and again: the monitor's subscription may not have been there.
             repeat(there)
-            asked |= self._ask_to_repeat([p for p, request in asked.items() if request.ready()])
+            asked |= self._ask([p for p, request in asked.items() if request.ready()], repeated)
             time.sleep(REPEAT_SECONDS)
 
-    def _ask_to_repeat(self, process_ids: Sequence[int]) -> dict[int, Request[Looked]]:
+    def _ask(self, process_ids: Sequence[int], look: Look) -> dict[int, Request[Looked]]:
         asked = {}
         for process_id in process_ids:
             # One that ends meanwhile reports nothing more; its end is reported elsewhere.
             with contextlib.suppress(GoneError):
-                look = Look(timeout_s=LOOK_SECONDS / 2, again=True)
                 asked[process_id] = self._send(process_id, look)
         return asked
 

@@ -72,6 +72,17 @@ def test_a_process_that_dies_or_is_silent_when_it_is_asked_is_no_error_of_the_qu
     assert engines.monitor.waited_for == {0: 7}
 
 
+def test_one_that_has_died_and_cannot_be_asked_any_more_is_none_either() -> None:
+    def look(process_id: int, **_: Any) -> Looked:
+        if process_id == 1:
+            raise gone()
+        return Looked(sequence=7)
+
+    engines = Engines([IDLE], [IDLE], look=look)
+    engines.reports.look(())
+    assert engines.monitor.waited_for == {0: 7}
+
+
 def test_a_start_waits_for_the_first_report_of_every_process() -> None:
     engines = Engines([None, IDLE], [None, None, None, IDLE])
     engines.reports.first(devices=False)

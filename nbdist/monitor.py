@@ -20,6 +20,7 @@ from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
 from nbdist.errors import WireError
 from nbdist.launch.start.iopub import subscriber, wire
 from nbdist.merge import Known, Merger, Planned
+from nbdist.merge.samples import After, Samples
 from nbdist.merge.states import at_rest
 from nbdist.message_guard import MessageGuard
 
@@ -72,7 +73,7 @@ class Monitor:
         self._lock = threading.Lock()
         self._known = Known()
         self._latest: dict[int, LatestActivity] = {}
-        self._numbered: dict[int, tuple[str, ...]] = {}
+        self._samples: dict[int, Samples] = {}
         self._dirty = True
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
@@ -132,9 +133,11 @@ class Monitor:
             return None
         return aged(latest.activity, time.monotonic() - latest.at)
 
-    def numbered(self, process_id: int) -> tuple[str, ...] | None:
-        """The names whose value was the number of a process when it last reported; None before."""
-        return self._numbered.get(process_id)
+    def samples(self, process_id: int) -> After:
+        """What a process has reported of its names after its last cells."""
+        with self._lock:
+            found = self._samples.get(process_id)
+            return {} if found is None else dict(found.after)
 
     def silence(self, process_id: int) -> float:
         """Seconds since a process last reported; 0 before its first report."""
@@ -220,8 +223,7 @@ class Monitor:
             return False
         with self._lock:
             self._merger.update(report, time_s=time.time())
-        if report.numbered is not None:
-            self._numbered[report.process_id] = report.numbered
+            self._samples.setdefault(report.process_id, Samples()).take(report)
         if report.activity is not None:
             self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
         return True

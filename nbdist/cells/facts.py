@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from types import MappingProxyType
 
 from nbdist.cells.outcome import ProcessOutcome, first_line
 from nbdist.merge import Failure, Known
@@ -37,7 +38,8 @@ class Facts:
     (None: it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are
     in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
     until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
-    whatever was done then.
+    whatever was done then. `unsure` are names of processes that have taken the place of ended ones, which may not
+    be what those had, and where.
     """
 
     workers: frozenset[int]
@@ -51,6 +53,7 @@ class Facts:
     proves: bool = False
     repaired: str | None = None
     diverged: str | None = None
+    unsure: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def out_of_step(self) -> bool:
@@ -89,7 +92,9 @@ class Facts:
         """These facts while these hosts do not answer."""
         return replace(self, silent=silent)
 
-    def recovered(self, done: str | None = None) -> Facts:
+    def recovered(
+        self, done: str | None = None, *, unsure: Mapping[str, str] = MappingProxyType({})
+    ) -> Facts:
         """These facts when all processes are there again and in step; `done` says what it took."""
         return replace(
             self,
@@ -99,6 +104,7 @@ class Facts:
             since=None,
             why=None,
             repaired=done,
+            unsure={**self.unsure, **unsure},
         )
 
     def known(

@@ -1,4 +1,4 @@
-"""Cells that may run while the processes are not in step: those that compute nothing."""
+"""Cells that may run while a value could be wrong: those that compute nothing, or set it again."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import ast
 
 from nbdist.cells.facts import Facts
 from nbdist.errors import SessionError
+from nbdist.quantities import names_text
 
 HARMLESS = frozenset({"print", "len", "type", "repr", "str", "dir", "vars", "id"})
 """Functions that may be called. What walks over an array, such as `list`, computes each of its elements."""
@@ -60,3 +61,67 @@ def _is_harmless(node: ast.AST) -> bool:
     if isinstance(node, ast.Dict):
         return None not in node.keys
     return isinstance(node, _PLAIN)
+
+
+def refuse_unsure(code: str, facts: Facts) -> frozenset[str]:
+    """Lets pass what sets names of new processes again, what needs none, and what only looks at values.
+
+    Returns:
+      Names that the cell sets.
+
+    Raises:
+      SessionError: The cell may use what is not what it was.
+    """
+    bound, read = _bound(code), _read(code)
+    left = {name: where for name, where in facts.unsure.items() if name not in bound}
+    if not left or not computes(code) or (bound & facts.unsure.keys() and not read & left.keys()):
+        return bound
+    places: dict[str, list[str]] = {}
+    for name, where in left.items():
+        places.setdefault(where, []).append(name)
+    listed = "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
+    raise SessionError(
+        f"This cell was not run, since it may use values that are not those of before: {listed}. Set them again "
+        "(for the next time in a function with @nbdist.on_recover), or run the cell once more to go on with them "
+        "as they are."
+    )
+
+
+def _bound(code: str) -> frozenset[str]:
+    """Names that a cell sets for sure; none of what is no Python."""
+    return frozenset(
+        target.id
+        for statement in _statements(code)
+        for target in _targets(statement)
+        if isinstance(target, ast.Name)
+    )
+
+
+def _targets(statement: ast.stmt) -> list[ast.expr]:
+    if isinstance(statement, ast.Assign):
+        return [one for target in statement.targets for one in _parts(target)]
+    if isinstance(statement, ast.Delete):
+        return statement.targets
+    return [statement.target] if isinstance(statement, ast.AnnAssign) and statement.value else []
+
+
+def _parts(target: ast.expr) -> list[ast.expr]:
+    if isinstance(target, ast.Tuple | ast.List):
+        return [one for part in target.elts for one in _parts(part)]
+    return [target]
+
+
+def _read(code: str) -> frozenset[str]:
+    return frozenset(
+        node.id
+        for statement in _statements(code)
+        for node in ast.walk(statement)
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+    )
+
+
+def _statements(code: str) -> list[ast.stmt]:
+    try:
+        return ast.parse(code).body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return []

@@ -14,6 +14,7 @@ Source: imports nothing outside the standard library, since engines import it to
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -330,8 +331,8 @@ class Report:
     models: tuple[Model, ...] | None = None
     progress: tuple[Progress, ...] | None = None
     """The last of this process; none before the first."""
-    numbered: tuple[str, ...] | None = None
-    """The user's names whose value is the number of this process, such as that of `me = jax.process_index()`."""
+    samples: Mapping[str, str] | None = None
+    """Of names with plain data or an array of NumPy, each a short text; see `nbdist.engine.probe.samples`."""
     content_run: int | None = None
 
 

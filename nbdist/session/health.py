@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
 from nbdist.cells.outcome import Outcome, ProcessOutcome
@@ -157,10 +158,22 @@ class Health:
         """Whether a process has replied to the cell of this sending, or to a later one."""
         return run is not None and run <= self._left.get(process_id, -1)
 
-    def recovered(self, done: str | None = None) -> None:
-        """All processes are there again and in step; `done` says what it took, if anything."""
+    def recovered(
+        self, done: str | None = None, *, unsure: Mapping[str, str] = MappingProxyType({})
+    ) -> None:
+        """All processes are there again and in step; `done` says what it took, if anything.
+
+        `unsure` are names that may not be what processes that have ended had, and where.
+        """
         with self._lock:
-            self.facts = self.facts.recovered(done)
+            self.facts = self.facts.recovered(done, unsure=unsure)
+            self._show()
+
+    def sure_of(self, names: Collection[str]) -> None:
+        """These names are set again, or a person goes on with them as they are."""
+        with self._lock:
+            left = {name: where for name, where in self.facts.unsure.items() if name not in names}
+            self.facts = replace(self.facts, unsure=left)
             self._show()
 
     def _to(self, state: EngineState) -> None:

@@ -19,11 +19,12 @@ from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
 from nbdist.cells.outcome import first_cause
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import refuse_computing
+from nbdist.cells.refuse import refuse_computing, refuse_unsure
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.history import OpenCell, PastCell
+from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
@@ -99,6 +100,8 @@ class Cells:
         chosen = engines.choice.targets(on)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)
+        if engines.facts.unsure:
+            self._refuse_unsure(code, done)
         if self._rules.check if check is None else check:
             self._compare(chosen, code)
         number = cell if cell is not None else next(self._numbers)
@@ -125,6 +128,15 @@ class Cells:
             self.background.add(run)
             return run.follow(shown=live)
         return handle.wait()
+
+    def _refuse_unsure(self, code: str, done: str | None) -> None:
+        """Once: who sends the cell again goes on with what is there."""
+        health = self._engines.health
+        try:
+            health.sure_of(refuse_unsure(code, health.facts))
+        except SessionError as error:
+            health.sure_of(health.facts.unsure)
+            raise SessionError("\n".join([*([done] if done else []), str(error)])) from None
 
     def _remarks(self, on: Targets, chosen: Sequence[int], number: int, *, wait: bool) -> list[str]:
         """Lines to show above a cell's output."""

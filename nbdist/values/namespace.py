@@ -31,8 +31,9 @@ from nbdist.contract.calls.values import (
     box,
 )
 from nbdist.dtypes import dtype_named
-from nbdist.engine.namespace.digests import digest_of
+from nbdist.engine.probe.samples import digest_of
 from nbdist.launch.start.request import Request
+from nbdist.merge.samples import Compared
 from nbdist.values.flow import (
     PART_BYTES,
     Answer,
@@ -49,6 +50,8 @@ from nbdist.values.pull import batches
 from nbdist.values.spots import Piece, Spots, pieces_of
 
 A = TypeVar("A")
+
+NOTHING = Compared(had={}, same=frozenset())
 
 MOST_ON_THE_WAY = 4
 """So many messages of bytes go to the new process before the first of them is waited for."""
@@ -71,6 +74,7 @@ class Brought:
         the same on the one that has ended.
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
+      set_again: Names that these functions have set on the new process.
     """
 
     source: int
@@ -83,6 +87,12 @@ class Brought:
     alone: tuple[str, ...] = ()
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
+    set_again: tuple[str, ...] = ()
+
+    @property
+    def unsure(self) -> frozenset[str]:
+        """Names that may not be what the process that has ended had, or would have had."""
+        return frozenset({*self.differing, *self.doubtful, *self.alone}) - set(self.set_again)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -119,7 +129,7 @@ class Bringing:
       token: Of this move.
       generation: The number of the back end of all.
       timeout_s: How long nothing may move.
-      before: Names that had the number of the process that has ended; None: not known.
+      before: What is known of names of the process that has ended, compared with the first source.
     """
 
     processes: Processes
@@ -128,7 +138,7 @@ class Bringing:
     token: str
     generation: int
     timeout_s: float
-    before: frozenset[str] | None = None
+    before: Compared = NOTHING
     _puts: list[Request[Done]] = field(default_factory=list)
 
     def run(self, *, progress: Progress = silent) -> Brought:
@@ -170,7 +180,7 @@ class Bringing:
                 self.newcomer: self._send(
                     self.newcomer,
                     MakeNamespace(
-                        token=self.token, lost=tuple(lost), numbered=numbered(offers, self.before)
+                        token=self.token, lost=tuple(lost), numbered=self._numbered(offers)
                     ),
                     structure,
                 )
@@ -187,21 +197,26 @@ class Bringing:
     ) -> Brought:
         first = self.sources[0]
         offer = offers[first]
-        own = numbered(offers, self.before)
+        own = self._numbered(offers)
+        alone = len(offers) == 1
+        before = self.before
+        others = {*differing(offers), *before.other}
         return Brought(
             source=first,
             names=made.names,
             left_out=offer.left_out,
             lost=tuple(offer.arrays[number] for number in lost),
-            differing=tuple(n for n in differing(offers) if n not in own),
+            differing=tuple(sorted(others.intersection(made.names) - set(own))),
             numbered=own,
-            doubtful=tuple(n for n in equal_to_number(offers) if n not in own)
-            if len(offers) == 1
-            else (),
-            alone=offer.own if len(offers) == 1 else (),
+            doubtful=tuple(n for n in equal_to_number(offers) if alone and n not in before.had),
+            alone=tuple(n for n in offer.own if alone and n not in before.had),
+            set_again=made.set_again,
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
         )
+
+    def _numbered(self, offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
+        return numbered(offers, self.before.had, self.newcomer)
 
     def _parts(
         self, offers: Mapping[int, NamespaceOffer], room: Room
@@ -322,13 +337,13 @@ def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
 
 
 def numbered(
-    offers: Mapping[int, NamespaceOffer], before: frozenset[str] | None
+    offers: Mapping[int, NamespaceOffer], had: Mapping[str, str], newcomer: int
 ) -> tuple[str, ...]:
-    """Names that have the number of its process on each of several; `before`, on one that has ended."""
-    names = equal_to_number(offers)
-    if before is not None:
-        return tuple(name for name in names if name in before)
-    return names if len(offers) > 1 else ()
+    """Names that have the number of its process on each of several; `had`, also on the one that has ended."""
+    several, own = len(offers) > 1, digest_of(newcomer)
+    return tuple(
+        name for name in equal_to_number(offers) if (had[name] == own if name in had else several)
+    )
 
 
 def equal_to_number(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:

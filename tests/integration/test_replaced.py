@@ -11,13 +11,14 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import ProcessError
+from nbdist.errors import ProcessError, SessionError
 from tests.waiting import wait_for
 
 PROCESSES = 3
 
 SETUP = """
 import os, threading
+import nbdist
 import jax, jax.numpy as jnp, numpy as np, optax
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
@@ -45,9 +46,10 @@ def train(steps):
         losses.append(float(value))
         done += 1
     return losses
-key = jax.random.key(3)
+def new_own():
+    return jax.random.key(3), jax.device_put(np.arange(3.0))
+key, mine = new_own()
 lock, file = threading.Lock(), open(os.devnull)
-mine = jax.device_put(np.arange(3.0))
 here = jax.sharding.Mesh(np.array(jax.local_devices()), ("x",))
 """
 
@@ -134,6 +136,10 @@ def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
 
 def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
     session.run("losses += train(3)")
+    session.run(
+        "@nbdist.on_recover\ndef renew():\n    global key, mine, me\n    key, mine = new_own()\n"
+        "    me = jax.process_index()"
+    )
     for process_id in (0, 2):
         os.kill(pid_of(session, process_id), signal.SIGKILL)
     wait_for(lambda: len(session._life.engines.facts.lost) == 2)
@@ -144,7 +150,7 @@ def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
 
 def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
     session.run(
-        "import nbdist\ncalled = 0\n@nbdist.on_recover\ndef open_again():\n    global called, file\n"
+        "called = 0\n@nbdist.on_recover\ndef open_again():\n    global called, file\n"
         "    called += 1\n    file = open(os.devnull)"
     )
     kill(session, 1, signal.SIGKILL)
@@ -154,3 +160,46 @@ def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
     kill(session, 1, signal.SIGKILL)
     assert "open_again has failed on process 1" in (done := session.recover())
     assert "ZeroDivisionError" in done
+
+
+def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(session: Session) -> None:
+    session.run("del open_again, called\npart = np.arange(12)[jax.process_index() :: 3]")
+    kill(session, 1, signal.SIGKILL)
+    with pytest.raises(
+        SessionError, match=r"not run, .*: part on process 1 as on process 2\."
+    ) as e:
+        session.run("found = part.sum()")
+    assert "process 1 started again" in str(e.value), "what was done is said where it is seen"
+    session.run("part = np.arange(12)[jax.process_index() :: 3]")
+    session.run("found = int(part.sum())")
+    assert session.pull("found", each=True) == {0: 18, 1: 22, 2: 26}
+    kill(session, 0, signal.SIGKILL)
+    with pytest.raises(SessionError, match="part on process 0 as on process 1"):
+        session.run("found = int(part.sum())")
+    session.run("found = int(part.sum())")  # as it is
+    assert session.pull("found", each=True) == {0: 22, 1: 22, 2: 26}
+
+
+def test_a_hook_that_sets_it_again_lets_cells_go_on(session: Session) -> None:
+    session.run(
+        "@nbdist.on_recover\ndef take_part():\n    global part\n"
+        "    part = np.arange(12)[jax.process_index() :: 3]\ntake_part()"
+    )
+    kill(session, 1, signal.SIGKILL)
+    session.run("found = int(part.sum())")
+    assert session.pull("found", each=True) == {0: 18, 1: 22, 2: 26}
+
+
+def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() -> None:
+    with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as two:
+        two.run("import os, jax, numpy as np\nme = jax.process_index()\nseed = 3 + me\nn = 1")
+        two.run("data = np.arange(1000)\npart = data[me::2]\nkey = jax.random.key(1)")
+        two._look()  # what was set last is reported a moment later
+        kill(two, 1, signal.SIGKILL)
+        with pytest.raises(SessionError) as refused:
+            two.run("print(data.sum())")
+        assert "this cell was not run" in str(refused.value).lower()
+        listed = str(refused.value).rpartition("of before: ")[2]
+        assert listed.startswith("key, part, seed on process 1 as on process 0.")
+        assert two.pull("me", each=True) == {0: 0, 1: 1}
+        assert two.pull("n", each=True) == {0: 1, 1: 1}

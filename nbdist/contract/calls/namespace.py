@@ -104,10 +104,12 @@ class NamespaceMade:
     Attributes:
       names: All that the process has now.
       hooks: What functions of the user's have raised that were to be called then, each as a few words.
+      set_again: Names that these functions have set.
     """
 
     names: tuple[str, ...]
     hooks: tuple[str, ...]
+    set_again: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

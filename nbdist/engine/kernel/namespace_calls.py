@@ -20,6 +20,8 @@ if TYPE_CHECKING:
 
     Buffers = Sequence[bytes | memoryview]
 
+_MISSING = object()
+
 
 def offer_namespace(
     resident: Resident, buffers: Buffers, call: contract.OfferNamespace
@@ -58,8 +60,13 @@ def make_namespace(
     resident.moving.end(call.token)
     resident.shell.user_ns.update(dict.fromkeys(call.numbered, resident.process_id))
     resident.hooks.update(found["hooks"])
+    before = dict(resident.shell.user_ns)
+    failed = resident.call_hooks()
+    names = _names(resident)
     return contract.NamespaceMade(
-        names=tuple(found["names"]), hooks=tuple(resident.call_hooks())
+        names=tuple(found["names"]),
+        hooks=tuple(failed),
+        set_again=tuple(n for n, value in names.items() if value is not before.get(n, _MISSING)),
     ), []
 
 

@@ -20,9 +20,9 @@ from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.probe import progress
 from nbdist.engine.probe.activity import Activity
 from nbdist.engine.probe.look import Look
-from nbdist.engine.probe.numbered import numbered
 from nbdist.engine.probe.observer import Observed
 from nbdist.engine.probe.pace import Pace
+from nbdist.engine.probe.samples import samples
 from nbdist.engine.probe.sections import Sections
 from nbdist.engine.probe.walk import Bounds
 from nbdist.message_guard import MessageGuard
@@ -164,8 +164,10 @@ class Probe:
                 self._sections.put("arrays", (seen.arrays, seen.arrays_omitted))
                 self._sections.put("distributions", seen.distributions)
                 self._sections.put("models", seen.models)
-                self._sections.put("numbered", numbered(self._namespace(), self._empty.process_id))
+                found = samples(self._namespace()) if before is not None else None
                 self._content_run = before if before == self._ended_run() else None
+                if self._content_run is not None:
+                    self._sections.put("samples", found)
 
     def _ended_run(self) -> int | None:
         """The newest cell, if it has ended; None in the middle of one."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from nbdist.contract.events import Coordinating
 from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS, Coordinate, EndCoordination
 from nbdist.errors import LaunchError
 from nbdist.launch.model.framework import framework_named
@@ -61,10 +62,38 @@ def ask_for_service(running: Cluster, *, again: bool = False) -> int:
 def until_it_serves(running: Cluster, number: int) -> None:
     """Waits until a service listens, and has the processes meet there.
 
+    Where the port that was chosen for the first has been taken meanwhile by another program, the next one chooses
+    its own; a port that a person has chosen is not given up so.
+
     Raises:
       LaunchError: It does not, with what it wrote last.
       HostError: Its host is lost.
     """
+    if _answer(running, number).address is None and number == COORDINATOR and not _chosen(running):
+        number = ask_for_service(running, again=True)
+    found = _answer(running, number)
+    if found.address is None:
+        words = "\n".join(f"  {line}" for line in found.last_lines)
+        raise LaunchError(
+            f"JAX's coordination service does not listen on host {running.plan.processes[0].host}:\n{words}"
+        )
+    host = running.rendezvous.coordinator.rpartition(":")[0]
+    port = found.address.rpartition(":")[2]
+    running.rendezvous = replace(running.rendezvous, coordinator=f"{host}:{port}", served=True)
+
+
+def _chosen(running: Cluster) -> bool:
+    """Whether a person has chosen the port of the first."""
+    plan = running.plan
+    return bool(
+        plan.addresses
+        or ":" in (plan.coordinator or "")
+        or plan.jax.get("coordinator_bind_address") is not None
+    )
+
+
+def _answer(running: Cluster, number: int) -> Coordinating:
+    """What the agent says of a service, which it starts meanwhile."""
     agent = running.agents.of(running.plan.processes[0].process_id)
     deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
     while number not in agent.services:
@@ -75,15 +104,7 @@ def until_it_serves(running: Cluster, number: int) -> None:
                 f"service. {command('restart')} starts everything afresh."
             )
         time.sleep(POLL_SECONDS / 4)
-    found = agent.services[number]
-    if found.address is None:
-        words = "\n".join(f"  {line}" for line in found.last_lines)
-        raise LaunchError(
-            f"JAX's coordination service does not listen on host {running.plan.processes[0].host}:\n{words}"
-        )
-    host = running.rendezvous.coordinator.rpartition(":")[0]
-    port = found.address.rpartition(":")[2]
-    running.rendezvous = replace(running.rendezvous, coordinator=f"{host}:{port}", served=True)
+    return agent.services[number]
 
 
 def end(running: Cluster, number: int) -> None:

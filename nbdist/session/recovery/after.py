@@ -47,7 +47,7 @@ def _learn(engines: EngineGroup, settled: Settled, cell: int, say: Callable[[str
     if settled.why is not None:
         engines.health.out_of_step(cell, settled.why)
     else:
-        engines.health.recovered(settled.done)
+        engines.health.recovered(settled.done, unsure=settled.unsure)
         if settled.done is not None:
             say(settled.done)
     return engines.facts

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 
 from nbdist.contract.asides import Aside
@@ -30,6 +30,7 @@ from nbdist.session.recovery.replacing import (
     lost_in_part,
     said,
     start_again,
+    unsure,
 )
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
@@ -61,6 +62,7 @@ class Repaired:
     stale: tuple[str, ...] = ()
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
+    unsure: Mapping[str, str] = field(default_factory=dict)
 
     def text(self) -> str:
         """One line, and one more for each thing that is not as before."""
@@ -174,6 +176,7 @@ def repair(
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
         replaced=tuple(said(brought, ended)),
+        unsure=unsure(brought),
     )
 
 

@@ -13,9 +13,13 @@ from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import silent
 from nbdist.launch.start.replace import replace
+from nbdist.merge.samples import After, compared
 from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.values.namespace import Bringing, Brought
+
+REPORT_SECONDS = 1.0
+"""How long the process whose names are taken may take to report what they hold now."""
 
 BRING_SECONDS = 120.0
 """So long nothing may move while a namespace is brought."""
@@ -40,19 +44,19 @@ def replaceable(engines: EngineGroup) -> frozenset[int]:
     return gone if can else frozenset()
 
 
-Before = Mapping[int, frozenset[str] | None]
-"""The names that had, on each process that has ended, the number of that process; None where nobody knows."""
+Ended = Mapping[int, After]
+"""What each process that has ended had reported of its names."""
 
 
-def start_again(engines: EngineGroup, gone: Collection[int]) -> Before:
+def start_again(engines: EngineGroup, gone: Collection[int]) -> Ended:
     """Starts processes in the place of ended ones; they have joined nobody yet.
 
     Raises:
       LaunchError: One did not come up; the others are as they were.
     """
-    reported = {p: engines.monitor.numbered(p) for p in gone}
+    reported = {p: engines.monitor.samples(p) for p in gone}
     replace(engines.link, gone, progress=silent)
-    return {p: None if names is None else frozenset(names) for p, names in reported.items()}
+    return reported
 
 
 def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
@@ -63,7 +67,7 @@ def joining(engines: EngineGroup, process_id: int) -> Call[Any]:
     return Initialize(stage=encode(stage))
 
 
-def bring(engines: EngineGroup, gone: Before, *, generation: int) -> dict[int, Brought]:
+def bring(engines: EngineGroup, gone: Ended, *, generation: int) -> dict[int, Brought]:
     """Gives new processes the namespace of one that has lived on, and the pieces of arrays that others have.
 
     Args:
@@ -76,6 +80,9 @@ def bring(engines: EngineGroup, gone: Before, *, generation: int) -> dict[int, B
     """
     # Process 0 is the one that code makes an exception of most often.
     living = sorted(engines.facts.workers - set(gone), key=lambda p: (p == 0, p))
+    # What has been set since its last report is not to be taken for what it was then.
+    if gone:
+        engines.reports.renew(living[:1], within_s=REPORT_SECONDS)
     found = {}
     for process_id in sorted(gone):
         found[process_id] = Bringing(
@@ -85,7 +92,7 @@ def bring(engines: EngineGroup, gone: Before, *, generation: int) -> dict[int, B
             token=str(engines.next_number()),
             generation=generation,
             timeout_s=BRING_SECONDS,
-            before=gone[process_id],
+            before=compared(gone[process_id], engines.monitor.samples(living[0])),
         ).run()
     return found
 
@@ -115,6 +122,16 @@ def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
         paths=tuple(a.key for a in arrays if not a.key.startswith("@")),
         unnamed=tuple(a.origin for a in arrays if a.key.startswith("@") and a.origin is not None),
     )
+
+
+def unsure(found: Mapping[int, Brought]) -> dict[str, str]:
+    """Names that may not be what processes that have ended had, and where: `on process 1 as on process 2`."""
+    names = sorted({name for one in found.values() for name in one.unsure})
+    return {
+        name: f"on {processes_text([p for p, one in found.items() if name in one.unsure])} as on process "
+        f"{next(one.source for one in found.values() if name in one.unsure)}"
+        for name in names
+    }
 
 
 def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:

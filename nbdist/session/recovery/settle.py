@@ -7,7 +7,7 @@ with what is pending, so that values would be mixed up; then only a repair helps
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from nbdist.contract.calls.stepping import (
     AskLabels,
@@ -39,13 +39,15 @@ PROVE_SECONDS = 10.0
 class Settled:
     """How it ended: in step unless `why` says why not.
 
-    `because` says why they were not when it began, `done` what was done, `lost` what was lost.
+    `because` says why they were not when it began, `done` what was done, `lost` what was lost, `unsure` which
+    names of new processes may not be what those before them had, and where.
     """
 
     why: str | None = None
     because: str | None = None
     done: str | None = None
     lost: tuple[str, ...] = ()
+    unsure: Mapping[str, str] = field(default_factory=dict)
 
 
 def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
@@ -104,7 +106,7 @@ def mend(
             done = repair(engines, number=engines.next_number(), say=say, states=states, gone=gone)
     except NbdistError as error:
         return Settled(why=f"the repair failed: {error}")
-    return Settled(done=done.text(), lost=done.lost)
+    return Settled(done=done.text(), lost=done.lost, unsure=done.unsure)
 
 
 def gone_text(gone: Collection[int]) -> str:

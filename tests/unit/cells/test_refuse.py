@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.cells.facts import Facts
-from nbdist.cells.refuse import computes, refuse_computing
+from nbdist.cells.refuse import computes, refuse_computing, refuse_unsure
 from nbdist.errors import SessionError
 
 LOOKS = [
@@ -156,3 +156,38 @@ def test_the_error_says_since_when_why_and_what_to_do() -> None:
     assert "since cell 3: process 1 did not stop when interrupted." in text
     assert "it was not run" in text
     assert text.endswith("%dist_recover tries again.")
+
+
+UNSURE = Facts(
+    workers=frozenset({0, 1}),
+    advice="",
+    unsure={"x": "on process 1 as on process 0", "y": "on process 1 as on process 0"},
+)
+
+
+@pytest.mark.parametrize(
+    ("code", "sets"),
+    [
+        ("x.shape", set()),
+        ("print(x)", set()),
+        ("x, y = mine()", {"x", "y"}),
+        ("x = y = 0", {"x", "y"}),
+        ("x: int = 3", {"x"}),
+        ("[x, [y]] = mine()", {"x", "y"}),
+        ("x = mine()", {"x"}),  # the other is not used
+        ("del x", {"x"}),
+        ("x = mine()\ny = x + 1\ntrain(x, y)", {"x", "y"}),
+    ],
+)
+def test_what_sets_names_of_a_new_process_again_runs(code: str, sets: set[str]) -> None:
+    assert refuse_unsure(code, UNSURE) == sets
+
+
+@pytest.mark.parametrize(
+    "code",
+    ["train()", "x + 1", "x = y + 1", "x += 1", "%time x = 3", "if a:\n    x = y = 1", "x: int"],
+)
+def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(code: str) -> None:
+    with pytest.raises(SessionError, match=r"y on process 1 as on process 0\. Set them again") as e:
+        refuse_unsure(code, UNSURE)
+    assert "run the cell once more" in str(e.value)

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.frameworks.stepping import Repairs
+    from nbdist.engine.namespace.objects import Objects
     from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import Observer
@@ -133,6 +134,12 @@ class Jax(Framework):
         from nbdist.engine.frameworks.jax.start import step_of
 
         return Placements(process.shell.user_ns, step_of(process))
+
+    def objects(self, process_id: int) -> Objects | None:
+        """See `nbdist.engine.frameworks.jax.objects.Objects`."""
+        from nbdist.engine.frameworks.jax.objects import Objects
+
+        return Objects()
 
     def holds(self) -> str | None:
         """The platform of the back end that is up."""

@@ -136,7 +136,10 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
 @pytest.mark.usefixtures("hosts_live")
 def test_one_that_does_not_listen_is_an_error_with_its_last_words() -> None:
     link = running()
-    link.agents.all[0].services[-2] = serving(None, "bind: in use")
+    parent = link.agents.all[0]
+    refused = serving(None, "bind: in use")
+    parent.services[-2] = refused
+    parent.order = lambda order: parent.services.update({order.number: refused})
     with pytest.raises(LaunchError, match=r"does not listen on host h3:\n  bind: in use"):
         until_it_serves(link, -2)
     assert not link.rendezvous.served
@@ -155,3 +158,43 @@ def test_a_service_is_ended_by_its_number() -> None:
     link = running()
     end(link, -3)
     assert link.agents.all[0].orders == [EndCoordination(number=-3)]
+
+
+class Retrying(FakeParent):
+    """Its first service cannot listen; the next can."""
+
+    def order(self, order: Order) -> None:
+        super().order(order)
+        assert isinstance(order, Coordinate)
+        taken = order.port is not None
+        self.services[order.number] = Coordinating(
+            number=order.number,
+            address=None if taken else "10.0.0.5:999",
+            last_lines=("in use",) if taken else (),
+        )
+
+
+@pytest.mark.usefixtures("hosts_live")
+def test_a_port_that_was_taken_meanwhile_is_given_up_for_another() -> None:
+    link = running()
+    link.agents.all = [Retrying()]
+    until_it_serves(link, ask_for_service(link))
+    assert link.rendezvous == Meeting("10.0.0.5:999", served=True)
+    assert [order.port for order in link.agents.all[0].orders] == [1234, None]
+
+
+@pytest.mark.usefixtures("hosts_live")
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"coordinator": "10.0.0.5:1234"},
+        {"addresses": ("h3:1",)},
+        {"jax": {"coordinator_bind_address": "10.0.0.5:1234"}},
+    ],
+)
+def test_one_that_a_person_has_chosen_is_not(chosen: Any) -> None:
+    link = running(**chosen)
+    link.agents.all = [Retrying()]
+    with pytest.raises(LaunchError, match="in use"):
+        until_it_serves(link, ask_for_service(link))
+    assert len(link.agents.all[0].orders) == 1

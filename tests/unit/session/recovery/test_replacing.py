@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.session.recovery.replacing import replaceable, said
+from nbdist.session.recovery.replacing import replaceable, said, unsure
 from nbdist.values.namespace import Brought
 from tests.builders.engines import FakeEngines
 
@@ -45,3 +45,12 @@ def test_equal_ends_are_said_once() -> None:
         f"   processes 1, 2 (before: {KILLED}) each have the 2 names of process 0",
         "   process 3 (before: ended with exit code 3) has the 2 names of process 0",
     ]
+
+
+def test_where_unsure_names_are_is_said() -> None:
+    two = Brought(source=0, names=(), alone=("x", "y"))
+    found = {1: replace(two, alone=("x",)), 2: two, 3: two}
+    assert unsure(found) == {
+        "x": "on processes 1–3 as on process 0",
+        "y": "on processes 2, 3 as on process 0",
+    }

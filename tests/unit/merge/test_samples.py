@@ -1,0 +1,74 @@
+"""What an ended process had is compared with what another had at the same time, and has now."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from nbdist.merge.samples import KEPT, After, Compared, Samples, compared
+from tests.builders.reports import report
+
+NOTHING = Compared(had={}, same=frozenset())
+
+
+def samples(*after: tuple[int | None, dict[str, str] | None]) -> Samples:
+    """Of a process that has reported these after these runs."""
+    found = Samples()
+    for run, texts in after:
+        found.take(replace(report(0), samples=texts, content_run=run))
+    return found
+
+
+def after(*reports: tuple[int | None, dict[str, str] | None]) -> After:
+    return samples(*reports).after
+
+
+def test_names_that_have_not_changed_are_compared() -> None:
+    found = compared(
+        after((3, {"a": "1", "b": "2", "c": "3"})), after((3, {"a": "1", "b": "x", "c": "3"}))
+    )
+    assert found == Compared(had={"a": "1", "b": "2", "c": "3"}, same=frozenset({"a", "c"}))
+    assert found.other == {"b"}
+
+
+def test_of_names_that_have_changed_since_nothing_is_known() -> None:
+    # It has ended in cell 4, which has set `a` on the other.
+    ended = after((3, {"a": "1", "b": "2"}))
+    alive = after((3, {"a": "1", "b": "2"}), (4, {"a": "7", "b": "2", "new": "3"}))
+    assert compared(ended, alive) == Compared(had={"b": "2"}, same=frozenset({"b"}))
+
+
+def test_only_what_was_seen_after_the_same_cell_is_compared() -> None:
+    # The other was not looked at after cell 3, in which `a` was something else for a while.
+    alive = after((1, {"a": "1"}), (4, {"a": "1"}))
+    assert compared(after((3, {"a": "2"})), alive) == NOTHING
+    assert compared(after((1, {"a": "2"})), alive).other == {"a"}
+    assert compared(after((1, {"a": "1"}), (4, {"a": "2"})), alive).other == {"a"}
+
+
+def test_what_has_not_changed_is_not_sent_again() -> None:
+    found = samples((2, {"a": "1"}), (5, None))
+    assert found.after == {2: {"a": "1"}, 5: {"a": "1"}}
+
+
+def test_the_last_cells_are_kept() -> None:
+    found = samples(*((run, {"a": str(run)}) for run in range(KEPT + 3)))
+    assert list(found.after) == list(range(3, KEPT + 3))
+
+
+def test_who_has_reported_nothing_is_not_compared() -> None:
+    assert compared({}, after((3, {"a": "1"}))) == NOTHING
+    assert compared(after((3, {"a": "1"})), {}) == NOTHING
+    assert compared(after((None, {"a": "1"})), after((3, {"a": "1"}))) == NOTHING
+
+
+def test_what_was_reported_in_the_middle_of_a_cell_counts_when_that_has_ended() -> None:
+    found = samples((2, {"a": "1"}), (None, {"a": "2"}))
+    assert found.after == {2: {"a": "1"}}
+
+
+def test_a_new_process_has_nothing_of_the_one_before() -> None:
+    found = samples((2, {"a": "1"}))
+    found.take(replace(report(0), pid=99, samples=None, content_run=3))
+    assert found.after == {}
+    found.take(replace(report(0), pid=99, samples={"a": "1"}, content_run=3))
+    assert found.after == {3: {"a": "1"}}

@@ -23,6 +23,18 @@ class Clock:
         return getattr(time, name)
 
 
+class Sleeping(Clock):
+    """The real time, but for what is done in place of sleeping; threads of others sleep as ever.
+
+    Args:
+      sleep: Called with the seconds.
+    """
+
+    def __init__(self, sleep: Callable[[float], None]) -> None:
+        self.sleep = sleep  # type: ignore[method-assign]
+        self.monotonic = time.monotonic  # type: ignore[method-assign]
+
+
 class PatientClock(Clock):
     """Time passes while somebody waits in vain, and never while something comes from another thread.
 

@@ -176,8 +176,8 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     if differing:
         source = next(iter(found.values())).source
         lines.append(
-            f"   {names_text(differing)}: not the same on all processes; {processes_text(found)} has what process "
-            f"{source} has"
+            f"   {names_text(differing)}: not the same on all processes; on {processes_text(found)} as on "
+            f"process {source}"
         )
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
     return lines

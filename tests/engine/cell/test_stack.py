@@ -15,6 +15,7 @@ from nbdist.engine.cell.stack import place
 from nbdist.engine.frameworks import frameworks
 from nbdist.engine.frameworks.keras.guards import agreement, waiting
 from nbdist.engine.frameworks.keras.guards.call import Call
+from tests.builders.clock import Sleeping
 
 OWNERS = CodeOwners(frameworks())
 
@@ -211,7 +212,7 @@ def test_an_agreement_that_nobody_has_joined_is_a_wait_in_every_look(stage, monk
                 raise RuntimeError("enough")
             return {1: self.text}
 
-    monkeypatch.setattr(agreement.time, "sleep", lambda seconds: stage.look())
+    monkeypatch.setattr(agreement, "time", Sleeping(lambda seconds: stage.look()))
     part = agreement.Agreement(Board(), stage.cell, 1, "h")
     stage.names["meet"] = lambda: part.meet(Call(method="fit", host="h"), (0, 1))
     stage.cell.started(7, "meet()", run=1, targets=(0, 1))

@@ -10,6 +10,7 @@ import pytest
 
 from nbdist.engine.frameworks.jax.step.cut import Cut
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
+from tests.builders.clock import Sleeping
 from tests.waiting import wait_for
 
 
@@ -243,7 +244,7 @@ def test_nothing_is_ended_while_something_moves(sockets, monkeypatch, outer_only
             one.near.sendall(b"x")
             assert one.far.recv(1) == b"x"
 
-    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time.sleep", sleep)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time", Sleeping(sleep))
     monkeypatch.setattr(outer_only, "_drain", lambda: None)
     outer_only.cut([one.port], [])
     assert moves == [False]
@@ -258,7 +259,7 @@ def test_nothing_is_ended_before_all_that_was_sent_is_read(sockets, monkeypatch,
         if reads and (expected := reads.pop(0)):
             assert one.far.recv(10) == expected
 
-    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time.sleep", sleep)
+    monkeypatch.setattr("nbdist.engine.frameworks.jax.step.cut.time", Sleeping(sleep))
     monkeypatch.setattr(outer_only, "_drain", lambda: None)
     outer_only.cut([one.port], [])
     assert reads == []

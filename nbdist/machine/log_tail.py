@@ -10,12 +10,13 @@ LOG_LINES = 20
 READ_BYTES = 64 * 1024
 
 CHATTER = re.compile(
-    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|IPController)[^\]]*\].*"
+    rb"^(\d{4}-\d\d-\d\d \S+ \[(Engine|KernelNanny|Nanny|IPController)[^\]]*\].*"
+    rb"|\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+"
     rb"|.*coordination_service\.cc:\d+\].*Using experimental recoverable task feature\..*)$\n?",
     re.M,
 )
 """Not the user's output: ipyparallel's own log, and the coordinator's word that processes may outlive another's
-death, which nbdist has asked for. What gloo says is taken out by `Gloo`."""
+death, which nbdist has asked for; what gloo says, whatever becomes of it in what cells print."""
 
 NOISE = re.compile(
     r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 
 from nbdist.contract.limits import LARGE_BYTES
 from nbdist.contract.snapshot import Array, Mesh, Notice, Process
@@ -36,7 +36,7 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         for host, since in list(known.silent.items())[:SHOWN]
     ]
     if known.repairing:
-        notices.append(Notice(level="warn", title="Getting in step again.", text=REPAIRING))
+        notices.append(_repairing([one.process_id for one in of_state["lost"]]))
     elif known.out_of_step:
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(
@@ -56,6 +56,18 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
 def _sentence(text: str) -> str:
     text = text.strip()
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def _repairing(lost: Sequence[int]) -> Notice:
+    if not lost:
+        return Notice(level="warn", title="Getting in step again.", text=REPAIRING)
+    many = len(lost) > 1
+    return Notice(
+        level="warn",
+        title=f"Bringing {processes_text(lost)} back.",
+        text=f"{'Others start in their places' if many else 'Another starts in its place'}, and "
+        f"{'get' if many else 'gets'} the names and the parts of arrays of one that lives. Cells wait until then.",
+    )
 
 
 def whole_array(arrays: Iterable[Array], meshes: Mapping[str, Mesh]) -> tuple[Notice, ...]:

@@ -54,6 +54,9 @@ def made(expression: str) -> Any:
         ("Box([1])", "Box([2])"),
         ("Box(np.arange(3))", "Box(np.zeros(3, int))"),
         ("lambda: 1", "lambda: 2"),
+        ("[[n] for n in range(30_000)]", "[[n] for n in range(1, 30_001)]"),
+        ("[np.zeros(3)] + [1] * 30_000", "[np.ones(3)] + [1] * 30_000"),
+        ("{'a': list(range(30_000)), 'b': Box(1)}", "{'a': list(range(30_000)), 'b': Box(2)}"),
     ],
 )
 def test_equal_values_have_one_digest_and_others_another(one: str, other: str) -> None:
@@ -69,6 +72,8 @@ def test_equal_values_have_one_digest_and_others_another(one: str, other: str) -
         ("np.arange(3)", True),
         ("{'a': jax.numpy.arange(3)}", True),
         ("np.arange", False),
+        ("[1] * 30_000", False),
+        ("[1] * 30_000 + [jax.numpy.arange(3)]", True),
     ],
 )
 def test_arrays_of_the_process_alone_are_its_own(value: str, own: bool) -> None:

@@ -21,6 +21,16 @@ def test_the_last_twenty_lines_without_chatter(tmp_path: Path) -> None:
     assert tail(write(tmp_path, text)) == tuple(f"line {i}" for i in range(30, 50))
 
 
+def test_what_libraries_say_of_themselves_is_no_word_of_the_user(tmp_path: Path) -> None:
+    text = (
+        "2026-11-26 01:45:23.174 [Nanny.1] Starting kernel nanny for engine 1, pid=22547\n"
+        "[Gloo] Rank 1 is connected to 2 peer ranks. Expected number of connected peer ranks is : 2\n"
+        "no room on the disk\n"
+        "2026-11-26 01:45:24.922 [Nanny.1] Pipe closed, parent 22547 has status: None\n"
+    )
+    assert tail(write(tmp_path, text)) == ("no room on the disk",)
+
+
 def test_a_fatal_signal_keeps_what_was_written_before_it(tmp_path: Path) -> None:
     stack = "".join(f'  File "x.py", line {i} in f\n' for i in range(60))
     text = f"F0101 check failed: a == b\nFatal Python error: Aborted\n\nThread 0x1:\n{stack}\n"

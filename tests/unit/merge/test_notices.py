@@ -184,6 +184,25 @@ def test_many_lost_processes_are_counted_not_listed():
     assert notice.text.endswith("And 3 more.")
 
 
+@pytest.mark.parametrize(
+    ("lost", "title", "text"),
+    [
+        ({}, "Getting in step again.", "until the repair is done"),
+        ({1: "killed"}, "Bringing process 1 back.", "Another starts in its place, and gets"),
+        (
+            {0: "killed", 1: "killed"},
+            "Bringing processes 0, 1 back.",
+            "Others start in their places",
+        ),
+    ],
+)
+def test_who_is_brought_back_is_said(lost, title, text):
+    session = Session(*(report(n) for n in range(4)))
+    notice = session.settled(lost=lost, repairing=True).notices[-1]
+    assert notice.title == title
+    assert text in notice.text
+
+
 def test_the_largest_array_that_is_whole_everywhere_is_named():
     arrays = [
         named("small", ((), ()), shape=(8, 8)),

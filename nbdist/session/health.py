@@ -45,6 +45,7 @@ class Health:
         self.last_cell = 0
         self._recover = RECOVER if within_reach else ELSEWHERE
         self._left: dict[int, int] = {}
+        self._stuck_in: dict[int, int] = {}
         # The view speaks to who has started the session, whoever brings the news.
         self._door = door()
         self._hosts = plan.hosts
@@ -100,15 +101,22 @@ class Health:
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
-        """Those that were stuck and have left their cell since are as the others."""
-        back = {
-            p
-            for p in self.facts.stuck
-            if (activity := self._monitor.activity(p)) is not None and activity.state == "idle"
-        }
+        """Those that were stuck and have left their cell since are as the others.
+
+        A report from before that cell says nothing: one that was stopped at its beginning has never reported that it
+        was in it.
+        """
+        back = {p for p in self.facts.stuck if self._is_back(p)}
         with self._lock:
             self.facts = replace(self.facts, stuck=self.facts.stuck - back)
             self._show()
+
+    def _is_back(self, process_id: int) -> bool:
+        activity = self._monitor.activity(process_id)
+        if activity is None or activity.state != "idle":
+            return False
+        run = self._stuck_in.get(process_id)
+        return run is None or (activity.run is not None and activity.run >= run)
 
     def silent(self, since: Mapping[str, float]) -> None:
         """These hosts do not answer, and since when (Unix seconds)."""
@@ -148,6 +156,7 @@ class Health:
             self.last_cell = cell
             if run is not None:
                 self._left.update(dict.fromkeys(left, run))
+                self._stuck_in.update({p: run for p, s in outcomes.items() if s.outcome == "stuck"})
             self._outcomes = {}
             self.facts = self.facts.after(outcomes, cell)
             self._monitor.rest(left, cell)

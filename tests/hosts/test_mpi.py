@@ -74,6 +74,8 @@ def test_last_words_of_many_ranks_at_once_stay_apart_and_the_ranks_are_replaced(
     assert set(re.findall(r"\} by (\d+)", caught.value.shown)) == {first}
     assert "processes 1–3 started again" in capsys.readouterr().out
     assert [session.pull("kept", on=str(p)) for p in range(4)] == [42] * 4
+    session.run("where = socket.gethostname()")
+    assert session.pull("where", each=True) == session.hosts
     session.run(COLLECTIVE)
 
 

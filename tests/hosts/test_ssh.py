@@ -192,6 +192,8 @@ def test_between_cells_a_killed_process_is_reported_at_once_and_replaced_before_
     session.run("import os\npid = os.getpid()")
     hosts.exec(1, "kill", "-9", str(session.pull("pid", on="2")))
     wait_for(lambda: any("Process 2 is lost" in n.title for n in session.snapshot().notices))
+    session.run("pid = os.getpid()")
+    assert len(set(session.pull("pid", each=True).values())) == 4
     session.run(COLLECTIVE)
     assert not session.snapshot().notices
 

@@ -7,6 +7,7 @@ import re
 import signal
 from collections.abc import Iterator
 
+import psutil
 import pytest
 
 import nbdist
@@ -188,6 +189,33 @@ def test_a_hook_that_sets_it_again_lets_cells_go_on(session: Session) -> None:
     kill(session, 1, signal.SIGKILL)
     session.run("found = int(part.sum())")
     assert session.pull("found", each=True) == {0: 18, 1: 22, 2: 26}
+
+
+@pytest.mark.parametrize(
+    "stuck",
+    [
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n    time.sleep(600)",
+        "os.kill(os.getpid(), signal.SIGSTOP)",
+    ],
+    ids=["deaf", "stopped"],
+)
+def test_one_that_no_interrupt_reaches_is_ended_and_replaced_when_that_is_asked_for(
+    session: Session, stuck: str
+) -> None:
+    session.run("import signal, time\nme = jax.process_index()\nkept = 41\nfound = None")
+    before = pid_of(session, 2)
+    with pytest.raises(ProcessError, match="process 1 raised ValueError"):
+        session.run(
+            f"if me == 2:\n    {stuck}\nif me == 1:\n    raise ValueError('first')", grace_s=1
+        )
+    assert session.out_of_step
+    assert psutil.pid_exists(before), "nothing is ended that nobody has asked for"
+    done = session.recover()
+    assert "process 2 started again" in done
+    assert "process 2 (before: did not stop when interrupted) has the " in done
+    assert not psutil.pid_exists(before)
+    session.run("kept += 1\ntotal = float(put(np.arange(6.0), 'data').sum())")
+    assert session.pull("kept", each=True) == {0: 42, 1: 42, 2: 42}
 
 
 def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() -> None:

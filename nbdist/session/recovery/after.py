@@ -144,7 +144,8 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """
     if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
         return strategy.recover(engines, progress=progress)
-    strategy.refuse_busy(engines, set())
+    stuck = strategy.not_back(engines)
+    strategy.refuse_busy(engines, stuck)
     if not engines.facts.out_of_step:
         every = len(engines.facts.workers)
         why = exclusive(
@@ -153,7 +154,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
         if why is None:
             return "in step: checked just now; nothing to do"
     said: list[str] = []
-    settled = exclusive(engines, lambda: mend(engines, say=said.append))
+    settled = exclusive(engines, lambda: mend(engines, say=said.append, stuck=stuck))
     _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
         raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {engines.facts.remedy}")

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -52,6 +53,9 @@ RESTORE_SECONDS = 300.0
 
 PROVE_SECONDS = 20.0
 
+NOT_BACK = "did not stop when interrupted"
+"""Why a process was ended that has not ended by itself."""
+
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
@@ -85,7 +89,7 @@ def repair(
     number: int,
     say: Callable[[str], None],
     states: States | None = None,
-    gone: Collection[int] = (),
+    gone: AbstractSet[int] = frozenset(),
 ) -> Repaired:
     """Brings all processes in step; their variables stay.
 
@@ -94,7 +98,7 @@ def repair(
       number: Of the proof at its end.
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
-      gone: Processes that have ended; others are started in their place.
+      gone: Processes that have ended, or are to be; others are started in their place.
 
     Raises:
       RecoveryError: It did not succeed; says on which process, and what was kept.
@@ -102,7 +106,7 @@ def repair(
     """
     started = time.monotonic()
     living = engines.facts.workers - set(gone)
-    ended = {p: engines.facts.lost[p] for p in sorted(gone)}
+    ended = {p: engines.facts.lost.get(p, NOT_BACK) for p in sorted(gone)}
     link, plan = engines.link, engines.plan
     first = plan.processes[0].process_id
     services = link.agents.of(first).services

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from typing import Any
 
 from nbdist.contract.calls.call import Call
@@ -12,7 +13,7 @@ from nbdist.contract.calls.stepping import Forget
 from nbdist.contract.wire import encode
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import silent
-from nbdist.launch.start.replace import replace
+from nbdist.launch.start.replace import end, replace
 from nbdist.merge.samples import After, compared
 from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
@@ -25,9 +26,14 @@ BRING_SECONDS = 120.0
 """So long nothing may move while a namespace is brought."""
 
 
-def replaceable(engines: EngineGroup) -> frozenset[int]:
-    """The workers that have ended, where others can be started in their place; none where that cannot be."""
-    gone = engines.facts.workers & engines.facts.lost.keys()
+def replaceable(engines: EngineGroup, stuck: Collection[int] = ()) -> frozenset[int]:
+    """The workers that have ended, where others can be started in their place; none where that cannot be.
+
+    Args:
+      engines: The processes.
+      stuck: Those that are to be ended, since they no longer answer.
+    """
+    gone = engines.facts.workers & {*engines.facts.lost, *stuck}
     agents = engines.link.agents
     can = (
         engines.proves
@@ -48,13 +54,16 @@ Ended = Mapping[int, After]
 """What each process that has ended had reported of its names."""
 
 
-def start_again(engines: EngineGroup, gone: Collection[int]) -> Ended:
+def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
     """Starts processes in the place of ended ones; they have joined nobody yet.
 
+    Those that have not ended are ended first.
+
     Raises:
-      LaunchError: One did not come up; the others are as they were.
+      LaunchError: One could not be ended, or did not come up; the others are as they were.
     """
     reported = {p: engines.monitor.samples(p) for p in gone}
+    end(engines.link, gone - engines.link.exits.keys())
     replace(engines.link, gone, progress=silent)
     return reported
 

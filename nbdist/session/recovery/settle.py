@@ -84,7 +84,11 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
 
 
 def mend(
-    engines: EngineGroup, *, say: Callable[[str], None], states: States | None = None
+    engines: EngineGroup,
+    *,
+    say: Callable[[str], None],
+    states: States | None = None,
+    stuck: Collection[int] = (),
 ) -> Settled:
     """Repairs all processes in place, whether or not they are in step.
 
@@ -94,8 +98,9 @@ def mend(
       engines: Processes of which none is in a cell.
       say: Gets lines while it lasts.
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
+      stuck: Those that are to be ended and replaced, since they no longer answer.
     """
-    gone = replaceable(engines)
+    gone = replaceable(engines, stuck)
     why = hindrance(engines, gone)
     if why is None and not engines.link.agents.all:
         why = "this kernel has not started these processes, and cannot repair them"

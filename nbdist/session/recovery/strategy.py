@@ -18,6 +18,9 @@ BACK_SECONDS = 5.0
 REPORT_SECONDS = 3.0
 """What a process that has ended its cell may take to say so."""
 
+LOOK_SECONDS = 0.05
+"""How often is looked."""
+
 
 def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """Replaces lost workers and makes the framework's strategy anew on all.
@@ -47,7 +50,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
             f"This session was started with {option('initialize', False)}: you make its strategy yourself."
         )
     started = time.monotonic()
-    hopeless = _not_back(engines)
+    hopeless = not_back(engines)
     refuse_busy(engines, hopeless)
     if hopeless:
         end(engines.link, hopeless)
@@ -73,14 +76,20 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     return f"{'; '.join(parts)}; {seconds_text(time.monotonic() - started)}"
 
 
-def _not_back(engines: EngineGroup) -> set[int]:
+def not_back(engines: EngineGroup) -> set[int]:
     """The stuck processes that do not come back from one more interrupt."""
-    stuck = {
-        p for p in engines.facts.stuck if p not in engines.facts.lost and not _idle(engines, p)
-    }
+    stuck = _still_stuck(engines)
     if stuck:
         engines.interrupt(sorted(stuck))
-    return _busy(engines, stuck, within_s=BACK_SECONDS)
+    deadline = time.monotonic() + BACK_SECONDS
+    while (stuck := _still_stuck(engines)) and time.monotonic() < deadline:
+        time.sleep(LOOK_SECONDS)
+    return stuck
+
+
+def _still_stuck(engines: EngineGroup) -> set[int]:
+    engines.health.take_back()
+    return set(engines.facts.stuck - engines.facts.lost.keys())
 
 
 def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:
@@ -106,7 +115,7 @@ def _busy(engines: EngineGroup, process_ids: set[int], *, within_s: float) -> se
     deadline = time.monotonic() + within_s
     busy = {p for p in process_ids if not _idle(engines, p)}
     while busy and time.monotonic() < deadline:
-        time.sleep(0.05)
+        time.sleep(LOOK_SECONDS)
         busy = {p for p in busy if not _idle(engines, p)}
     return busy
 

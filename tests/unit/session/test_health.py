@@ -1,0 +1,41 @@
+"""What is known of processes that do not come back, and of names that are not what they were."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nbdist.cells.outcome import ProcessOutcome
+from tests.builders.engines import FakeEngines
+from tests.builders.reports import IDLE, RUNNING
+
+STUCK = {1: ProcessOutcome(process_id=1, host="h2", outcome="stuck")}
+
+
+@pytest.mark.parametrize(
+    ("activity", "back"),
+    [
+        (replace(IDLE, run=7), True),
+        (replace(IDLE, run=9), True),
+        (replace(IDLE, run=6), False),  # from before the cell: it was stopped at its beginning
+        (replace(IDLE, run=None), False),
+        (replace(RUNNING, run=7), False),
+    ],
+)
+def test_one_is_back_when_it_reports_so_after_the_cell_it_was_stuck_in(
+    activity: object, back: bool
+) -> None:
+    engines = FakeEngines()
+    engines.health.learn(STUCK, 3, run=7)
+    engines.monitor.reported[1] = activity  # type: ignore[assignment]
+    engines.health.take_back()
+    assert engines.facts.stuck == (frozenset() if back else {1})
+
+
+def test_names_that_are_set_again_are_sure() -> None:
+    engines = FakeEngines()
+    engines.health.recovered("done", unsure={"x": "on process 1 as on process 0", "y": "there"})
+    engines.health.recovered("done again", unsure={"z": "elsewhere"})
+    engines.health.sure_of({"x", "q"})
+    assert engines.facts.unsure == {"y": "there", "z": "elsewhere"}

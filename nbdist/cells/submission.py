@@ -41,11 +41,16 @@ def submit(
 ) -> Submission:
     """Sends an execute request; `on_message` is called with its iopub messages on the client's own thread.
 
+    One to an engine that has just left fails as one of an engine that dies in the cell.
+
     Private API: `DirectView._socket`, the channel to one engine (ipyparallel 9.2). The rest,
     `Client.send_execute_request` with its hook, is public; the hook is the only means to receive the first
     message for certain. Where the socket is gone the cell still runs, and its output comes when it ends.
     """
-    view = client[engine]
+    try:
+        view = client[engine]
+    except IndexError as error:  # ipyparallel's, for an engine that has left
+        return _to_nobody(error)
     socket = getattr(view, "_socket", None)
     if socket is None:
         return _submit_without_streaming(view, code, label, on_message)
@@ -62,6 +67,14 @@ def submit(
         message_future_hook=hook,
     )
     return Submission(future, future.output)
+
+
+def _to_nobody(error: Exception) -> Submission:
+    reply: Future[Any] = Future()
+    output: Future[Any] = Future()
+    reply.set_exception(error)
+    output.set_result(None)
+    return Submission(reply, output)
 
 
 def _pass_on(future: Any, message: Message, on_message: OnMessage) -> None:

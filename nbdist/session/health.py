@@ -103,8 +103,8 @@ class Health:
     def take_back(self) -> None:
         """Those that were stuck and have left their cell since are as the others.
 
-        A report from before that cell says nothing: one that was stopped at its beginning has never reported that it
-        was in it.
+        A report from before that cell says nothing: one that was stopped at its beginning has never reported that
+        it was in it.
         """
         back = {p for p in self.facts.stuck if self._is_back(p)}
         with self._lock:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
@@ -167,26 +167,34 @@ def said(found: Mapping[int, Brought], ended: Mapping[int, str]) -> list[str]:
     numbered = sorted({name for one in found.values() for name in one.numbered})
     if numbered:
         lines.append(f"   {names_text(numbered)}: the number of the process, on each its own")
-    doubtful = sorted({name for one in found.values() for name in one.doubtful})
-    if doubtful:
-        source = next(iter(found.values())).source
-        lines.append(
-            f"   {names_text(doubtful)}: {source} on process {source}, and now on {processes_text(found)}, too; "
-            "set it again if it is meant to be the number of each process"
-        )
-    alone = sorted({name for one in found.values() for name in one.alone})
-    if alone:
-        source = next(iter(found.values())).source
-        lines.append(
-            f"   {names_text(alone)}: as on process {source}; nothing says whether {processes_text(found)} had "
-            "the same. Set again what was to be each process's own"
-        )
-    differing = sorted({name for one in found.values() for name in one.differing})
-    if differing:
-        source = next(iter(found.values())).source
-        lines.append(
-            f"   {names_text(differing)}: not the same on all processes; on {processes_text(found)} as on "
-            f"process {source}"
-        )
+    lines += _each_its_own(found)
     lines += [f"   {text}" for one in found.values() for text in one.hooks]
+    return lines
+
+
+def _each_its_own(found: Mapping[int, Brought]) -> list[str]:
+    """Lines about names that may not be what processes that have ended had."""
+
+    def names(of: Callable[[Brought], Sequence[str]], *, again: bool = False) -> list[str]:
+        return sorted({n for one in found.values() for n in of(one) if (n in one.unsure) != again})
+
+    lines = []
+    new, source = processes_text(found), next(iter(found.values())).source if found else 0
+    if doubtful := names(lambda one: one.doubtful):
+        lines.append(
+            f"   {names_text(doubtful)}: {source} on process {source}, and now on {new}, too; set it again if it "
+            "is meant to be the number of each process"
+        )
+    if alone := names(lambda one: one.alone):
+        lines.append(
+            f"   {names_text(alone)}: as on process {source}; nothing says whether {new} had the same. Set again "
+            "what was to be each process's own"
+        )
+    if differing := names(lambda one: one.differing):
+        lines.append(
+            f"   {names_text(differing)}: not the same on all processes; on {new} as on process {source}"
+        )
+    every = names(lambda one: (*one.doubtful, *one.alone, *one.differing), again=True)
+    if every:
+        lines.append(f"   {names_text(every)}: set again by functions with @nbdist.on_recover")
     return lines

@@ -14,6 +14,7 @@ from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_of
 from nbdist.contract.sent import Sent
 from nbdist.errors import SessionError
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.output import CellOutput
 
 
@@ -160,3 +161,23 @@ def fails(execution: Execution, process_id: int, name: str) -> None:
         SimpleNamespace(replied=True, output=done, error=lambda: error, future=done),  # type: ignore[arg-type]
         "r",
     )
+
+
+class LeftClient:
+    """Knows no engine any more."""
+
+    def __getitem__(self, engine: int) -> Any:
+        raise IndexError(f"No such engine: {engine}")
+
+
+def test_one_that_dies_just_when_the_cell_is_sent_is_gone_as_its_end_says(
+    execution: Execution,
+) -> None:
+    link: Any = execution._link
+    link.client, link.engines, link.idents = LeftClient(), {0: 0, 1: 1}, {0: b"0", 1: b"1"}
+    execution.send("label")
+    assert {p: s.outcome for p, s in execution.outcomes().items()} == {0: "running", 1: "running"}
+    end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
+    link.exits[1] = end
+    assert execution.outcomes()[1].outcome == "gone"
+    assert execution.outcomes()[1].error == "killed by signal 9 (SIGKILL)"

@@ -54,3 +54,22 @@ def test_where_unsure_names_are_is_said() -> None:
         "x": "on processes 1–3 as on process 0",
         "y": "on processes 2, 3 as on process 0",
     }
+
+
+def test_names_that_functions_have_set_again_are_said_to_be() -> None:
+    one = Brought(
+        source=0,
+        names=(),
+        differing=("rows", "x"),
+        doubtful=("n",),
+        alone=("k",),
+        set_again=("rows",),
+    )
+    assert said({1: one}, {1: KILLED})[1:] == [
+        "   n: 0 on process 0, and now on process 1, too; set it again if it is meant to be the number of each "
+        "process",
+        "   k: as on process 0; nothing says whether process 1 had the same. Set again what was to be each "
+        "process's own",
+        "   x: not the same on all processes; on process 1 as on process 0",
+        "   rows: set again by functions with @nbdist.on_recover",
+    ]

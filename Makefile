@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-tensorflow test-oldest test-rehearse versions test-in-step test-faults test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
@@ -41,6 +41,7 @@ help:
 	@echo "make test-rehearse    programs compiled for TPUs that are not there"
 	@echo "make test-in-step     failures of many kinds, after which all values are kept"
 	@echo "make test-faults      that, and faults at random moments, many times"
+	@echo "make chaos            many faults of all kinds in one training"
 	@echo "make test-scale       the demo in a terminal, a day of work, and more processes"
 	@echo "make versions         what the tests run with; WRITE=--write puts it into the README"
 	@echo "make bench            timings, each against its floor in the same run"
@@ -133,6 +134,12 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 		tests/campaigns/test_pauses.py \
 		tests/hosts/test_bad_hosts.py
 	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
+
+# Faults of all kinds in one training; NBDIST_FAULTS=N how many. What became of each is the table of build/chaos.md.
+NBDIST_FAULTS ?= 300
+chaos: $(READY)
+	@mkdir -p build
+	NBDIST_FAULTS=$(NBDIST_FAULTS) NBDIST_CHAOS=build/chaos.md $(BIN)/python -m pytest tests/campaigns/test_chaos.py
 
 test-scale: $(READY)
 	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py tests/campaigns/test_working_day.py

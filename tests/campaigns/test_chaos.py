@@ -198,21 +198,6 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
     return said
 
 
-def coordination_service(chaos: Chaos, process: int, last: int) -> str:
-    """SIGKILL of the service at which the processes have met."""
-    port = int(chaos.session._life.engines.link.rendezvous.coordinator.rpartition(":")[2])
-    (pid,) = {
-        c.pid
-        for c in psutil.net_connections("tcp")
-        if c.status == psutil.CONN_LISTEN and c.laddr.port == port
-    }
-    assert pid is not None
-    os.kill(pid, signal.SIGKILL)
-    said = chaos.until(last)
-    assert said == "", said
-    return "needed by nobody until the next repair"
-
-
 KINDS = [
     exception,
     killed_in_a_cell,
@@ -222,7 +207,6 @@ KINDS = [
     interrupted,
     stopped_for_a_while,
     endless,
-    coordination_service,
 ]
 
 

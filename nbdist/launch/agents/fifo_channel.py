@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from nbdist.contract.orders import Stop, to_line
 from nbdist.launch.agents.channel import Child, has_room
+from nbdist.launch.agents.own_ends import keep_own
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
@@ -84,6 +85,12 @@ class _Files:
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
+        keep_own(self)
+
+    def ends(self) -> Iterator[int]:
+        """See `HasEnds`; who has the pipe open as this does has its lock as well."""
+        if self._orders >= 0:
+            yield self._orders
 
     def ready(self) -> bool:
         """See `Channel`."""

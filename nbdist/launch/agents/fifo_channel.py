@@ -100,11 +100,15 @@ class _Files:
         """See `Channel`."""
         if self.left:
             raise BrokenPipeError("This kernel has left the session.")
-        # Two kernels may be at it, and a long line is written in pieces.
+        # A kernel that was killed while it wrote has left half an order, which must not begin this one.
+        self._write(b"\n" + line)
+
+    def _write(self, data: bytes) -> None:
+        # Two kernels may be at it, and what is long is written in pieces.
         fcntl.flock(self._orders, fcntl.LOCK_EX)
         try:
-            while line:
-                line = line[os.write(self._orders, line) :]
+            while data:
+                data = data[os.write(self._orders, data) :]
         finally:
             fcntl.flock(self._orders, fcntl.LOCK_UN)
 
@@ -203,7 +207,7 @@ class Kept(_Files, Child):
             os.close(stdin)
             os.close(stdout)
         _Files.__init__(self, orders, events)
-        self.send(first[len(held) :])
+        self._write(first[len(held) :])
 
     def keep(self) -> None:
         """Notes that others can find it: a command that waits for a job goes on without this kernel."""
@@ -230,5 +234,3 @@ class FoundAgain(_Files, Another):
         Another.__init__(self, ProcessHandle(spot.pid, spot.began))
         _Files.__init__(self, Path(spot.orders), Path(spot.events))
         self.spot = spot
-        # A kernel that was killed while it wrote has left half an order, which must not begin the next one.
-        self.send(b"\n")

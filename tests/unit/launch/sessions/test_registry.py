@@ -288,7 +288,7 @@ def test_a_plan_is_the_same_after_json() -> None:
 def test_orders_and_events_of_a_kept_parent_are_found_again(tmp_path: Path) -> None:
     code = """
 import sys
-for line in sys.stdin:
+for line in filter(str.strip, sys.stdin):
     print('got', line, end='', flush=True)
     if 'stop' in line:
         break
@@ -303,7 +303,7 @@ for line in sys.stdin:
     again = FoundAgain(spot)
     assert list(again.backlog()) == [b"got one\n"], "what was said before"
     again.end()
-    assert list(again.lines()) == [b"got \n", b"got " + STOP], "half an order before it is ended"
+    assert list(again.lines()) == [b"got " + STOP]
     again.close()
     assert kept.wait(5)
     with pytest.raises(OSError, match="left the session"):

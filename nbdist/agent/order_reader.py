@@ -81,8 +81,8 @@ class OrderReader:
 
     def _left_out(self, line: bytes) -> str:
         return (
-            f"An order to the agent on {socket.gethostname()} was cut off after {len(line)} bytes: the kernel that "
-            "wrote it has ended meanwhile. It was left out; later ones are obeyed."
+            f"An order to the agent on {socket.gethostname()} was cut off after {len(line)} bytes: the kernel "
+            "that wrote it has ended meanwhile. It was left out; later ones are obeyed."
         )
 
     def _refuse_other_version(self, line: bytes) -> None:

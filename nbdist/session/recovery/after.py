@@ -14,7 +14,7 @@ from nbdist.cells.context import Ended
 from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
 from nbdist.contract.calls.stepping import AskSent, Prove
-from nbdist.errors import NbdistError, RecoveryError
+from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
@@ -57,16 +57,17 @@ def left_unsettled(engines: EngineGroup) -> bool:
     """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
     if engines.facts.out_of_step:
         return True
-    asked = [
-        engines.send(p, AskSent()) for p in sorted(engines.facts.workers - set(engines.facts.lost))
-    ]
-    for request in asked:
-        request.wait(LEFT_SECONDS)
-        if not request.ready():
-            return False  # in a cell of another kernel, which sees to it
-        sent = request.get()[0].sent
-        if sent.unsettled or sent.programs or sent.parts:
-            return True
+    there = sorted(engines.facts.workers - set(engines.facts.lost))
+    try:
+        for request in [engines.send(p, AskSent()) for p in there]:
+            request.wait(LEFT_SECONDS)
+            if not request.ready():
+                return False  # in a cell of another kernel, which sees to it
+            sent = request.get()[0].sent
+            if sent.unsettled or sent.programs or sent.parts:
+                return True
+    except GoneError:
+        return True  # it has ended just now
     return False
 
 

@@ -77,7 +77,9 @@ def test_one_that_ends_in_a_cell_is_named_at_its_end_and_replaced_before_the_nex
     first.collect(first.send(SLEEP), until="asleep")
     second = left_with(kernels, first, lost, pids)
     said = second.good("%dist_init --attach last").text
-    assert f"process {lost}   ended while no kernel was there; what was printed there is lost" in said
+    assert (
+        f"process {lost}   ended while no kernel was there; what was printed there is lost" in said
+    )
     assert f"process {1 - lost} still runs cell 4" in said
     failed = second.bad("%sync").traceback
     assert f"process {lost} killed by signal 9 (SIGKILL)" in failed

@@ -222,6 +222,8 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     said = third.good(f"%dist_init --attach {listed['id']}").text
     assert "ends with its own kernel" in said
     assert third.good("%%dist\nprint(mine)").text.endswith("7")
+    asked = third.bad("%dist_recover").traceback
+    assert "only where they were started" in asked and "--restart" not in asked
     assert "has not started them" in third.good("%dist_shutdown").text
     assert all(process.is_running() for process in processes)
     third.good(f"%dist_init --attach {listed['id']}")
@@ -253,11 +255,41 @@ def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
     (listed,) = [one for one in kernels.sessions() if not one["kept"]]
     third = kernels.start()
     third.good(f"%dist_init --attach {listed['id']}")
+    assert "in step: checked just now" in third.good("%dist_recover").text
     said = third.bad(APART).traceback
     assert "only where they were started; %dist_pull brings values here" in said
     assert "%dist_recover" not in said and "--restart" not in said
+    asked = third.bad("%dist_recover").traceback
+    assert "this kernel has not started these processes, and cannot repair them" in asked
+    assert "only where they were started; %dist_pull brings values here" in asked
+    assert "%dist_init" not in asked
     third.good("%dist_shutdown")
     own.good("%dist_init --restart\n%dist_shutdown")
+
+
+ONE_MORE = """%%dist
+if jax.process_index() == 0:
+    y = w * 2"""
+
+
+def test_what_its_own_kernel_has_repaired_is_in_step_for_a_kernel_that_takes_part(
+    kernels: Kernels,
+) -> None:
+    own = kernels.start()
+    own.good("%dist_init -n 2 --platform cpu")
+    own.good(APART.partition("if ")[0])
+    (listed,) = [one for one in kernels.sessions() if not one["kept"]]
+    third = kernels.start()
+    third.good(f"%dist_init --attach {listed['id']}")
+    assert "out of step" in third.bad(ONE_MORE).traceback
+    asked = third.bad("%dist_recover").traceback
+    assert "different numbers of programs" in asked
+    assert "this kernel has not started these processes, and cannot repair them" in asked
+    assert "in step again" in own.good("%dist_recover").text
+    assert "in step: checked just now" in third.good("%dist_recover").text
+    assert "28.0" in third.good("%%dist\nprint(float(jnp.sum(w)))").text
+    third.good("%dist_shutdown")
+    own.good("%dist_shutdown")
 
 
 CONTROLLER = (
@@ -283,6 +315,12 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     third.good(f"%dist_init --attach {listed['id']}")
     wait_for(lambda: "lost" in third.good("%dist_status").text)
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
+    asked = third.bad("%dist_recover").traceback
+    assert "Process 1 is gone, and this kernel has not started these processes" in asked
+    assert "Then leave them, with %dist_shutdown, and attach again" in asked
+    assert "process 1 started again" in own.good("%dist_recover").text
+    third.good(f"%dist_shutdown\n%dist_init --attach {listed['id']}")
+    assert "processes 0, 1   here" in third.good("%%dist\nprint('here')").text
     third.good("%dist_shutdown")
     own.good("%dist_shutdown")
 

@@ -361,14 +361,12 @@ def load_ipython_extension(shell: Any) -> None:
 
 
 def unload_ipython_extension(shell: Any) -> None:
-    """Called by `%unload_ext nbdist`, and by `%reload_ext nbdist` before it loads again: takes all back.
+    """Called by `%unload_ext nbdist`, and by `%reload_ext nbdist` before it loads again.
 
-    Raises:
-      SessionError: A session runs that would end with it.
+    A session that runs goes on, and `%load_ext nbdist` has it again.
     """
-    from nbdist.magics import refuse_to_end, unload
+    from nbdist.magics import unload
 
-    refuse_to_end(shell)
     unload(shell)
 
 

@@ -241,7 +241,7 @@ def in_terminal(notebook: Path) -> int:
     from IPython.terminal.interactiveshell import TerminalInteractiveShell
     from traitlets.config import Config
 
-    from nbdist.magics import unload
+    from nbdist.magics import end
 
     os.environ.setdefault("MPLBACKEND", "agg")
     config = Config()
@@ -258,7 +258,7 @@ def in_terminal(notebook: Path) -> int:
                 print("This cell should have failed." if cell.may_fail else "The tour ends here.")
                 return 1
     finally:
-        unload(shell)
+        end(shell)
     return 0
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -474,13 +473,35 @@ class DistMagics(Magics):
         except (EOFError, NotImplementedError, RuntimeError):
             return False
 
+    # -- in the shell ----------------------------------------------------------------------------
+
+    @property
+    def installed(self) -> bool:
+        """Whether the magics can be typed."""
+        return self.mode.transform in self.shell.input_transformers_cleanup
+
+    def install(self) -> None:
+        """Registers the magics, and what belongs to them."""
+        self.shell.register_magics(self)
+        self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
+        self.completion.install()
+        self.channel.open()
+
+    def remove(self) -> None:
+        """Takes back what `install` has registered; a session that runs goes on."""
+        self.channel.close()
+        self.completion.remove()
+        self.shell.input_transformers_cleanup.remove(self.mode.transform)
+        for kind, names in self.magics.items():
+            for name in names:
+                self.shell.magics_manager.magics[kind].pop(name, None)
+
     def close(self) -> None:
         """Ends the session and the rehearsals, if any are running."""
         if self._rehearsing is not None:
             self._rehearsing.end()
         if self.session is not None:
             self.session.leave()
-        self.channel.close()
         self.feed.close()
 
 
@@ -488,44 +509,33 @@ def _say_yes(question: str) -> bool:
     return True
 
 
-def load(shell: Any) -> DistMagics:
-    """Registers the magics in a shell; a second call changes nothing."""
+def _found(shell: Any) -> DistMagics | None:
     found = shell.magics_manager.registry.get(DistMagics.__name__)
-    if isinstance(found, DistMagics):
-        return found
-    magics = DistMagics(shell)
-    shell.register_magics(magics)
-    shell.input_transformers_cleanup.insert(0, magics.mode.transform)
-    magics.completion.install()
-    magics.channel.open()
+    return found if isinstance(found, DistMagics) else None
+
+
+def load(shell: Any) -> DistMagics:
+    """Registers the magics in a shell, with the session that they had before; a second call changes nothing."""
+    magics = _found(shell) or DistMagics(shell)
+    if not magics.installed:
+        magics.install()
     return magics
 
 
-def refuse_to_end(shell: Any) -> None:
-    """Refuses to go on where what follows would end a session that nobody has asked to end.
-
-    Raises:
-      SessionError: A session runs that ends with its kernel.
-    """
-    found = shell.magics_manager.registry.get(DistMagics.__name__)
-    session = found.session if isinstance(found, DistMagics) else None
-    if session is not None and session.alive and session.ours and not session.kept:
-        raise SessionError(
-            "A session runs, and would end with all variables of its processes. Nothing has been unloaded; "
-            "%dist_shutdown ends the session."
-        )
-
-
 def unload(shell: Any) -> None:
-    """Ends the session and takes back what `load` has registered."""
-    magics = shell.magics_manager.registry.pop(DistMagics.__name__, None)
-    if magics is None:
+    """Takes back what `load` has registered. A session that runs goes on, and `load` has it again."""
+    magics = _found(shell)
+    if magics is None or not magics.installed:
         return
-    magics.close()
-    magics.completion.remove()
-    if magics.mode.transform in shell.input_transformers_cleanup:
-        shell.input_transformers_cleanup.remove(magics.mode.transform)
-    for kind, names in magics.magics.items():
-        for name in names:
-            shell.magics_manager.magics[kind].pop(name, None)
-    print("nbdist unloaded", file=sys.stdout)
+    magics.remove()  # the registry keeps it: nobody has asked that its session ends
+    goes_on = magics.session is not None and magics.session.alive
+    print(f"nbdist unloaded{'; the session goes on, and %load_ext nbdist has it again' * goes_on}")
+
+
+def end(shell: Any) -> None:
+    """Takes all back, and ends the session as the end of the kernel does."""
+    magics = _found(shell)
+    if magics is not None:
+        unload(shell)
+        magics.close()
+        shell.magics_manager.registry.pop(DistMagics.__name__)

@@ -116,6 +116,7 @@ class Agent:
         self.collect: Collect | None = None
         self.collecting: Collecting | None = None
         self.sweeper: int | None = None
+        self._started_by = os.getppid()
         self.orders = OrderReader(orders, events, self._obey, unread=unread)
         self.introduction = Introduction(events)
         self.services = Services(
@@ -158,19 +159,25 @@ class Agent:
     def _patience(self) -> float | None:
         if self.wanted or self.collecting or (self.assignment and not self.preloaded):
             return 0.005
-        if self.assignment and self.assignment.kernel is not None and not self.kept:
+        if self._ends_with() is not None:
             return PERIOD_SECONDS
         return self.pulse.period_s if self.pulse else None
+
+    def _ends_with(self) -> int | None:
+        """The process with whose end this ends as well; None where there is none."""
+        if self.kept:
+            return None
+        # Before it knows what it is for, nothing runs here, and half an order may be all that ever comes.
+        return self.assignment.kernel if self.assignment else self._started_by
 
     def _is_deserted(self) -> bool:
         """Whether the kernel has ended before anybody could find this again; one elsewhere sees its silence.
 
-        There may be no end of input: what the kernel has forked has its end of the pipe as well.
+        There may be no end of input: what the kernel has forked may have its end of the pipe as well, and a kept
+        agent has it itself.
         """
-        asked = self.assignment
-        if asked is None or self.kept or asked.kernel is None:
-            return False
-        deserted = os.getppid() != asked.kernel
+        parent = self._ends_with()
+        deserted = parent is not None and os.getppid() != parent
         self.own_folder = self.own_folder or deserted  # nobody else will remove it
         return deserted
 

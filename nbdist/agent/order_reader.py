@@ -62,6 +62,9 @@ class OrderReader:
         for number, line in enumerate(lines):
             if not line:
                 continue  # ends what a kernel that was killed has not written to its end
+            if self.assigned and is_cut_off(line):
+                self._events.send(Fault(text=self._left_out(line)))
+                continue
             if not self.assigned:
                 self._refuse_other_version(line)
             # One that cannot be read must not end what runs here; without an assignment nothing does yet.
@@ -76,8 +79,19 @@ class OrderReader:
                 self._obey(order)
         self.unread = rest
 
+    def _left_out(self, line: bytes) -> str:
+        return (
+            f"An order to the agent on {socket.gethostname()} was cut off after {len(line)} bytes: the kernel "
+            "that wrote it has ended meanwhile. It was left out; later ones are obeyed."
+        )
+
     def _refuse_other_version(self, line: bytes) -> None:
         """Ends this agent where a kernel of another version has started it: it may not read what it is sent."""
         if version_of(line) != __version__:
             self._events.send(OtherVersion(host=socket.gethostname(), nbdist=__version__))
             raise SystemExit(1)
+
+
+def is_cut_off(line: bytes) -> bool:
+    """Whether a line is the beginning of an order whose rest is missing: an object of JSON that has no end."""
+    return line.startswith(b"{") and not line.endswith(b"}")

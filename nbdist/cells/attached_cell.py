@@ -18,9 +18,9 @@ from nbdist.cells.foreign_output import ForeignOutput
 from nbdist.cells.submission import Submission
 from nbdist.contract.calls import engine as contract
 from nbdist.contract.history import OpenCell
-from nbdist.errors import NbdistError
+from nbdist.errors import GoneError, NbdistError
 from nbdist.launch.start.request import Request
-from nbdist.quantities import count_text
+from nbdist.quantities import count_text, processes_text
 
 logger = logging.getLogger(__name__)
 
@@ -57,26 +57,33 @@ class Recalled(Submission):
         super().__init__(Future(), Future())
         self._ask = ask
         self._take = take
-        self._asked = ask()
+        self._asked: Request[contract.Recalled] | None = None
         self._lock = threading.Lock()  # who follows the cell and who asks for it are two
+        self._ask_now()
 
     @property
     def replied(self) -> bool:
         """Whether the process has left the cell."""
         with self._lock:
-            if not self.future.done() and self._asked.ready():
-                self._settle()
+            if not self.future.done() and self._asked is not None and self._asked.ready():
+                self._settle(self._asked)
             return self.future.done()
 
-    def _settle(self) -> None:
+    def _ask_now(self) -> None:
         try:
-            answer, _ = self._asked.get()
-        except TaskAborted:
             self._asked = self._ask()
+        except GoneError as error:
+            self._end(error, time.time())
+
+    def _settle(self, asked: Request[contract.Recalled]) -> None:
+        try:
+            answer, _ = asked.get()
+        except TaskAborted:
+            self._ask_now()
             return
         except NbdistError as error:
             if "TaskAborted" in str(error):
-                self._asked = self._ask()
+                self._ask_now()
                 return
             self._end(error, time.time())
             return
@@ -121,7 +128,13 @@ class RegainedRun(FollowedRun):
         """
         self._started = cell.started
         self.execution.number = cell.run
-        requests = {request: p for p, request in cell.requests.items()}
+        # What those have kept that ended while no kernel was there has gone with them.
+        gone = cell.requests.keys() & self.context.link.exits.keys()
+        if gone:
+            self.output.note(
+                f"{processes_text(gone)}   ended while no kernel was there; what was printed there is lost"
+            )
+        requests = {request: p for p, request in cell.requests.items() if p not in gone}
         self._foreign_output = ForeignOutput(
             connection, requests, self.execution.receive, self.output.note
         )

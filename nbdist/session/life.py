@@ -183,7 +183,8 @@ class Life:
             return done
         done = recover(self.engines, progress=progress)
         self.cells.history.recovered()
-        self._write_down()
+        if self.engines.link.agents.all:  # else it is another kernel's, or nobody's, to be found
+            self._write_down()
         return done
 
     def stop(self) -> None:

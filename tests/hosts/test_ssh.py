@@ -207,23 +207,38 @@ def test_when_the_session_has_ended_nothing_is_left_on_any_host(
 
 
 KERNEL = """
-import sys, time, nbdist
+import os, sys, time, warnings, nbdist
 session = nbdist.start(hosts="h1:1,h3:1", ssh_config=sys.argv[1])
-print("up", flush=True)
+warnings.simplefilter("ignore")
+child = os.fork() if sys.argv[2] == "with a forked child" else -1
+if child == 0:
+    time.sleep(100)
+    os._exit(0)
+print("up", child, flush=True)
 session.run("import time\\ntime.sleep(60)")
 """
 
 
-def test_nothing_outlives_a_kernel_that_is_killed(hosts: TestBed, left: Left) -> None:
+@pytest.mark.parametrize("how", ["alone", "with a forked child"])
+def test_nothing_outlives_a_kernel_that_is_killed(hosts: TestBed, left: Left, how: str) -> None:
     before = left.now()
     with subprocess.Popen(
-        (sys.executable, "-c", KERNEL, str(hosts.ssh_config)), stdout=subprocess.PIPE
+        (sys.executable, "-c", KERNEL, str(hosts.ssh_config), how), stdout=subprocess.PIPE
     ) as kernel:
         assert kernel.stdout is not None
-        assert kernel.stdout.readline() == b"up\n"
-        assert any("on h3" in text for text in left.now())
+        said, child = kernel.stdout.readline().split()
+        assert said == b"up"
+        there = left.now()
+        assert any("on h3" in text for text in there)
         kernel.kill()
-    left.nothing(besides=before)
+    forked = [psutil.Process(int(child))] if how != "alone" else []
+    of_child = [text for text in there if text.startswith(f"on this machine: {int(child)} ")]
+    try:
+        left.nothing(besides=[*before, *of_child])
+        assert all(process.is_running() for process in forked), "it was there until now"
+    finally:
+        for process in forked:
+            process.kill()
 
 
 @pytest.fixture

@@ -17,6 +17,7 @@ import psutil
 import pytest
 
 from tests.integration.conftest import START
+from tests.integration.kernels import Kernels, engines_of
 from tests.integration.notebook import Notebook, gone
 from tests.waiting import WAIT_SECONDS, wait_for
 
@@ -45,61 +46,6 @@ while not os.path.exists({path!r}):
     time.sleep(0.05)"""
 
 
-class Kernels:
-    """Kernels one after the other, all of one user: they find the same sessions."""
-
-    def __init__(self, folder: Path) -> None:
-        self.folder = folder
-        self.environment = {
-            "NBDIST_STATE": str(folder / "state"),
-            "TMPDIR": str(folder / "tmp"),
-            "IPYTHONDIR": str(folder / "ipython"),
-        }
-        (folder / "tmp").mkdir()
-        self._all: list[Notebook] = []
-
-    def start(self) -> Notebook:
-        notebook = Notebook(folder=self.folder, environment=self.environment)
-        self._all.append(notebook)
-        notebook.good("%load_ext nbdist")
-        return notebook
-
-    def any(self) -> Notebook:
-        """One that lives, if there is one."""
-        return next((one for one in self._all if one.manager.is_alive()), None) or self.start()
-
-    def kill(self, notebook: Notebook) -> None:
-        """As when the kernel crashes."""
-        notebook.process.kill()
-        notebook.process.wait(10)
-
-    def command(self, *words: str) -> subprocess.CompletedProcess[str]:
-        return subprocess.run(
-            [sys.executable, "-m", "nbdist.cli", *words],
-            env={**os.environ, **self.environment},
-            capture_output=True,
-            text=True,
-            check=False,
-        )
-
-    def sessions(self) -> list[dict[str, Any]]:
-        listed: list[dict[str, Any]] = json.loads(self.command("ls", "--json").stdout)
-        return listed
-
-    @property
-    def folders(self) -> list[Path]:
-        """What sessions have in the folder for temporary files."""
-        return sorted((self.folder / "tmp").glob("nbdist-*"))
-
-    def close(self) -> None:
-        for notebook in self._all:
-            notebook.client.stop_channels()
-            if notebook.manager.is_alive():
-                notebook.manager.shutdown_kernel(now=True)
-            notebook.manager.cleanup_resources()
-        self.command("stop", "--all")
-
-
 @pytest.fixture(scope="module")
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
     found = Kernels(tmp_path_factory.mktemp("kernels"))
@@ -117,12 +63,6 @@ def cluster(kernels: Kernels) -> Iterator[subprocess.Popen[bytes]]:
         yield process
         process.send_signal(signal.SIGINT)
         process.wait(30)
-
-
-def engines_of(notebook: Notebook) -> list[psutil.Process]:
-    """The parents of the session and all below them."""
-    hosts = [p for p in notebook.descendants() if "nbdist.agent" in p.cmdline()]
-    return [*hosts, *(child for host in hosts for child in host.children(recursive=True))]
 
 
 @pytest.fixture(scope="module")
@@ -282,6 +222,8 @@ def test_a_session_that_is_not_kept_ends_with_its_kernel_and_others_only_take_pa
     said = third.good(f"%dist_init --attach {listed['id']}").text
     assert "ends with its own kernel" in said
     assert third.good("%%dist\nprint(mine)").text.endswith("7")
+    asked = third.bad("%dist_recover").traceback
+    assert "only where they were started" in asked and "--restart" not in asked
     assert "has not started them" in third.good("%dist_shutdown").text
     assert all(process.is_running() for process in processes)
     third.good(f"%dist_init --attach {listed['id']}")
@@ -313,11 +255,41 @@ def test_in_a_session_of_another_kernel_a_failure_says_where_it_is_repaired(
     (listed,) = [one for one in kernels.sessions() if not one["kept"]]
     third = kernels.start()
     third.good(f"%dist_init --attach {listed['id']}")
+    assert "in step: checked just now" in third.good("%dist_recover").text
     said = third.bad(APART).traceback
     assert "only where they were started; %dist_pull brings values here" in said
     assert "%dist_recover" not in said and "--restart" not in said
+    asked = third.bad("%dist_recover").traceback
+    assert "this kernel has not started these processes, and cannot repair them" in asked
+    assert "only where they were started; %dist_pull brings values here" in asked
+    assert "%dist_init" not in asked
     third.good("%dist_shutdown")
     own.good("%dist_init --restart\n%dist_shutdown")
+
+
+ONE_MORE = """%%dist
+if jax.process_index() == 0:
+    y = w * 2"""
+
+
+def test_what_its_own_kernel_has_repaired_is_in_step_for_a_kernel_that_takes_part(
+    kernels: Kernels,
+) -> None:
+    own = kernels.start()
+    own.good("%dist_init -n 2 --platform cpu")
+    own.good(APART.partition("if ")[0])
+    (listed,) = [one for one in kernels.sessions() if not one["kept"]]
+    third = kernels.start()
+    third.good(f"%dist_init --attach {listed['id']}")
+    assert "out of step" in third.bad(ONE_MORE).traceback
+    asked = third.bad("%dist_recover").traceback
+    assert "different numbers of programs" in asked
+    assert "this kernel has not started these processes, and cannot repair them" in asked
+    assert "in step again" in own.good("%dist_recover").text
+    assert "in step: checked just now" in third.good("%dist_recover").text
+    assert "28.0" in third.good("%%dist\nprint(float(jnp.sum(w)))").text
+    third.good("%dist_shutdown")
+    own.good("%dist_shutdown")
 
 
 CONTROLLER = (
@@ -343,6 +315,12 @@ def test_a_process_that_has_died_before_is_known_to_a_kernel_that_only_takes_par
     third.good(f"%dist_init --attach {listed['id']}")
     wait_for(lambda: "lost" in third.good("%dist_status").text)
     assert third.good("%%dist\nprint('here')").text.rstrip().endswith("process 0   here")
+    asked = third.bad("%dist_recover").traceback
+    assert "Process 1 is gone, and this kernel has not started these processes" in asked
+    assert "Then leave them, with %dist_shutdown, and attach again" in asked
+    assert "process 1 started again" in own.good("%dist_recover").text
+    third.good(f"%dist_shutdown\n%dist_init --attach {listed['id']}")
+    assert "processes 0, 1   here" in third.good("%%dist\nprint('here')").text
     third.good("%dist_shutdown")
     own.good("%dist_shutdown")
 

@@ -82,17 +82,29 @@ def test_bad_options_start_nothing(fresh: Notebook) -> None:
 def test_loading_twice_and_unloading_are_harmless(fresh: Notebook) -> None:
     assert "already loaded" in fresh.good("%load_ext nbdist").text
     fresh.good("%reload_ext nbdist")
-    fresh.good(START)
+    assert "nbdist unloaded" in fresh.good("%unload_ext nbdist").text
+    assert "not found" in fresh.run("%%dist\n1").text + fresh.run("%%dist\n1").traceback
+
+
+@pytest.mark.parametrize("keep", ["", " --keep"])
+def test_a_session_is_there_again_after_a_reload_and_goes_on_while_nbdist_is_not_loaded(
+    fresh: Notebook, keep: str
+) -> None:
+    fresh.good("%load_ext nbdist")
+    fresh.good(START + keep)
     engines = [p for p in fresh.descendants() if "nbdist" in " ".join(p.cmdline())]
     assert engines
-    for line in ("%reload_ext nbdist", "%unload_ext nbdist"):
-        assert "%dist_shutdown ends the session" in fresh.bad(line).traceback
-    assert fresh.good("%%dist\nprint(1 + 1)").text.strip().endswith("2"), "nothing was lost"
-    fresh.good("%dist_shutdown")
-    assert not gone(engines)
-    fresh.good("%reload_ext nbdist")
+    fresh.good("%%dist\nhere = 41")
+    fresh.good("%dist_mode -e")
+    assert "the session goes on" in fresh.good("%reload_ext nbdist").text
+    assert fresh.good("print(here + 1)").text.strip().endswith("42"), "the mode as well"
     fresh.good("%unload_ext nbdist")
     assert "not found" in fresh.run("%%dist\n1").text + fresh.run("%%dist\n1").traceback
+    assert "2 processes" in fresh.good("import nbdist\nprint(nbdist.current().describe())").text
+    fresh.good("%load_ext nbdist")
+    assert fresh.good("%%dist\nprint(here + 1)").text.strip().endswith("42")
+    fresh.good("%dist_shutdown")
+    assert not gone(engines)
 
 
 def test_each_magic_has_help(renewed: Notebook) -> None:

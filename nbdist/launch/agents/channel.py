@@ -1,4 +1,4 @@
-"""How orders reach an agent and how its events come back: over pipes here, over files in `kept_channel`.
+"""How orders reach an agent and how its events come back: over pipes here, over files in `fifo_channel`.
 
 Over pipes an agent is gone with its kernel: end of input says so.
 """
@@ -11,6 +11,8 @@ import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
+
+from nbdist.launch.agents.own_ends import keep_own
 
 
 class Channel(Protocol):
@@ -121,6 +123,13 @@ class Pipes(Child):
                     start_new_session=True,  # Ctrl-C in the kernel's terminal is the kernel's to handle
                 )
             )
+        keep_own(self)
+
+    def ends(self) -> Iterator[int]:
+        """See `HasEnds`."""
+        for stream in (self.process.stdin, self.process.stdout):
+            if stream is not None and not stream.closed:
+                yield stream.fileno()
 
     def ready(self) -> bool:
         """See `Channel`."""

@@ -20,6 +20,7 @@ from typing import BinaryIO
 
 from nbdist.contract.orders import Stop, to_line
 from nbdist.launch.agents.channel import Child, has_room
+from nbdist.launch.agents.own_ends import keep_own
 from nbdist.launch.agents.process_handle import ProcessHandle, found
 
 PIPE_BYTES = 1 << 14
@@ -84,6 +85,12 @@ class _Files:
         self._orders = os.open(orders, os.O_RDWR | os.O_CLOEXEC)
         self._events: BinaryIO = events.open("rb")
         self._part = b""
+        keep_own(self)
+
+    def ends(self) -> Iterator[int]:
+        """See `HasEnds`; who has the pipe open as this does has its lock as well."""
+        if self._orders >= 0:
+            yield self._orders
 
     def ready(self) -> bool:
         """See `Channel`."""
@@ -93,11 +100,15 @@ class _Files:
         """See `Channel`."""
         if self.left:
             raise BrokenPipeError("This kernel has left the session.")
-        # Two kernels may be at it, and a long line is written in pieces.
+        # A kernel that was killed while it wrote has left half an order, which must not begin this one.
+        self._write(b"\n" + line)
+
+    def _write(self, data: bytes) -> None:
+        # Two kernels may be at it, and what is long is written in pieces.
         fcntl.flock(self._orders, fcntl.LOCK_EX)
         try:
-            while line:
-                line = line[os.write(self._orders, line) :]
+            while data:
+                data = data[os.write(self._orders, data) :]
         finally:
             fcntl.flock(self._orders, fcntl.LOCK_UN)
 
@@ -196,7 +207,7 @@ class Kept(_Files, Child):
             os.close(stdin)
             os.close(stdout)
         _Files.__init__(self, orders, events)
-        self.send(first[len(held) :])
+        self._write(first[len(held) :])
 
     def keep(self) -> None:
         """Notes that others can find it: a command that waits for a job goes on without this kernel."""
@@ -223,5 +234,3 @@ class FoundAgain(_Files, Another):
         Another.__init__(self, ProcessHandle(spot.pid, spot.began))
         _Files.__init__(self, Path(spot.orders), Path(spot.events))
         self.spot = spot
-        # A kernel that was killed while it wrote has left half an order, which must not begin the next one.
-        self.send(b"\n")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -116,16 +115,10 @@ def stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> JaxSta
     """What one process needs to join the cluster."""
     return JaxStage(
         processes=len(plan.processes),
-        devices=process.devices if devices_by_config(plan) else None,
+        devices=None if plan.devices_by_flags else process.devices,
         arguments=arguments(plan, process, rendezvous) if plan.initialize else None,
         gloo=rendezvous.own.get(process.process_id),
     )
-
-
-def devices_by_config(plan: Plan) -> bool:
-    """Whether the number of virtual devices is set through JAX's configuration, not by XLA_FLAGS."""
-    flags = plan.environment.get("XLA_FLAGS", os.environ.get("XLA_FLAGS", ""))
-    return "xla_force_host_platform_device_count" not in flags
 
 
 def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:

@@ -48,7 +48,8 @@ class Plan:
     `HOST:PORT`: for Keras the coordinator alone or one for each process, for TensorFlow one for each
     process, empty where they are to be chosen. `environment` is in place in each process before its framework
     is imported; `given` are the names of those that a person gave, `withheld` of those whose values this kernel
-    does not know. `keep` lets the processes outlive the kernel.
+    does not know. `devices_by_flags`: the XLA_FLAGS of the processes say how many virtual devices each has. `keep`
+    lets the processes outlive the kernel.
     """
 
     processes: tuple[PlannedProcess, ...]
@@ -62,6 +63,7 @@ class Plan:
     environment: Mapping[str, str] = field(default_factory=dict)
     given: tuple[str, ...] = ()
     withheld: tuple[str, ...] = ()
+    devices_by_flags: bool = False
     jax: Mapping[str, Any] = field(default_factory=dict)
     start_method: Literal["fork", "spawn"] = "fork"
     start_timeout_s: float = 120.0

@@ -75,7 +75,8 @@ def make_plan(
     accelerators = platforms.accelerators(found) if here else None
     if found == "gpu" and chosen == "gpu" and accelerators == 0 and local_device_ids is None:
         raise OptionError(f"{option('platform', 'gpu')}: no GPU was found on this machine.")
-    if "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", ""):
+    by_flags = "xla_force_host_platform_device_count" in given.get("XLA_FLAGS", "")
+    if by_flags:
         _refuse_two_counts(devices_per_process)
     if placement.hosts:
         hosts = host_counts(placement.hosts, processes)
@@ -114,6 +115,7 @@ def make_plan(
         addresses=own.addresses,
         environment=_environment(found, {**own.environment, **environment}),
         given=tuple(environment),
+        devices_by_flags=by_flags,
         jax=asked_arguments(jax),
         start_method=_start_method(start_method),
         start_timeout_s=start_timeout_s,

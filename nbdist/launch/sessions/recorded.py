@@ -185,8 +185,8 @@ def _remarks(record: Record, others: Sequence[int]) -> tuple[str, ...]:
 def _refuse(record: Record) -> None:
     if not record.here:
         raise SessionError(
-            f"Session {record.id} was started on host {record.host}, and this is {socket.gethostname()}. Attach "
-            "to it from a kernel there."
+            f"Session {record.id} was started on {record.place}. Attach to it from a kernel there; if that "
+            f"machine or container is gone for good, nbdist stop --forget {record.id} takes it off the list."
         )
     if not record.running:
         raise SessionError(

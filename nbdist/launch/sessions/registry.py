@@ -86,6 +86,13 @@ class Record:
         return self.machine == this_machine()
 
     @property
+    def place(self) -> str:
+        """Where it was started, for who is elsewhere: `host h2`."""
+        if self.host != socket.gethostname():
+            return f"host {self.host}"
+        return f"{self.host} before a restart of it, or in another container of that name"
+
+    @property
     def ended_by_reboot(self) -> bool:
         """Whether this machine has been started anew since, so that nothing of the session runs any more."""
         return bool(self.installation) and (
@@ -275,7 +282,7 @@ def stop(record: Record) -> bool:
     """
     if not record.here:
         raise SessionError(
-            f"Session {record.id} runs on host {record.host}. Stop it there: nbdist stop {record.id}. If that "
+            f"Session {record.id} was started on {record.place}. Stop it there: nbdist stop {record.id}. If that "
             f"machine or container is gone for good, nbdist stop --forget {record.id} takes it off this list."
         )
     was_running = record.running

@@ -14,12 +14,13 @@ from nbdist.cells.context import Ended
 from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
 from nbdist.contract.calls.stepping import AskSent, Prove
-from nbdist.errors import NbdistError, RecoveryError
+from nbdist.errors import GoneError, NbdistError, RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import strategy
-from nbdist.session.recovery.settle import Settled, disproven, mend, settle
+from nbdist.session.recovery.settle import Settled, disproven, hindrance, mend, settle
+from nbdist.spelling import command
 
 T = TypeVar("T")
 
@@ -28,6 +29,8 @@ STATE_SECONDS = 10.0
 
 LEFT_SECONDS = 0.5
 """The same when a kernel has just come; one that is busy is seen to by another."""
+
+IN_STEP = "in step: checked just now; nothing to do"
 
 PROVE_SECONDS = 30.0
 """How long a process takes part in a proof in which others wait already."""
@@ -57,16 +60,17 @@ def left_unsettled(engines: EngineGroup) -> bool:
     """Whether a kernel that is gone has left idle processes without making sure that they are in step."""
     if engines.facts.out_of_step:
         return True
-    asked = [
-        engines.send(p, AskSent()) for p in sorted(engines.facts.workers - set(engines.facts.lost))
-    ]
-    for request in asked:
-        request.wait(LEFT_SECONDS)
-        if not request.ready():
-            return False  # in a cell of another kernel, which sees to it
-        sent = request.get()[0].sent
-        if sent.unsettled or sent.programs or sent.parts:
-            return True
+    there = sorted(engines.facts.workers - set(engines.facts.lost))
+    try:
+        for request in [engines.send(p, AskSent()) for p in there]:
+            request.wait(LEFT_SECONDS)
+            if not request.ready():
+                return False  # in a cell of another kernel, which sees to it
+            sent = request.get()[0].sent
+            if sent.unsettled or sent.programs or sent.parts:
+                return True
+    except GoneError:
+        return True  # it has ended just now
     return False
 
 
@@ -144,21 +148,48 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     """
     if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
         return strategy.recover(engines, progress=progress)
+    if not engines.link.agents.all:
+        return _proven_alone(engines, progress=progress)
     stuck = strategy.not_back(engines)
     strategy.refuse_busy(engines, stuck)
     if not engines.facts.out_of_step:
-        every = len(engines.facts.workers)
-        why = exclusive(
-            engines, lambda: disproven(engines, say=lambda text: progress(text, 0, every))
-        )
-        if why is None:
-            return "in step: checked just now; nothing to do"
+        say = _as_progress(engines, progress)
+        if exclusive(engines, lambda: disproven(engines, say=say)) is None:
+            return IN_STEP
     said: list[str] = []
     settled = exclusive(engines, lambda: mend(engines, say=said.append, stuck=stuck))
     _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
         raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {engines.facts.remedy}")
     return "\n".join(said)
+
+
+def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
+    """Of processes that this kernel has not started: it can prove that they are in step, and repair nothing.
+
+    Who has started them may have done that meanwhile.
+
+    Raises:
+      RecoveryError: They are not; says where they can be repaired.
+    """
+    why = hindrance(engines)
+    if why is None:
+        strategy.refuse_busy(engines, set())
+        say = _as_progress(engines, progress)
+        settled = exclusive(engines, lambda: settle(engines, automatic=False, say=say))
+        _learn(engines, settled, engines.health.last_cell, say)
+        if settled.why is None:
+            return settled.done or IN_STEP
+        why = settled.why
+    gone = engines.facts.workers.intersection(engines.facts.lost)
+    then = f" Then leave them, with {command('shutdown')}, and attach again." if gone else ""
+    raise RecoveryError(
+        f"{why[:1].upper()}{why[1:]}, and {strategy.NOT_OURS}. {engines.facts.remedy}{then}"
+    )
+
+
+def _as_progress(engines: EngineGroup, progress: StartProgress) -> Callable[[str], None]:
+    return lambda text: progress(text, 0, len(engines.facts.workers))
 
 
 def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:

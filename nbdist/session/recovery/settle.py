@@ -25,6 +25,7 @@ from nbdist.session.recovery.compared import since
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
 from nbdist.session.recovery.inplace import repair
 from nbdist.session.recovery.replacing import replaceable
+from nbdist.session.recovery.strategy import NOT_OURS
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
 
@@ -103,7 +104,7 @@ def mend(
     gone = replaceable(engines, stuck)
     why = hindrance(engines, gone)
     if why is None and not engines.link.agents.all:
-        why = "this kernel has not started these processes, and cannot repair them"
+        why = NOT_OURS
     if why is not None:
         return Settled(why=why)
     try:

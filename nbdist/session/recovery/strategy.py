@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import time
 
+from nbdist.cells.facts import ELSEWHERE
 from nbdist.errors import SessionError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.spelling import command, option
+from nbdist.spelling import command, option, sentence
+
+NOT_OURS = "this kernel has not started these processes, and cannot repair them"
 
 BACK_SECONDS = 5.0
 """What a stuck process may take to come back from one more interrupt."""
@@ -31,10 +34,13 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
       One line: who was started again, who kept their variables, how long it took.
 
     Raises:
-      SessionError: Another framework, or a process is in the middle of a cell.
+      SessionError: Another framework, or a process is in the middle of a cell, or somebody else has started them.
       LaunchError: It did not succeed; the session stays out of step.
     """
     framework = framework_named(engines.plan.framework)
+    if not engines.link.agents.all:
+        # Before any is ended that nobody here could start again.
+        raise SessionError(f"T{NOT_OURS[1:]}. {sentence(ELSEWHERE)}")
     if framework.recovery != "strategy":
         why = (
             "there is only one, or they were not joined when they were started"

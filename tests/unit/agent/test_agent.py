@@ -2,11 +2,18 @@
 
 from __future__ import annotations
 
+import fcntl
 import io
 import json
+import os
 import socket
+import struct
+import subprocess
+import sys
+import termios
 from typing import Any
 
+import psutil
 import pytest
 
 from nbdist.agent.agent import Agent
@@ -16,6 +23,7 @@ from nbdist.contract.orders import Assignment, Keep, to_line
 from nbdist.contract.wire import encode
 from nbdist.errors import WireError
 from nbdist.version import __version__
+from tests.waiting import wait_for
 
 ASSIGNMENT = Assignment(nbdist=__version__, cluster_id="c", preload=(), fork=True)
 
@@ -53,18 +61,52 @@ def test_an_order_of_a_wrong_shape_is_reported_and_the_next_is_obeyed(order: byt
     assert parent.kept
     assert parent.orders.unread == b""
     (fault,) = parent.said("fault")
-    assert fault["text"].startswith(f"An order to the agent on {socket.gethostname()} could not")
+    assert fault["text"].startswith(f"An order to the agent on {socket.gethostname()} ")
 
 
 def test_half_an_order_of_a_kernel_that_was_killed_takes_no_other_along() -> None:
     parent = Parent()
     parent.orders.assigned = True
-    parent.orders.take(to_line(Keep())[:7])
-    parent.orders.take(b"\n" + to_line(Keep()))
-    assert parent.kept
-    assert len(parent.said("fault")) == 1
-    parent.orders.take(b"\n")
-    assert len(parent.said("fault")) == 1, "nothing was left to be ended"
+    for number in (1, 2):
+        parent.kept = False
+        parent.orders.take(to_line(Keep())[:7])
+        parent.orders.take(b"\n" + to_line(Keep()))
+        assert parent.kept
+        *_, fault = faults = parent.said("fault")
+        assert len(faults) == number, "each is said"
+        assert "cut off after 7 bytes: the kernel that wrote it has ended" in fault["text"]
+        parent.orders.take(b"\n")
+        assert parent.said("fault") == faults, "nothing was left to be ended"
+
+
+WITHOUT_ORDERS = """
+import subprocess, sys, time
+agent = subprocess.Popen([sys.executable, "-m", "nbdist.agent"], stdin=0, stdout=subprocess.PIPE)
+print(agent.pid, flush=True)
+time.sleep(100)
+"""
+
+
+def test_an_agent_ends_with_who_started_it_though_its_first_order_never_ends() -> None:
+    orders, ours = os.pipe()
+    command = (sys.executable, "-c", WITHOUT_ORDERS)
+    with subprocess.Popen(command, stdin=orders, stdout=subprocess.PIPE, text=True) as kernel:
+        assert kernel.stdout is not None
+        agent = psutil.Process(int(kernel.stdout.readline()))
+        os.write(ours, to_line(ASSIGNMENT)[:20])
+        # It has read what there is, and knows by then who started it.
+        wait_for(lambda: unread(orders) == 0)
+        kernel.kill()
+        kernel.wait()
+        wait_for(lambda: not agent.is_running() or agent.status() == psutil.STATUS_ZOMBIE)
+    os.close(orders)
+    os.close(ours)
+
+
+def unread(pipe: int) -> int:
+    """Bytes in a pipe that nobody has read (pipe(7), FIONREAD)."""
+    (number,) = struct.unpack("i", fcntl.ioctl(pipe, termios.FIONREAD, b"\0" * 4))
+    return int(number)
 
 
 def test_a_parent_that_cannot_read_what_it_is_for_ends() -> None:

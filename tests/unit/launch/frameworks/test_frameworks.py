@@ -22,6 +22,7 @@ from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.planning.choose import make_plan
+from nbdist.launch.sessions.withheld import without_values
 from nbdist.launch.start import initialize as join
 from nbdist.machine import ports
 from nbdist.machine.ports import free_ports
@@ -63,6 +64,17 @@ def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator
     assert second == "h2:700"
     assert first == rendezvous.coordinator == stage.jax["coordinator_bind_address"]
     assert stage.arguments.process_id == 1
+
+
+@pytest.mark.parametrize("framework", ["jax", "keras"])
+def test_flags_that_count_devices_do_so_for_a_kernel_that_does_not_know_their_values(
+    framework: str,
+) -> None:
+    flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
+    found = without_values(plan(framework, environment=flags))
+    assert "XLA_FLAGS" not in found.environment
+    first, *_ = framework_named(framework).stages(found, found.processes[0], meet(found))
+    assert first.devices is None, "JAX would go by its configuration, and the others have 4"
 
 
 def test_each_tensorflow_process_is_reported_the_cluster_and_its_own_task() -> None:

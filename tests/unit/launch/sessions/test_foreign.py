@@ -19,7 +19,7 @@ from nbdist.engine.cell.echo import KeptOutput
 from nbdist.engine.frameworks import framework_named as engine_framework
 from nbdist.engine.frameworks.jax import joined
 from nbdist.engine.kernel import foreign_engine as stranger
-from nbdist.errors import LaunchError
+from nbdist.errors import GoneError, LaunchError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.sessions.asking import address_of
 from nbdist.launch.sessions.foreign import _plan, _refuse
@@ -184,6 +184,20 @@ def test_how_a_cell_ended_is_asked_again_when_a_failure_has_swept_the_question_a
     assert not recalled.replied
     assert recalled.replied
     assert (answers.asked, recalled.error(), received) == (2, None, [end])
+
+
+def test_a_process_that_has_ended_is_asked_for_nothing_and_has_left_the_cell() -> None:
+    from ipyparallel.error import TaskAborted
+
+    def nobody() -> Request[contract.Recalled]:
+        raise GoneError("process 1 has ended.")
+
+    recalled = Recalled(nobody, lambda answer: None)
+    assert recalled.replied
+    assert str(recalled.error()) == "process 1 has ended."
+    answers = iter([lambda: Answers(TaskAborted("aborted"), ended(None)).ask(), nobody])
+    recalled = Recalled(lambda: next(answers)(), lambda answer: None)
+    assert recalled.replied, "it has ended before it was asked again"
 
 
 def test_a_cell_that_raised_has_its_own_traceback_and_one_nobody_knows_is_lost() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import socket
 import stat
 import subprocess
 import sys
@@ -26,7 +27,7 @@ from nbdist.launch.model.plain import from_plain, to_plain
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.ssh import SshOptions
 from nbdist.launch.planning.choose import make_plan
-from nbdist.launch.sessions import registry
+from nbdist.launch.sessions import recorded, registry
 from nbdist.launch.sessions.numbering import number
 from nbdist.launch.sessions.recorded import State
 from nbdist.launch.sessions.registry import Kernel, ParentMark, Record
@@ -149,8 +150,28 @@ def test_a_session_of_another_machine_is_listed_and_left_alone(
     process.kill()
     process.wait()
     assert registry.sessions() == [away]
-    with pytest.raises(SessionError, match=r"runs on host h9. Stop it there: nbdist stop 0badcafe"):
+    with pytest.raises(SessionError, match=r"on host h9. Stop it there: nbdist stop 0badcafe"):
         registry.stop(away)
+    with pytest.raises(SessionError, match=r"on host h9. Attach to it from a kernel there"):
+        recorded.regain(away)
+
+
+def test_a_session_of_which_nobody_knows_whether_its_machine_was_restarted_says_so_and_can_be_forgotten(
+    process: subprocess.Popen[bytes], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As in a container that was started again: nothing there tells it from another of that name."""
+    name = socket.gethostname()
+    registry.write(
+        record(process, tmp_path / "nbdist-a", machine=f"{name} another-boot pid:[1]", host=name)
+    )
+    said = f"on {name} before a restart of it, or in another container of that name"
+    assert cli.main(["stop", "0badcafe"]) == 1
+    assert said in (error := capsys.readouterr().err) and "stop --forget 0badcafe" in error
+    with pytest.raises(SessionError, match=r"another container of that name. .*--forget 0badcafe"):
+        recorded.regain(registry.find("0badcafe"))
+    assert cli.main(["stop", "--forget", "0badcafe"]) == 0
+    assert registry.sessions() == []
+    assert process.poll() is None
 
 
 def test_another_process_of_the_same_number_is_never_taken_for_a_session(
@@ -267,7 +288,7 @@ def test_a_plan_is_the_same_after_json() -> None:
 def test_orders_and_events_of_a_kept_parent_are_found_again(tmp_path: Path) -> None:
     code = """
 import sys
-for line in sys.stdin:
+for line in filter(str.strip, sys.stdin):
     print('got', line, end='', flush=True)
     if 'stop' in line:
         break
@@ -282,7 +303,7 @@ for line in sys.stdin:
     again = FoundAgain(spot)
     assert list(again.backlog()) == [b"got one\n"], "what was said before"
     again.end()
-    assert list(again.lines()) == [b"got \n", b"got " + STOP], "half an order before it is ended"
+    assert list(again.lines()) == [b"got " + STOP]
     again.close()
     assert kept.wait(5)
     with pytest.raises(OSError, match="left the session"):

@@ -112,3 +112,17 @@ def test_what_can_neither_be_repaired_nor_replaced_says_what_to_type(done: Done)
     ):
         recovered(engines_of("jax"))
     assert done.steps == []
+
+
+@pytest.mark.parametrize("framework", ["jax", "tensorflow"])
+def test_processes_of_others_are_neither_ended_nor_joined_anew_and_it_is_said_what_can_be_done(
+    done: Done, framework: str
+) -> None:
+    engines = engines_of(framework)
+    engines.link.agents.all = ()
+    engines.facts = replace(engines.facts, stuck=frozenset({1}), lost={0: "killed"}, since=3)
+    engines.monitor.reported[1] = RUNNING
+    with pytest.raises(SessionError, match="only where they were started; %dist_pull") as raised:
+        recovered(engines)
+    assert "%dist_init --restart" not in str(raised.value), "it is refused here"
+    assert (done.steps, engines.interrupted) == ([], [])

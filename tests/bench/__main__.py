@@ -15,6 +15,7 @@ from tests.bench import (
     plan,
     probe,
     program,
+    replace,
     start,
     values,
 )
@@ -29,6 +30,7 @@ def main() -> None:
     noop.main()
     check.main()
     in_step.main()
+    replace.main()
     probe.main()
     program.main()
     values.main()

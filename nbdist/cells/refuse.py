@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
 
 from nbdist.cells.facts import Facts
 from nbdist.errors import SessionError
@@ -63,8 +64,13 @@ def _is_harmless(node: ast.AST) -> bool:
     return isinstance(node, _PLAIN)
 
 
-def refuse_unsure(code: str, facts: Facts) -> frozenset[str]:
-    """Lets pass what sets names of new processes again, what needs none, and what only looks at values.
+def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> frozenset[str]:
+    """Lets pass what sets names of new processes again, what uses none, and what only looks at values.
+
+    Args:
+      code: Of the cell.
+      facts: With names that may not be what they were.
+      used: Names that the cell may read; None where that is not known.
 
     Returns:
       Names that the cell sets.
@@ -72,10 +78,16 @@ def refuse_unsure(code: str, facts: Facts) -> frozenset[str]:
     Raises:
       SessionError: The cell may use what is not what it was.
     """
-    bound, read = _bound(code), _read(code)
-    left = {name: where for name, where in facts.unsure.items() if name not in bound}
-    if not left or not computes(code) or (bound & facts.unsure.keys() and not read & left.keys()):
-        return bound
+    bound = _bound(code)
+    # A name that is read before it is set, as in `x = x + 1`, is bound as well.
+    safe = bound - _read_first(code)
+    left = {
+        name: where
+        for name, where in facts.unsure.items()
+        if name not in safe and (used is None or name in used)
+    }
+    if not left or not computes(code):
+        return safe
     places: dict[str, list[str]] = {}
     for name, where in left.items():
         places.setdefault(where, []).append(name)
@@ -111,13 +123,19 @@ def _parts(target: ast.expr) -> list[ast.expr]:
     return [target]
 
 
-def _read(code: str) -> frozenset[str]:
-    return frozenset(
-        node.id
-        for statement in _statements(code)
-        for node in ast.walk(statement)
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
-    )
+def _read_first(code: str) -> frozenset[str]:
+    """Names that a cell reads before the statement that sets them has ended."""
+    found: set[str] = set()
+    bound: set[str] = set()
+    for statement in _statements(code):
+        read = {
+            node.id
+            for node in ast.walk(statement)
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load)
+        }
+        found |= read - bound
+        bound |= {t.id for t in _targets(statement) if isinstance(t, ast.Name)}
+    return frozenset(found)
 
 
 def _statements(code: str) -> list[ast.stmt]:

@@ -23,8 +23,9 @@ from nbdist.cells.refuse import refuse_computing, refuse_unsure
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
+from nbdist.contract.calls.namespace import AskUsed
 from nbdist.contract.history import OpenCell, PastCell
-from nbdist.errors import SessionError
+from nbdist.errors import NbdistError, SessionError
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
@@ -33,6 +34,9 @@ from nbdist.session.recovery.after import after_cell, make_sure
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
 from nbdist.session.recovery.context import cell_context
 from nbdist.session.recovery.replacing import replaceable
+
+USED_SECONDS = 5.0
+"""How long an idle process may take to say what a cell would use."""
 
 FAILURE_SECONDS = 30.0
 """How long an idle process may take to say what its last cell has raised."""
@@ -133,10 +137,20 @@ class Cells:
         """Once: who sends the cell again goes on with what is there."""
         health = self._engines.health
         try:
-            health.sure_of(refuse_unsure(code, health.facts))
+            health.sure_of(refuse_unsure(code, health.facts, self._used(code)))
         except SessionError as error:
             health.sure_of(health.facts.unsure)
             raise SessionError("\n".join([*([done] if done else []), str(error)])) from None
+
+    def _used(self, code: str) -> tuple[str, ...] | None:
+        """What a cell would use, by a process that knows the functions of earlier cells; None: nobody answers."""
+        engines = self._engines
+        able = [p for p in engines.choice.able() if p in engines.facts.workers]
+        try:
+            request = engines.send(able[0], AskUsed(code=without_leading_blank_lines(code)[0]))
+            return request.get(USED_SECONDS)[0].names
+        except (IndexError, NbdistError, TimeoutError):
+            return None
 
     def _remarks(self, on: Targets, chosen: Sequence[int], number: int, *, wait: bool) -> list[str]:
         """Lines to show above a cell's output."""

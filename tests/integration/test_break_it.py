@@ -1,4 +1,4 @@
-"""The notebook that breaks its session in six ways and goes on each time, from top to bottom."""
+"""The notebook that breaks its session in eight ways and goes on each time, from top to bottom."""
 
 from __future__ import annotations
 
@@ -13,8 +13,9 @@ from tests.integration.notebook import execute
 from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
 
 NOTEBOOK = ROOT / "notebooks" / "05_break_it.ipynb"
-BREAKS = ["raise", "loop", "alone", "sleep", "on", "interrupt"]
+BREAKS = ["raise", "loop", "alone", "sleep", "on", "interrupt", "die"]
 REPAIRED = r"in step again after [\d.]+ s"
+BACK = ["raise", "loop", "alone", "sleep", "on", "background", "die", "first"]
 ASKED = "asked-after-"
 
 
@@ -57,19 +58,31 @@ def test_after_each_break_the_processes_are_proven_to_be_in_step(
 
 @pytest.mark.parametrize(
     ("broken", "lost"),
-    [("raise", None), ("loop", {"p", "o", "loss"}), ("alone", {"q"}), ("on", None)],
+    [
+        ("raise", None),
+        ("loop", {"p", "o", "loss"}),
+        ("alone", {"q"}),
+        ("on", None),
+        ("die", {"x", "y"}),
+    ],
 )
 def test_a_repair_says_what_is_lost(
     cells: dict[str, Any], broken: str, lost: set[str] | None
 ) -> None:
     shown = text_of(cells[broken])
-    said = re.search(REPAIRED + r"; (.+)", shown)
+    said = re.search(REPAIRED + r"; (?:process 1 started again; )?(.+)", shown)
     assert said, shown
     if lost is None:
         assert said[1] == "all variables kept"
         return
     names = said[1].removeprefix("lost: ").split(", ")
     assert {re.split(r"[\[.]", name)[0] for name in names} == lost, shown
+
+
+def test_those_that_die_are_replaced_process_0_as_any_other(cells: dict[str, Any]) -> None:
+    assert "process 1 started again; lost: x, y" in text_of(cells["die"])
+    assert "digits: set again by functions with @nbdist.on_recover" in text_of(cells["die"])
+    assert "process 0 started again; lost: x, y" in text_of(cells["first-data"])
 
 
 def test_what_computes_nothing_and_what_all_evaluate_needs_no_repair(cells: dict[str, Any]) -> None:
@@ -80,13 +93,13 @@ def test_what_computes_nothing_and_what_all_evaluate_needs_no_repair(cells: dict
 
 
 def test_training_goes_on_with_the_losses_of_an_undisturbed_run(cells: dict[str, Any]) -> None:
-    after = ["calm", *(f"{n}-on" for n in ("raise", "loop", "alone", "sleep", "on", "background"))]
-    for steps, name in zip(range(8, 57, 8), after, strict=True):
+    after = ["calm", *(f"{n}-on" for n in BACK)]
+    for steps, name in zip(range(8, 73, 8), after, strict=True):
         shown = text_of(cells[name])
         line = rf"{steps} steps, loss \d\.\d+, the same losses as without trouble"
         assert re.search(line, shown), f"{name}:\n{shown}"
-    assert "all 56 losses equal: True; accuracy 0.9" in text_of(cells["end"])
-    assert text_of(cells["pull"]) == "(True, 56)"
+    assert "all 72 losses equal: True; accuracy 0.9" in text_of(cells["end"])
+    assert text_of(cells["pull"]) == "(True, 72)"
 
 
 def test_the_training_learns(cells: dict[str, Any]) -> None:

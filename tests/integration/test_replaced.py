@@ -225,7 +225,7 @@ def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() 
         two._look()  # what was set last is reported a moment later
         kill(two, 1, signal.SIGKILL)
         with pytest.raises(SessionError) as refused:
-            two.run("print(data.sum())")
+            two.run("data.sum(), part, key, seed, n")
         assert "this cell was not run" in str(refused.value).lower()
         listed = str(refused.value).rpartition("of before: ")[2]
         assert listed.startswith("key, part, seed on process 1 as on process 0.")

@@ -126,3 +126,18 @@ class MakeNamespace(Call[NamespaceMade]):
     token: str
     lost: tuple[int, ...]
     numbered: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class UsedNames:
+    """Names that a cell may read, also through functions of earlier cells; None where that cannot be known."""
+
+    names: tuple[str, ...] | None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AskUsed(Call[UsedNames]):
+    """Which of the user's names a cell would use; nothing of it is run."""
+
+    NAME: ClassVar[str] = "used"
+    code: str

@@ -152,6 +152,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         stepping.Rejoin: rejoin,
         stepping.Restore: restore,
         namespace_contract.OfferNamespace: namespace.offer_namespace,
+        namespace_contract.AskUsed: namespace.used_names,
         namespace_contract.OfferArrays: namespace.offer_arrays,
         namespace_contract.ReceiveNamespace: namespace.receive_namespace,
         namespace_contract.MakeNamespace: namespace.make_namespace,

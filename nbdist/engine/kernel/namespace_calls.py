@@ -14,6 +14,7 @@ from nbdist.engine.namespace.incoming import IncomingNamespace
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
+from nbdist.engine.namespace.used import used
 
 if TYPE_CHECKING:
     from nbdist.engine.kernel.resident import Resident
@@ -30,6 +31,18 @@ def offer_namespace(
     held = _outgoing(resident, call.token)
     offer, pickles = held.offer(_names(resident), resident.hooks)
     return offer, list(pickles)
+
+
+def used_names(
+    resident: Resident, buffers: Buffers, call: contract.AskUsed
+) -> tuple[contract.UsedNames, list[Any]]:
+    """See `AskUsed`."""
+    try:
+        code = str(resident.shell.transform_cell(call.code))
+    except SyntaxError:
+        return contract.UsedNames(names=None), []
+    names = used(code, resident.shell.user_ns)
+    return contract.UsedNames(names=None if names is None else tuple(sorted(names))), []
 
 
 def offer_arrays(

@@ -165,29 +165,49 @@ UNSURE = Facts(
 )
 
 
+EVERY = ("x", "y", "train")
+
+
 @pytest.mark.parametrize(
-    ("code", "sets"),
+    ("code", "used", "sets"),
     [
-        ("x.shape", set()),
-        ("print(x)", set()),
-        ("x, y = mine()", {"x", "y"}),
-        ("x = y = 0", {"x", "y"}),
-        ("x: int = 3", {"x"}),
-        ("[x, [y]] = mine()", {"x", "y"}),
-        ("x = mine()", {"x"}),  # the other is not used
-        ("del x", {"x"}),
-        ("x = mine()\ny = x + 1\ntrain(x, y)", {"x", "y"}),
+        ("x.shape", EVERY, set()),
+        ("print(x)", EVERY, set()),
+        ("x, y = mine()", EVERY, {"x", "y"}),
+        ("x = y = 0", EVERY, {"x", "y"}),
+        ("[x, [y]] = mine()", EVERY, {"x", "y"}),
+        ("x: int = f()", ("x",), {"x"}),
+        ("x = mine()", ("x", "mine"), {"x"}),
+        ("del x", EVERY, {"x"}),
+        ("x = mine()\ny = x + 1\ntrain(x, y)", EVERY, {"x", "y"}),
+        ("train()", ("train", "z"), set()),
+        ("other(z)", (), set()),
     ],
 )
-def test_what_sets_names_of_a_new_process_again_runs(code: str, sets: set[str]) -> None:
-    assert refuse_unsure(code, UNSURE) == sets
+def test_what_sets_names_of_a_new_process_again_or_uses_none_runs(
+    code: str, used: tuple[str, ...], sets: set[str]
+) -> None:
+    assert refuse_unsure(code, UNSURE, used) & {"x", "y"} == sets
 
 
 @pytest.mark.parametrize(
-    "code",
-    ["train()", "x + 1", "x = y + 1", "x += 1", "%time x = 3", "if a:\n    x = y = 1", "x: int"],
+    ("code", "used"),
+    [
+        ("train()", EVERY),
+        ("train()", None),
+        ("y + 1", EVERY),
+        ("x = y + 1", EVERY),
+        ("y = y + 1", EVERY),
+        ("y += 1", EVERY),
+        ("%time x = 3", None),
+        ("if a:\n    x = y = 1", EVERY),
+        ("y: int", EVERY),
+        ("train(y)\ny = 1", EVERY),
+    ],
 )
-def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(code: str) -> None:
+def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(
+    code: str, used: tuple[str, ...] | None
+) -> None:
     with pytest.raises(SessionError, match=r"y on process 1 as on process 0\. Set them again") as e:
-        refuse_unsure(code, UNSURE)
+        refuse_unsure(code, UNSURE, used)
     assert "run the cell once more" in str(e.value)

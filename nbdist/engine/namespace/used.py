@@ -1,0 +1,90 @@
+"""Which of the user's names a cell uses, also through functions that earlier cells have defined."""
+
+from __future__ import annotations
+
+import ast
+import gc
+import types
+from collections.abc import Collection, Iterator, Mapping
+from typing import Any
+
+MOST_OBJECTS = 100_000
+"""Where a cell leads to more, nobody knows what it uses."""
+
+_LEAVES = (int, float, complex, bool, str, bytes, type(None), types.ModuleType)
+
+
+def used(code: str, namespace: Mapping[str, Any]) -> frozenset[str] | None:
+    """Names that a cell may read; None where that cannot be known.
+
+    Functions of cells are followed wherever they are met: by their names, within objects and closures, and behind
+    `jax.jit` and its like. A name that is only made up while a cell runs (`eval`, `globals()[…]`) makes all
+    unknown.
+
+    Args:
+      code: Python, as IPython compiles it.
+      namespace: The user's, which is the globals of functions that cells have defined.
+    """
+    try:
+        tree = ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        return None
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    found: set[str] = set()
+    looked: dict[int, Any] = {}
+    while names:
+        name = names.pop()
+        if name in DYNAMIC:
+            return None
+        if name in found:
+            continue
+        found.add(name)
+        if name in namespace:
+            for function in _functions(namespace[name], namespace, looked):
+                names |= _names_of(function.__code__) - found
+            if len(looked) > MOST_OBJECTS:
+                return None
+    return frozenset(found)
+
+
+DYNAMIC = frozenset({"eval", "exec", "globals", "locals", "vars", "get_ipython", "__import__"})
+"""What can reach any name."""
+
+
+def _functions(
+    value: Any, namespace: Mapping[str, Any], looked: dict[int, Any]
+) -> Iterator[types.FunctionType]:
+    """Those of cells that a value leads to; `looked` has all that was met, so that nothing is met twice."""
+    left = [value]
+    while left and len(looked) <= MOST_OBJECTS:
+        one = left.pop()
+        if isinstance(one, _LEAVES) or one is namespace or id(one) in looked:
+            continue
+        looked[id(one)] = one
+        if isinstance(one, types.FunctionType):
+            if one.__globals__ is not namespace:
+                # A library's own; what it was given is in what it keeps.
+                left += [*(one.__closure__ or ()), *(one.__defaults__ or ()), one.__dict__]
+                continue
+            yield one
+        elif (isinstance(one, type) and one.__module__ != namespace.get("__name__")) or (
+            type(one).__module__.partition(".")[0] in ("numpy", "jaxlib") and not callable(one)
+        ):
+            continue
+        left += gc.get_referents(one)
+        left += _kept(one)
+
+
+def _kept(one: Any) -> Collection[Any]:
+    """What an object of C keeps by name, such as a jitted function the one that it was made of."""
+    found = getattr(type(one), "__dict__", {}).get("__dict__")
+    return [found.__get__(one)] if isinstance(found, types.GetSetDescriptorType) else []
+
+
+def _names_of(code: types.CodeType) -> set[str]:
+    """Global names and attributes; the latter are names of others at worst."""
+    found = set(code.co_names)
+    for constant in code.co_consts:
+        if isinstance(constant, types.CodeType):
+            found |= _names_of(constant)
+    return found

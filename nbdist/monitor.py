@@ -19,7 +19,7 @@ from nbdist.contract.iopub import AsideAnswer, message_of
 from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
 from nbdist.errors import WireError
 from nbdist.launch.start.iopub import subscriber, wire
-from nbdist.merge import Known, Merger, Planned
+from nbdist.merge import Held, Holdings, Known, Merger, Planned
 from nbdist.merge.states import at_rest
 from nbdist.message_guard import MessageGuard
 
@@ -73,6 +73,7 @@ class Monitor:
         self._known = Known()
         self._latest: dict[int, LatestActivity] = {}
         self._numbered: dict[int, tuple[str, ...]] = {}
+        self._holdings = Holdings()
         self._dirty = True
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
@@ -135,6 +136,10 @@ class Monitor:
     def numbered(self, process_id: int) -> tuple[str, ...] | None:
         """The names whose value was the number of a process when it last reported; None before."""
         return self._numbered.get(process_id)
+
+    def held(self, process_id: int) -> Held | None:
+        """What a process held when it last reported, also once it has ended; None before its first report."""
+        return self._holdings.held(process_id)
 
     def silence(self, process_id: int) -> float:
         """Seconds since a process last reported; 0 before its first report."""
@@ -220,6 +225,7 @@ class Monitor:
             return False
         with self._lock:
             self._merger.update(report, time_s=time.time())
+        self._holdings.take(report)
         if report.numbered is not None:
             self._numbered[report.process_id] = report.numbered
         if report.activity is not None:

@@ -1,4 +1,4 @@
-"""Whether the out-of-memory killer has ended a process: counted in the control group of this one, which has it too."""
+"""Whether the out-of-memory killer has ended a process of the control group that this process is in as well."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 FRESH_SECONDS = 10.0
-"""For so long a kill that was noticed may be that of a process whose end comes now: first it gives back its memory."""
+"""For so long a kill may be that of a process whose end comes now: it gives back its memory first."""
 
 
 class OutOfMemoryKills:
@@ -52,9 +52,10 @@ class OutOfMemoryKills:
     def _counters(self) -> Iterator[Path]:
         """The files that count, the narrowest first.
 
-        Source: `memory.events` of the kernel's cgroup-v2.rst, `memory.oom_control` of its cgroup-v1/memory.rst, both
-        of the group that the killed process is in, whoever's limit it was; /proc/vmstat for all of the machine. A
-        container without a name space of its own for groups sees its own at the top, and the path of the host.
+        Source: `memory.events` of the kernel's cgroup-v2.rst, `memory.oom_control` of its cgroup-v1/memory.rst,
+        both of the group that the killed process is in, whoever's limit it was; /proc/vmstat for all of the
+        machine. A container without a name space of its own for groups sees its own at the top, and the path of
+        the host.
         """
         groups = self._root / "sys/fs/cgroup"
         try:
@@ -63,9 +64,9 @@ class OutOfMemoryKills:
             lines = []
         for _, controllers, path in (line.split(":", 2) for line in lines if line.count(":") > 1):
             if controllers == "":
-                places, name = (groups, groups / "unified"), "memory.events"
+                places, name = [groups, groups / "unified"], "memory.events"
             elif "memory" in controllers.split(","):
-                places, name = (groups / "memory",), "memory.oom_control"
+                places, name = [groups / "memory"], "memory.oom_control"
             else:
                 continue
             for place in places:

@@ -19,7 +19,7 @@ from nbdist.contract.iopub import AsideAnswer, message_of
 from nbdist.contract.snapshot import Activity, Notice, Report, Snapshot
 from nbdist.errors import WireError
 from nbdist.launch.start.iopub import subscriber, wire
-from nbdist.merge import Known, Merger, Planned
+from nbdist.merge import Held, Holdings, Known, Merger, Planned
 from nbdist.merge.samples import After, Samples
 from nbdist.merge.states import at_rest
 from nbdist.message_guard import MessageGuard
@@ -74,6 +74,7 @@ class Monitor:
         self._known = Known()
         self._latest: dict[int, LatestActivity] = {}
         self._samples: dict[int, Samples] = {}
+        self._holdings = Holdings()
         self._dirty = True
         self._faults: tuple[Notice, ...] = ()
         self._reading = MessageGuard("A report of a process", logger, self.fault)
@@ -138,6 +139,10 @@ class Monitor:
         with self._lock:
             found = self._samples.get(process_id)
             return {} if found is None else dict(found.after)
+
+    def held(self, process_id: int) -> Held | None:
+        """What a process held when it last reported, also once it has ended; None before its first report."""
+        return self._holdings.held(process_id)
 
     def silence(self, process_id: int) -> float:
         """Seconds since a process last reported; 0 before its first report."""
@@ -224,6 +229,7 @@ class Monitor:
         with self._lock:
             self._merger.update(report, time_s=time.time())
             self._samples.setdefault(report.process_id, Samples()).take(report)
+        self._holdings.take(report)
         if report.activity is not None:
             self._latest[report.process_id] = LatestActivity(report.activity, time.monotonic())
         return True

@@ -15,6 +15,7 @@ from nbdist.contract.asides import Aside
 from nbdist.contract.events import Exited, Started
 from nbdist.contract.lines import Events
 from nbdist.machine.log_tail import tail
+from nbdist.machine.out_of_memory import OutOfMemoryKills
 from nbdist.machine.parent_death import die_with
 
 TERMINATE_SECONDS = 0.5
@@ -31,9 +32,9 @@ class Children:
     def __init__(self, events: Events) -> None:
         self._events = events
         self._pids: dict[int, int] = {}
-        self._logs: dict[int, Path] = {}
+        self._logs: dict[int, tuple[Path, int]] = {}
         self._asked: dict[int, int] = {}
-        self._oom_kills = oom_kills()
+        self._memory_kills = OutOfMemoryKills()
 
     def __len__(self) -> int:
         return len(self._pids)
@@ -51,6 +52,8 @@ class Children:
 
         `asked` are the ends of a pipe: the child reads the first, `ask` writes to the second.
         """
+        # One that is started in the place of another goes on with the same file.
+        written = log.stat().st_size if log.exists() else 0
         parent = os.getpid()
         pid = os.fork()
         if pid == 0:
@@ -58,7 +61,7 @@ class Children:
                 os.close(descriptor)
             become(main, log, parent, death_signal)
         self._pids[pid] = process_id
-        self._logs[pid] = log
+        self._logs[pid] = log, written
         if asked is not None:
             os.close(asked[0])
             os.set_blocking(asked[1], False)
@@ -67,6 +70,7 @@ class Children:
 
     def reap(self) -> None:
         """Reports every child that has ended since; does not wait."""
+        self._memory_kills.look()
         while self._pids:
             pid, status = os.waitpid(-1, os.WNOHANG)
             if pid == 0:
@@ -79,14 +83,16 @@ class Children:
             # The group may still hold what the user started from a cell.
             self._signal_group(pid, signal.SIGKILL)
             code = os.waitstatus_to_exitcode(status)
-            oom = code == -signal.SIGKILL and oom_kills() > self._oom_kills
+            self._memory_kills.look()
+            log, start = self._logs.pop(pid)
+            oom = code == -signal.SIGKILL and self._memory_kills.explain_one()
             self._events.send(
                 Exited(
                     process_id=process_id,
                     pid=pid,
                     code=code,
                     oom=oom,
-                    last_lines=tuple(tail(self._logs.pop(pid))),
+                    last_lines=tail(log, start=start),
                 )
             )
 
@@ -127,18 +133,6 @@ class Children:
     def _signal_group(pid: int, number: int) -> None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
             os.killpg(pid, number)
-
-
-def oom_kills() -> int:
-    """How many processes the kernel's out-of-memory killer has ended since boot.
-
-    Source: `oom_kill` of /proc/vmstat; 0 where there is none.
-    """
-    with contextlib.suppress(OSError, ValueError):
-        for line in Path("/proc/vmstat").read_text().splitlines():
-            if line.startswith("oom_kill "):
-                return int(line.split()[1])
-    return 0
 
 
 def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) -> None:

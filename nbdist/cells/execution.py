@@ -15,6 +15,7 @@ from typing import Any, Protocol
 
 from ipyparallel.error import TaskAborted
 
+from nbdist.cells.held import held_text
 from nbdist.cells.late import LateOutput, put
 from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.cells.submission import Message, Submission, submit
@@ -23,6 +24,7 @@ from nbdist.contract.sent import Sent
 from nbdist.contract.snapshot import Activity
 from nbdist.errors import WireError
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.merge import Held
 from nbdist.message_guard import MessageGuard
 from nbdist.output import CellOutput
 from nbdist.quantities import bytes_text, count_text, names_text, where_text
@@ -69,6 +71,9 @@ class Reports(Protocol):
 
     def silence(self, process_id: int) -> float:
         """Seconds since a process last reported."""
+
+    def held(self, process_id: int) -> Held | None:
+        """What a process held when it last reported."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -360,7 +365,16 @@ class Execution:
             line=last.line if last else None,
             source=last.source if last else None,
             time=end.time,
+            held=self._held(process_id, end),
         )
+
+    def _held(self, process_id: int, end: ProcessExit) -> str | None:
+        """What a process held that a signal has ended, as it last reported."""
+        held = self._reports.held(process_id)
+        if held is None or end.code is None or end.code >= 0 or end.because_of is not None:
+            return None
+        reported = time.time() - self._reports.silence(process_id)
+        return held_text(held, before_s=max(0.0, end.time - reported))
 
     def _lost(self, process_id: int, text: str) -> ProcessOutcome:
         return self._process_outcome(process_id, "gone", error=text)

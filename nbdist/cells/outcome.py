@@ -38,7 +38,7 @@ class ProcessOutcome:
     of any kind. `error` is what it raised, `line` and `source` where; `time` is when it ended, in Unix seconds.
     `begun`: it has taken the cell. `proving`: its code has ended, and it waits for the others to prove that all
     are in step. `one_host`: no process of the session is on another one, so that messages need not name it.
-    `prompt`: what a person is to type, while it waits for that.
+    `prompt`: what a person is to type, while it waits for that. `held` says what it held before a signal ended it.
     """
 
     process_id: int
@@ -54,6 +54,7 @@ class ProcessOutcome:
     begun: bool = True
     proving: bool = False
     prompt: Prompt | None = None
+    held: str | None = None
 
 
 def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
@@ -126,6 +127,8 @@ def say_failure(process: ProcessOutcome) -> list[str]:
     lines = [f"{say_processes([process])}   {first_line(process.error or '')}"]
     if process.line is not None:
         lines.append(f"   line {process.line}   {process.source or ''}".rstrip())
+    if process.held is not None:
+        lines.append(f"   {process.held}")
     return lines
 
 

@@ -21,23 +21,26 @@ death, which nbdist has asked for; what gloo says, whatever becomes of it in wha
 NOISE = re.compile(
     r"debugpy_stream undefined|Not using CurveZMQ security|^\*\*\* Check failure stack trace: \*\*\*$"
     r"|^\s+@\s+0x[0-9a-f]+ "
+    r"|^\[Gloo\] Rank \d+ is connected to \d+ peer ranks\. Expected number of connected peer ranks is : \d+$"
 )
-"""What ipyparallel writes when an engine starts, and the C++ stack below a failed check: the check itself says
-why, and the stack would leave no room for it."""
+"""What ipyparallel and gloo write when an engine starts, and the C++ stack below a failed check: the check itself
+says why, and the stack would leave no room for it."""
 
 FATAL = "Fatal Python error:"
 CURRENT = "Current thread"
 
 
-def tail(path: Path, *, lines: int = LOG_LINES) -> tuple[str, ...]:
+def tail(path: Path, *, lines: int = LOG_LINES, start: int = 0) -> tuple[str, ...]:
     """The last lines of a log, without chatter; empty where there is none.
+
+    What stands before the byte `start` is of a process before, whose end explains nothing.
 
     Python's own report of a fatal signal lists every thread and every extension module. Of it the reason and
     the stack of the thread that had the signal are kept, and what was written before it has the rest.
     """
     try:
         with path.open("rb") as file:
-            file.seek(max(0, os.fstat(file.fileno()).st_size - READ_BYTES))
+            file.seek(max(start, os.fstat(file.fileno()).st_size - READ_BYTES))
             data = file.read()
     except OSError:
         return ()

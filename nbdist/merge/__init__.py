@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from nbdist.merge.facts import Failure, Known, Planned
+from nbdist.merge.held import Held, HeldArray, Holdings
 from nbdist.merge.session import Merger
 
-__all__ = ["Failure", "Known", "Merger", "Planned"]
+__all__ = ["Failure", "Held", "HeldArray", "Holdings", "Known", "Merger", "Planned"]

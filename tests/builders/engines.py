@@ -74,6 +74,9 @@ class FakeMonitor:
     def activity(self, process_id: int) -> Activity | None:
         return self.reported.get(process_id)
 
+    def held(self, process_id: int) -> None:
+        return None
+
     def know(self, known: Known) -> None:
         self.shown.append(known)
 

@@ -127,10 +127,15 @@ def test_one_that_ends_in_a_cell_takes_no_value_along_that_all_have(
     session: Session, undisturbed: list[float]
 ) -> None:
     session.run("losses += train(3)")
-    with pytest.raises(ProcessError, match="killed by signal 9"):
+    with pytest.raises(ProcessError, match="killed by signal 9") as raised:
         session.run(
             "if jax.process_index() == 0: os.kill(os.getpid(), 9)\nfloat(weights['b'].sum())"
         )
+    assert re.search(
+        r"memory \d+ MB when it last reported, .* before its end; ", raised.value.shown
+    )
+    # On two devices, whole on one dimension: the bytes of its pieces on both.
+    assert "weights['a'] (f32[8, 16]) 512 B" in raised.value.shown
     session.run("losses += train(3)")
     assert session.pull("losses") == undisturbed
 

@@ -12,7 +12,7 @@ class ProcessExit:
     """How a process ended.
 
     `code` is its exit status, or minus the signal's number, None where the host itself is out of reach; `oom`
-    whether the out-of-memory killer of its host was at work since the session began. `last_lines` is the end of
+    whether the out-of-memory killer has ended a process of its control group just then. `last_lines` is the end of
     what it wrote to its own standard error and output. `because_of` says what took it out of reach, where it
     was not its own end.
     """

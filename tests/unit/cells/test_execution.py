@@ -15,7 +15,17 @@ from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, content_
 from nbdist.contract.sent import Sent
 from nbdist.errors import SessionError
 from nbdist.launch.model.exits import ProcessExit
+from nbdist.merge import Held, HeldArray
 from nbdist.output import CellOutput
+
+HELD = Held(
+    rss_bytes=812 << 20,
+    arrays=(HeldArray(path="w", dtype="float32", shape=(1024, 4096), nbytes=8 << 20),),
+)
+SAID = (
+    "memory 812 MB when it last reported, 2.5 s before its end; largest arrays on its devices: "
+    "w (f32[1024, 4096]) 8 MB"
+)
 
 
 @pytest.fixture
@@ -26,7 +36,9 @@ def execution(tmp_path: Path) -> Execution:
         link=SimpleNamespace(exits={}),  # type: ignore[arg-type]
         hosts={0: "h1", 1: "h2"},
         output=CellOutput(processes=range(2), folder=tmp_path),
-        reports=SimpleNamespace(activity=lambda p: None, silence=lambda p: 0.0),  # type: ignore[arg-type]
+        reports=SimpleNamespace(  # type: ignore[arg-type]
+            activity=lambda p: None, silence=lambda p: 2.5, held=lambda p: HELD
+        ),
     )
     for process_id in (0, 1):
         made.adopt(process_id, SimpleNamespace(replied=False), "r")  # type: ignore[arg-type]
@@ -59,6 +71,35 @@ def test_a_process_that_is_gone_or_has_left_the_cell_asks_nothing(execution: Exe
     execution._submissions[0].replied = True  # type: ignore[misc]
     execution._link.exits[1] = "gone"  # type: ignore[index]
     assert execution.prompts() == {}
+
+
+@pytest.mark.parametrize(
+    ("code", "because_of", "said"),
+    [
+        (-9, None, SAID),
+        (-7, None, SAID),
+        (1, None, None),
+        (-9, "the engines' parent process", None),
+    ],
+)
+def test_what_a_process_held_is_said_where_a_signal_has_ended_it(
+    execution: Execution,
+    monkeypatch: pytest.MonkeyPatch,
+    code: int,
+    because_of: str | None,
+    said: str | None,
+) -> None:
+    monkeypatch.setattr("nbdist.cells.execution.time.time", lambda: 1003.0)
+    execution._link.exits[1] = ProcessExit(  # type: ignore[index]
+        process_id=1,
+        pid=7,
+        code=code,
+        oom=False,
+        time=1003.0,
+        last_lines=(),
+        because_of=because_of,
+    )
+    assert execution.outcomes()[1].held == said
 
 
 def test_the_next_question_may_come_before_it_is_known_that_the_line_was_taken(

@@ -117,7 +117,9 @@ def test_failure_shows_the_cause_in_full_and_a_line_for_each_other() -> None:
 
 
 def test_failure_of_a_lost_process_shows_its_last_words() -> None:
-    gone = process(1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0)
+    gone = process(
+        1, "gone", error="killed by signal 9 (SIGKILL)", line=3, time=1.0, held="memory 812 MB"
+    )
     error = failure(
         by_id(process(0, "finished"), gone),
         {},
@@ -126,7 +128,7 @@ def test_failure_of_a_lost_process_shows_its_last_words() -> None:
     )
     assert error is not None
     assert "killed by signal 9 (SIGKILL)" in str(error)
-    assert "last word" in error.shown
+    assert "   line 3\n   memory 812 MB\n   the last it wrote:\n   last word" in error.shown
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,11 @@ from pathlib import Path
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.machine.log_tail import tail
 
-CHATTER = "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"
+CHATTER = (
+    "2026-01-01 00:00:00.000 [Engine.0] WARNING | debugpy_stream undefined\n"
+    "2026-01-01 00:00:00.000 [Nanny.1] Nanny watching parent pid 7.\n"
+    "[Gloo] Rank 1 is connected to 1 peer ranks. Expected number of connected peer ranks is : 1\n"
+)
 
 
 def write(folder: Path, text: str) -> Path:
@@ -40,6 +44,15 @@ def test_a_fatal_signal_keeps_what_was_written_before_it(tmp_path: Path) -> None
     assert words[1] == "Fatal Python error: Aborted"
     assert words[2].startswith("Current thread")
     assert len(words) <= 20
+
+
+def test_the_end_of_a_process_before_in_the_same_log_is_not_that_of_this_one(
+    tmp_path: Path,
+) -> None:
+    before = "Fatal Python error: Segmentation fault\n\nCurrent thread 0x2:\n  File x\n"
+    path = write(tmp_path, before + "what this one wrote\n")
+    assert tail(path)[0].startswith("Fatal Python error"), "where it is not known"
+    assert tail(path, start=len(before)) == ("what this one wrote",)
 
 
 def test_a_missing_log_is_no_words(tmp_path: Path) -> None:

@@ -14,6 +14,8 @@ from nbdist.options.cells import (
     dist_pull,
     dist_push,
     dist_recover,
+    dist_restore,
+    dist_save,
     dist_shards,
     dist_shutdown,
     dist_stack,

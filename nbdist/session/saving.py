@@ -21,6 +21,9 @@ from nbdist.values.flow import ask_each
 SET_SECONDS = 60.0
 """How long a process may take to give what it has read its names."""
 
+SLACK_SECONDS = 5.0
+"""So much longer than the processes themselves the notebook waits: they say what they waited for."""
+
 WHY_IDLE = "All processes write and read together"
 
 
@@ -128,13 +131,12 @@ def _asked(
     refuse_busy(engines, workers, WHY_IDLE, known=busy)
     answers: Answers[Saving]
     if not engines.proves:
-        answers = ask_some(engines, call, workers, timeout_s=call.timeout_s)
+        answers = ask_some(engines, call, workers, timeout_s=call.timeout_s + SLACK_SECONDS)
     else:
         if engines.facts.out_of_step:
             refuse_computing(call.path, engines.facts)
-        answers = ask_all_workers(
-            engines, call, wanted=workers, timeout_s=call.timeout_s, rules=rules
-        )
+        limit_s = call.timeout_s + SLACK_SECONDS
+        answers = ask_all_workers(engines, call, wanted=workers, timeout_s=limit_s, rules=rules)
     return answers[workers[0]][0]
 
 

@@ -417,7 +417,11 @@ class Session:
         )
 
     def save(
-        self, path: str | os.PathLike[str], names: Sequence[str] = (), *, timeout_s: float = SAVE_SECONDS
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str] = (),
+        *,
+        timeout_s: float = SAVE_SECONDS,
     ) -> Saved:
         """Writes variables of the processes into a folder, by shard, each process its own, with Orbax.
 
@@ -452,7 +456,11 @@ class Session:
         )
 
     def restore(
-        self, path: str | os.PathLike[str], names: Sequence[str] = (), *, timeout_s: float = SAVE_SECONDS
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str] = (),
+        *,
+        timeout_s: float = SAVE_SECONDS,
     ) -> Saved:
         """Reads variables that `save` has written, on as many processes or another number, on all or on none.
 

@@ -13,7 +13,9 @@ from nbdist.errors import ArrayError
 from nbdist.quantities import processes_text
 
 
-def chosen(names: Sequence[str], variables: Mapping[str, Any]) -> tuple[dict[str, Parts], list[str]]:
+def chosen(
+    names: Sequence[str], variables: Mapping[str, Any]
+) -> tuple[dict[str, Parts], list[str]]:
     """The variables to save, and in words what was not asked for by name and cannot be saved.
 
     Args:
@@ -30,7 +32,11 @@ def chosen(names: Sequence[str], variables: Mapping[str, Any]) -> tuple[dict[str
         return {name: Parts(name, variables[name]) for name in names}, []
     found, left_out = {}, []
     for name, value in variables.items():
-        if not _spans(value):
+        arrays = _arrays(value)
+        if not any(is_spanning(array) for array in arrays):
+            left_out += (
+                [f"{name}: each process has its own; give its name to save it"] if arrays else []
+            )
             continue
         try:
             found[name] = Parts(name, value)
@@ -45,7 +51,9 @@ def chosen(names: Sequence[str], variables: Mapping[str, Any]) -> tuple[dict[str
     return found, left_out
 
 
-def refuse_differing(found: Sequence[Mapping[str, str]], mine: Mapping[str, Parts], exchange: Exchange) -> None:
+def refuse_differing(
+    found: Sequence[Mapping[str, str]], mine: Mapping[str, Parts], exchange: Exchange
+) -> None:
     """Lets pass variables that are alike on all processes.
 
     Args:
@@ -64,7 +72,9 @@ def refuse_differing(found: Sequence[Mapping[str, str]], mine: Mapping[str, Part
                 "it with the same structure. Nothing was written."
             )
         if len({one[name] for one in found}) > 1:
-            raise ArrayError(_difference(name, exchange.all(f"parts of {name}", mine[name].digests)))
+            raise ArrayError(
+                _difference(name, exchange.all(f"parts of {name}", mine[name].digests))
+            )
 
 
 def _difference(name: str, of_each: Sequence[Sequence[Sequence[str]]]) -> str:
@@ -86,8 +96,8 @@ def _difference(name: str, of_each: Sequence[Sequence[Sequence[str]]]) -> str:
     return f"{name} differs between processes. Nothing was written."
 
 
-def _spans(value: Any) -> bool:
+def _arrays(value: Any) -> list[Any]:
     try:
-        return any(is_spanning(leaf) for leaf in jax.tree.leaves(value))
+        return [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
     except Exception:  # noqa: BLE001 - a class of the user's that cannot be taken apart
-        return False
+        return []

@@ -75,7 +75,9 @@ def refuse_foreign(folder: Path) -> None:
       OptionError: Anything else is there, or its parent is not.
     """
     if not folder.parent.is_dir():
-        raise OptionError(f"PATH {str(folder)!r}: there is no folder {str(folder.parent)!r}; make it first.")
+        raise OptionError(
+            f"PATH {str(folder)!r}: there is no folder {str(folder.parent)!r}; make it first."
+        )
     if not folder.exists() and not folder.is_symlink():
         return
     others = (
@@ -162,9 +164,13 @@ def read(folder: Path, host: str) -> Save:
             why = "it is incomplete: it did not come to its end, or its arrays alone were copied"
         else:
             why = f"it has no {FILE}"
-        raise ArrayError(f"{str(folder)!r} cannot be restored: {why}. No variable was changed.") from None
+        raise ArrayError(
+            f"{str(folder)!r} cannot be restored: {why}. No variable was changed."
+        ) from None
     except ValueError as error:
-        raise ArrayError(f"{str(folder / FILE)!r} cannot be read: {error}. No variable was changed.") from error
+        raise ArrayError(
+            f"{str(folder / FILE)!r} cannot be read: {error}. No variable was changed."
+        ) from error
     if data.get("format") != FORMAT:
         raise ArrayError(
             f"{str(folder)!r} has the format {data.get('format')}; this nbdist reads {FORMAT}. No variable was changed."

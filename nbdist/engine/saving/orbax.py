@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, TypeVar
 
+from nbdist.engine.cell.showable import error_text
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.errors import SessionError
 from nbdist.quantities import seconds_text
@@ -24,7 +25,9 @@ def refuse_without() -> None:
     Raises:
       SessionError: It is not; says what to type.
     """
-    if importlib.util.find_spec("orbax") is None or not importlib.util.find_spec("orbax.checkpoint"):
+    if importlib.util.find_spec("orbax") is None or not importlib.util.find_spec(
+        "orbax.checkpoint"
+    ):
         raise SessionError(
             "Variables are saved with Orbax, which is not installed here: pip install 'nbdist[save]' on all hosts. "
             "Nothing was changed."
@@ -114,9 +117,10 @@ def _on_a_thread(work: Callable[[], T], exchange: Exchange) -> T:
         if not exchange.left_s():
             raise SessionError(
                 f"Process {exchange.process_id} was not ready in time: the file system is slow, or another process "
-                f"did not come. Allow more with {option('timeout_s', 600)}, now "
-                f"{seconds_text(exchange.timeout_s)}."
+                f"did not come. Allow more than {seconds_text(exchange.timeout_s)} with {option('timeout_s')}."
             )
     if errors:
-        raise errors[0]
+        raise SessionError(
+            f"Orbax has failed on process {exchange.process_id}: {error_text(errors[0])}"
+        ) from errors[0]
     return results[0]

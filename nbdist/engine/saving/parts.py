@@ -74,16 +74,14 @@ class Parts:
     """
 
     def __init__(self, name: str, value: Any, *, values: bool = True) -> None:
-        refuse_model(name, value)
+        jax.tree.leaves(value, is_leaf=lambda node: _refuse_model(name, node))
         with_paths, self.tree = jax.tree_util.tree_flatten_with_path(value)
         self.name = name
         self.parts: list[Part] = []
         self.values: list[Any] = []
         self.shardings: list[Any] = []
         for path, leaf in with_paths:
-            part, written, sharding = _read(
-                name, jax.tree_util.keystr(path), leaf, values=values
-            )
+            part, written, sharding = _read(name, jax.tree_util.keystr(path), leaf, values=values)
             self.parts.append(part)
             self.values.append(written)
             self.shardings.append(sharding)
@@ -104,31 +102,34 @@ class Parts:
         ]
 
 
-def refuse_model(name: str, value: Any) -> None:
-    """Lets pass what is no model, module or variable of a library with a state of its own.
-
-    Raises:
-      ArrayError: It is one; says what to save of it.
-    """
-    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(value).__mro__]
-    if any(base.startswith("flax.nnx.") and base.endswith(".Module") for base in bases):
-        raise ArrayError(
-            f"{name} is a Flax NNX module ({type(value).__name__}), which is not saved itself: save its state, "
-            f"state = nnx.state({name}), and after the restore nnx.update({name}, state)."
-        )
-    if any(base.startswith(("keras.", "tf_keras.")) for base in bases):
-        raise ArrayError(
-            f"{name} is of Keras ({type(value).__name__}), and is not saved by shard: use "
-            "nbdist.keras.checkpoint, or save its values: "
-            f"values = [v.value for v in {name}.variables]."
-        )
-
-
 def is_spanning(leaf: Any) -> bool:
     """Whether it is an array of JAX that lies on several processes; of one process alone, any array of JAX."""
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
         return False
     return jax.process_count() == 1 or not leaf.is_fully_addressable
+
+
+def _refuse_model(name: str, value: Any) -> bool:
+    """Never true, so that JAX asks this of everything in a tree.
+
+    Raises:
+      ArrayError: It is a model or module, which others may refer to, and which a restore would make anew.
+    """
+    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(value).__mro__]
+    if any(
+        base.startswith("flax.nnx.") and base.endswith((".Module", ".Pytree")) for base in bases
+    ):
+        raise ArrayError(
+            f"{name} is or holds an object of Flax NNX ({type(value).__name__}), which is not saved itself. Save its "
+            f"state, state = nnx.state({name}), and after the restore call nnx.update({name}, state). Nothing was "
+            "written."
+        )
+    if any(base.startswith(("keras.", "tf_keras.")) for base in bases):
+        raise ArrayError(
+            f"{name} is or holds an object of Keras ({type(value).__name__}), which is not saved by shard. Save it with "
+            "nbdist.keras.Checkpoint or nbdist.keras.save. Nothing was written."
+        )
+    return False
 
 
 def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:

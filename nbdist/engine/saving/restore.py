@@ -139,9 +139,7 @@ def _targets(
         )
     places = Places(variables)
     return [
-        _as_it_is(there[name], variables[name])
-        if name in variables
-        else _anew(there[name], places)
+        _as_it_is(there[name], variables[name]) if name in variables else _anew(there[name], places)
         for name in names or there
     ]
 

@@ -64,7 +64,9 @@ def save(
 
     exchange.all("folder", mark)
     try:
-        _refuse_unseen(folder, said, exchange.all("marker", lambda: folders.sees(folder, exchange.token)))
+        _refuse_unseen(
+            folder, said, exchange.all("marker", lambda: folders.sees(folder, exchange.token))
+        )
         described, arrays = _described(found, pickled=first)
         if arrays:
             orbax.write(folders.arrays_of(folder, exchange.token), arrays, exchange)
@@ -127,7 +129,9 @@ def _refuse_unseen(folder: Path, said: list[dict[str, Any]], seen: list[bool]) -
         )
 
 
-def _described(found: Mapping[str, Parts], *, pickled: bool) -> tuple[tuple[Variable, ...], dict[str, Any]]:
+def _described(
+    found: Mapping[str, Parts], *, pickled: bool
+) -> tuple[tuple[Variable, ...], dict[str, Any]]:
     described, arrays, number = [], {}, 0
     for name, one in found.items():
         described.append(

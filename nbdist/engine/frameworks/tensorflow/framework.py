@@ -48,6 +48,18 @@ class TensorFlow(Framework):
 
         return placed(sharding, expression)
 
+    def refuse_saving(self) -> None:
+        """TensorFlow has checkpoints of its own.
+
+        Raises:
+          SessionError: Always; says what to use.
+        """
+        raise SessionError(
+            "Variables of TensorFlow are not saved by shard. In a cell, use tf.train.Checkpoint with "
+            "nbdist.keras.checkpoint_dir(FOLDER) on all processes, or nbdist.keras.Checkpoint for a model of Keras. "
+            "Nothing was changed."
+        )
+
     def holds(self) -> str | None:
         """Whatever there is, once it has started."""
         from nbdist.engine.frameworks.tensorflow.context import started

@@ -65,6 +65,8 @@ __all__ = [
     "dist_push",
     "dist_recover",
     "dist_rehearse",
+    "dist_restore",
+    "dist_save",
     "dist_shards",
     "dist_shutdown",
     "dist_stack",

@@ -22,7 +22,8 @@ SET_SECONDS = 60.0
 """How long a process may take to give what it has read its names."""
 
 SLACK_SECONDS = 5.0
-"""So much longer than the processes themselves the notebook waits: they say what they waited for."""
+"""So much longer than the processes themselves the notebook waits: they say what they waited "
+"for."""
 
 WHY_IDLE = "All processes write and read together"
 
@@ -148,7 +149,8 @@ def _checked(path: str, names: Sequence[str]) -> tuple[str, ...]:
     wrong = next((name for name in names if not name.isidentifier()), None)
     if wrong is not None:
         raise OptionError(
-            f"{wrong!r} is no name. What is an expression needs a name first: run x = {wrong} in a cell, and save x."
+            f"{wrong!r} is no name. What is an expression needs a name first: run x = {wrong} in "
+            "a cell, and save x."
         )
     return tuple(dict.fromkeys(names))
 

@@ -24,7 +24,8 @@ ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
 FORMAT = 1
 SEEN_SECONDS = 10.0
-"""How long a host may need to see what another has written: network file systems keep listings for seconds."""
+"""How long a host may need to see what another has written: network file systems keep listings "
+"for seconds."""
 POLL_SECONDS = 0.1
 
 
@@ -62,7 +63,8 @@ def folder_of(path: str) -> Path:
     """
     if "://" in path:
         raise OptionError(
-            f"PATH {path!r} is an address. A save goes into a folder that all hosts see under the same name; mount "
+            f"PATH {path!r} is an address. A save goes into a folder that all hosts see under "
+            "the same name; mount "
             "the bucket, or use orbax.checkpoint in a cell."
         )
     return Path(path).expanduser().absolute()
@@ -88,7 +90,8 @@ def refuse_foreign(folder: Path) -> None:
     if others is None or others:
         what = "is a file" if others is None else f"has {sorted(others)[0]!r} in it"
         raise OptionError(
-            f"PATH {str(folder)!r} {what} and is no save of nbdist: nothing there was changed. Name a new folder."
+            f"PATH {str(folder)!r} {what} and is no save of nbdist: nothing there was changed. "
+            "Name a new folder."
         )
 
 
@@ -173,7 +176,8 @@ def read(folder: Path, host: str) -> Save:
         ) from error
     if data.get("format") != FORMAT:
         raise ArrayError(
-            f"{str(folder)!r} has the format {data.get('format')}; this nbdist reads {FORMAT}. No variable was changed."
+            f"{str(folder)!r} has the format {data.get('format')}; this nbdist reads {FORMAT}. "
+            "No variable was changed."
         )
     found = Save(
         arrays=data["arrays"],
@@ -182,7 +186,8 @@ def read(folder: Path, host: str) -> Save:
     )
     if found.arrays and not (folder / found.arrays).is_dir():
         raise ArrayError(
-            f"{str(folder)!r} is incomplete: its arrays, {found.arrays!r}, are missing. No variable was changed."
+            f"{str(folder)!r} is incomplete: its arrays, {found.arrays!r}, are missing. No "
+            "variable was changed."
         )
     return found
 
@@ -199,7 +204,8 @@ def load_skeleton(variable: Variable) -> Any:
         return pickle.loads(variable.skeleton)
     except Exception as error:
         raise ArrayError(
-            f"{variable.name} cannot be made anew: {type(error).__name__}: {error}. Make a value of the same structure "
+            f"{variable.name} cannot be made anew: {type(error).__name__}: {error}. Make a value "
+            "of the same structure "
             f"under the name {variable.name}, and restore again. No variable was changed."
         ) from error
 

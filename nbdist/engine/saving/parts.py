@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from dataclasses import dataclass
 from typing import Any
-
-import jax
-import numpy as np
 
 from nbdist.errors import ArrayError
 
@@ -50,9 +48,11 @@ class Part:
     @property
     def nbytes(self) -> int:
         """Of the whole array; 0 for a scalar."""
+        import jax
+
         if self.kind == "scalar":
             return 0
-        return int(np.prod(self.shape, dtype=np.int64)) * jax.numpy.dtype(self.dtype).itemsize
+        return math.prod(self.shape) * int(jax.numpy.dtype(self.dtype).itemsize)
 
 
 class Parts:
@@ -74,6 +74,8 @@ class Parts:
     """
 
     def __init__(self, name: str, value: Any, *, values: bool = True) -> None:
+        import jax
+
         jax.tree.leaves(value, is_leaf=lambda node: _refuse_model(name, node))
         with_paths, self.tree = jax.tree_util.tree_flatten_with_path(value)
         self.name = name
@@ -88,6 +90,8 @@ class Parts:
 
     def digest(self) -> str:
         """Equal where all that is saved is; of arrays on several processes their description counts."""
+        import numpy as np
+
         found = hashlib.sha256(repr(self.parts).encode())
         for part, value in zip(self.parts, self.values, strict=True):
             if part.local or part.kind == "numpy":
@@ -104,6 +108,8 @@ class Parts:
 
 def is_spanning(leaf: Any) -> bool:
     """Whether it is an array of JAX that lies on several processes; of one process alone, any array of JAX."""
+    import jax
+
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
         return False
     return jax.process_count() == 1 or not leaf.is_fully_addressable
@@ -120,19 +126,25 @@ def _refuse_model(name: str, value: Any) -> bool:
         base.startswith("flax.nnx.") and base.endswith((".Module", ".Pytree")) for base in bases
     ):
         raise ArrayError(
-            f"{name} is or holds an object of Flax NNX ({type(value).__name__}), which is not saved itself. Save its "
-            f"state, state = nnx.state({name}), and after the restore call nnx.update({name}, state). Nothing was "
+            f"{name} is or holds an object of Flax NNX ({type(value).__name__}), which is not "
+            "saved itself. Save its "
+            f"state, state = nnx.state({name}), and after the restore call nnx.update({name}, "
+            "state). Nothing was "
             "written."
         )
     if any(base.startswith(("keras.", "tf_keras.")) for base in bases):
         raise ArrayError(
-            f"{name} is or holds an object of Keras ({type(value).__name__}), which is not saved by shard. Save it with "
+            f"{name} is or holds an object of Keras ({type(value).__name__}), which is not saved "
+            "by shard. Save it with "
             "nbdist.keras.Checkpoint or nbdist.keras.save. Nothing was written."
         )
     return False
 
 
 def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+    import jax
+    import numpy as np
+
     said = f"{name}{path}"
     if isinstance(leaf, jax.core.Tracer):
         raise ArrayError(f"{said} is a tracer, which has no values; nothing was written.")
@@ -152,17 +164,23 @@ def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, 
         value = [leaf.real, leaf.imag] if isinstance(leaf, complex) else leaf
         return Part(path=path, kind="scalar", dtype=SCALARS[type(leaf)], value=value), None, None
     raise ArrayError(
-        f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of JAX and NumPy, typed "
-        "PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a part of it under a "
+        f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of "
+        "JAX and NumPy, typed "
+        "PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a "
+        "part of it under a "
         "name of its own. Nothing was written."
     )
 
 
 def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+    import jax
+    import numpy as np
+
     key = ""
     if values and leaf.is_deleted():
         raise ArrayError(
-            f"{said} has no values any more: it was deleted, or donated to a program. Nothing was written."
+            f"{said} has no values any more: it was deleted, or donated to a program. Nothing "
+            "was written."
         )
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         key, leaf = str(jax.random.key_impl(leaf)), jax.random.key_data(leaf)
@@ -190,7 +208,8 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
 def _spec(said: str, sharding: Any) -> tuple[Entry, ...]:
     if getattr(sharding.spec, "unreduced", None):
         raise ArrayError(
-            f"{said} is unreduced over {', '.join(map(str, sharding.spec.unreduced))}: its shards are parts of a sum "
+            f"{said} is unreduced over {', '.join(map(str, sharding.spec.unreduced))}: its "
+            "shards are parts of a sum "
             "and not of an array. Reduce it first. Nothing was written."
         )
     return tuple(
@@ -204,11 +223,14 @@ def _refuse_dtype(said: str, dtype: Any) -> None:
 
     if dtype.kind not in KINDS and not hasattr(ml_dtypes, dtype.name):
         raise ArrayError(
-            f"{said} has the dtype {dtype}, which cannot be saved: numbers and truth values can. Nothing was "
+            f"{said} has the dtype {dtype}, which cannot be saved: numbers and truth values can. "
+            "Nothing was "
             "written."
         )
 
 
 def _bytes(part: Part, value: Any) -> bytes:
+    import numpy as np
+
     counts = part.local or part.kind == "numpy"
     return np.ascontiguousarray(value).tobytes() if counts else b""

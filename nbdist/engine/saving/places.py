@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
-
-import jax
-from jax.sharding import Mesh, NamedSharding, PartitionSpec
+from typing import TYPE_CHECKING, Any
 
 from nbdist.engine.saving.parts import Part
 from nbdist.errors import SpecError
 from nbdist.quantities import array_type_text
+
+if TYPE_CHECKING:
+    from jax.sharding import Mesh, NamedSharding
 
 
 class Places:
@@ -25,6 +25,7 @@ class Places:
     """
 
     def __init__(self, variables: Mapping[str, Any]) -> None:
+
         self._meshes = _meshes(variables)
         self._everywhere: NamedSharding | None = None
 
@@ -38,6 +39,8 @@ class Places:
         Raises:
           SpecError: An axis of the mesh does not divide a dimension.
         """
+        from jax.sharding import NamedSharding, PartitionSpec
+
         if part.spec is None:
             return self._replicated(), "replicated: it was saved without a PartitionSpec"
         axes = tuple(axis for axis, _ in part.axes)
@@ -50,6 +53,9 @@ class Places:
         return self._replicated(), f"replicated: there is no mesh with the axes {wanted}"
 
     def _replicated(self) -> NamedSharding:
+        import jax
+        from jax.sharding import Mesh, NamedSharding, PartitionSpec
+
         if self._everywhere is None:
             mesh = Mesh(jax.devices(), ("devices",))
             self._everywhere = NamedSharding(mesh, PartitionSpec())
@@ -58,6 +64,9 @@ class Places:
 
 def sharding_text(sharding: Any) -> str:
     """Equal on two processes where they mean the same."""
+    import jax
+    from jax.sharding import NamedSharding
+
     if jax.process_count() > 1 and sharding.is_fully_addressable:
         return f"own: {type(sharding).__name__}"
     if isinstance(sharding, NamedSharding):
@@ -68,6 +77,8 @@ def sharding_text(sharding: Any) -> str:
 
 def _meshes(variables: Mapping[str, Any]) -> list[tuple[str, Mesh]]:
     """The mesh that is set, then those of the namespace, those over more devices first."""
+    import jax
+
     current = jax.sharding.get_mesh()
     found = [("the mesh that is set", current)] if _spans(current) else []
     named = [(f"mesh {name}", value) for name, value in variables.items() if _spans(value)]
@@ -75,9 +86,13 @@ def _meshes(variables: Mapping[str, Any]) -> list[tuple[str, Mesh]]:
 
 
 def _spans(value: Any) -> bool:
+    import jax
+    from jax.sharding import Mesh
+
     if not isinstance(value, Mesh) or value.empty:
         return False
-    return len({device.process_index for device in value.devices.flat}) == jax.process_count()
+    spanned = {device.process_index for device in value.devices.flat}
+    return len(spanned) == int(jax.process_count())
 
 
 def _refuse_uneven(said: str, part: Part, mesh: Mesh) -> None:
@@ -89,7 +104,10 @@ def _refuse_uneven(said: str, part: Part, mesh: Mesh) -> None:
             named = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
             fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
             raise SpecError(
-                f"{said} ({array_type_text(part.dtype, part.shape)}): the mesh has {named}, which does not divide "
-                f"dimension {dimension} of {size}. Needed is a mesh where that is one of {fitting}; or make an array of "
-                "this shape under this name with a sharding that fits, and restore again. No variable was changed."
+                f"{said} ({array_type_text(part.dtype, part.shape)}): the mesh has {named}, "
+                "which does not divide "
+                f"dimension {dimension} of {size}. Needed is a mesh where that is one of "
+                f"{fitting}; or make an array of "
+                "this shape under this name with a sharding that fits, and restore again. No "
+                "variable was changed."
             )

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import jax
-import numpy as np
-
 from nbdist.contract.calls.saving import Saving
 from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
@@ -80,6 +77,8 @@ def restore(
       OptionError: The processes mean different folders.
       SessionError: Orbax is not there, or it took too long.
     """
+    import jax
+
     targets: list[Target] = []
     saves: list[Save] = []
 
@@ -95,8 +94,10 @@ def restore(
     for process_id, one in enumerate(said):
         if one["digest"] != said[0]["digest"]:
             raise ArrayError(
-                f"{said[0]['folder']!r} has another save on host {one['host']} (process {process_id}) than on host "
-                f"{said[0]['host']} (process 0). All hosts need the same folder. No variable was changed."
+                f"{said[0]['folder']!r} has another save on host {one['host']} (process "
+                f"{process_id}) than on host "
+                f"{said[0]['host']} (process 0). All hosts need the same folder. No variable was "
+                "changed."
             )
 
     def plan() -> list[Any]:
@@ -135,7 +136,8 @@ def _targets(
     unknown = [name for name in names if name not in there]
     if unknown:
         raise ArrayError(
-            f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable was changed."
+            f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable "
+            "was changed."
         )
     places = Places(variables)
     return [
@@ -151,14 +153,17 @@ def _as_it_is(variable: Variable, value: Any) -> Target:
         raise ArrayError(f"{_unlike(variable.name)}: {error}") from error
     if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
         raise ArrayError(
-            f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and {len(variable.parts)} were saved, or they "
-            "have other names. Delete it with del, or restore under a value of the same structure. No variable was "
+            f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and "
+            f"{len(variable.parts)} were saved, or they "
+            "have other names. Delete it with del, or restore under a value of the same "
+            "structure. No variable was "
             "changed."
         )
     for part, saved in zip(mine.parts, variable.parts, strict=True):
         if _kind(part) != _kind(saved):
             raise ArrayError(
-                f"{variable.name}{part.path} is {_kind(part)} here and was saved as {_kind(saved)}. Make it alike, or "
+                f"{variable.name}{part.path} is {_kind(part)} here and was saved as "
+                f"{_kind(saved)}. Make it alike, or "
                 f"delete {variable.name} with del. No variable was changed."
             )
     return Target(
@@ -180,6 +185,8 @@ def _kind(part: Part) -> str:
 
 
 def _anew(variable: Variable, places: Places) -> Target:
+    import jax
+
     tree = jax.tree.structure(folders.load_skeleton(variable))
     shardings: list[Any] = []
     said: dict[str, None] = {}
@@ -199,12 +206,15 @@ def _refuse_differing(plans: Sequence[Sequence[Any]]) -> None:
         for mine, its in zip(plans[0], plan, strict=True):
             if mine != its:
                 raise ArrayError(
-                    f"{mine[0]} would not be restored alike: {mine[1]} on process 0, {its[1]} on process {process_id}. "
+                    f"{mine[0]} would not be restored alike: {mine[1]} on process 0, {its[1]} on "
+                    f"process {process_id}. "
                     "Its name, or the mesh, must be the same on all. No variable was changed."
                 )
 
 
 def _value(target: Target, arrays: Mapping[str, Any]) -> Any:
+    import jax
+
     leaves = [
         _leaf(target.variable.name, part, sharding, arrays.get(str(target.variable.first + index)))
         for index, (part, sharding) in enumerate(
@@ -215,6 +225,9 @@ def _value(target: Target, arrays: Mapping[str, Any]) -> Any:
 
 
 def _leaf(name: str, part: Part, sharding: Any, value: Any) -> Any:
+    import jax
+    import numpy as np
+
     if part.kind == "scalar":
         return complex(*part.value) if part.dtype == "complex" else _TYPES[part.dtype](part.value)
     if part.kind == "array" and sharding is None:
@@ -222,7 +235,8 @@ def _leaf(name: str, part: Part, sharding: Any, value: Any) -> Any:
     if value.dtype.name != part.dtype or tuple(value.shape) != part.shape:
         raise ArrayError(
             f"{name}{part.path} was saved as {array_type_text(part.dtype, part.shape)} and came as "
-            f"{array_type_text(value.dtype.name, value.shape)}. 64 bits need JAX_ENABLE_X64=1. No variable was changed."
+            f"{array_type_text(value.dtype.name, value.shape)}. 64 bits need JAX_ENABLE_X64=1. "
+            "No variable was changed."
         )
     if part.key:
         return jax.random.wrap_key_data(value, impl=part.key)

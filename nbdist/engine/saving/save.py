@@ -7,8 +7,6 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import jax
-
 from nbdist.contract.calls.saving import SavedName, Saving
 from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
@@ -114,8 +112,10 @@ def refuse_other_folders(path: str, said: list[dict[str, Any]]) -> None:
     for process_id, one in enumerate(said):
         if one["folder"] != said[0]["folder"]:
             raise OptionError(
-                f"PATH {path!r} is {said[0]['folder']!r} on process 0 and {one['folder']!r} on process {process_id} "
-                f"(host {one['host']}). Give the whole path of a folder that all hosts see. Nothing was written."
+                f"PATH {path!r} is {said[0]['folder']!r} on process 0 and {one['folder']!r} on "
+                f"process {process_id} "
+                f"(host {one['host']}). Give the whole path of a folder that all hosts see. "
+                "Nothing was written."
             )
 
 
@@ -124,8 +124,10 @@ def _refuse_unseen(folder: Path, said: list[dict[str, Any]], seen: list[bool]) -
     if blind:
         hosts = ", ".join(dict.fromkeys(said[p]["host"] for p in blind))
         raise OptionError(
-            f"PATH {str(folder)!r}: what process 0 (host {said[0]['host']}) writes there cannot be seen on {hosts}. "
-            "All hosts need the same folder, such as one of a network file system. Nothing was written."
+            f"PATH {str(folder)!r}: what process 0 (host {said[0]['host']}) writes there cannot "
+            f"be seen on {hosts}. "
+            "All hosts need the same folder, such as one of a network file system. Nothing was "
+            "written."
         )
 
 
@@ -151,6 +153,7 @@ def _described(
 
 def _skeleton(one: Parts) -> bytes | None:
     import cloudpickle
+    import jax
 
     try:
         found: bytes = cloudpickle.dumps(jax.tree.unflatten(one.tree, range(len(one.parts))))

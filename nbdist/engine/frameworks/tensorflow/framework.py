@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.stages import TensorFlowStage
 from nbdist.engine.frameworks.framework import Framework
+from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
     from nbdist.contract.calls.arrays import ArraysFound
@@ -55,8 +56,10 @@ class TensorFlow(Framework):
           SessionError: Always; says what to use.
         """
         raise SessionError(
-            "Variables of TensorFlow are not saved by shard. In a cell, use tf.train.Checkpoint with "
-            "nbdist.keras.checkpoint_dir(FOLDER) on all processes, or nbdist.keras.Checkpoint for a model of Keras. "
+            "Variables of TensorFlow are not saved by shard. In a cell, use tf.train.Checkpoint "
+            "with "
+            "nbdist.keras.checkpoint_dir(FOLDER) on all processes, or nbdist.keras.Checkpoint "
+            "for a model of Keras. "
             "Nothing was changed."
         )
 

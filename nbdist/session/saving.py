@@ -25,6 +25,9 @@ SLACK_SECONDS = 5.0
 """So much longer than the processes themselves the notebook waits: they say what they waited "
 "for."""
 
+COMPUTES = "save(path)"
+"""Refused where a cell like this is."""
+
 WHY_IDLE = "All processes write and read together"
 
 
@@ -135,7 +138,7 @@ def _asked(
         answers = ask_some(engines, call, workers, timeout_s=call.timeout_s + SLACK_SECONDS)
     else:
         if engines.facts.out_of_step:
-            refuse_computing(call.path, engines.facts)
+            refuse_computing(COMPUTES, engines.facts)
         limit_s = call.timeout_s + SLACK_SECONDS
         answers = ask_all_workers(engines, call, wanted=workers, timeout_s=limit_s, rules=rules)
     return answers[workers[0]][0]

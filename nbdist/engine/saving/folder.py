@@ -24,8 +24,7 @@ ARRAYS = "arrays-"
 MARKER = "nbdist-marker-"
 FORMAT = 1
 SEEN_SECONDS = 10.0
-"""How long a host may need to see what another has written: network file systems keep listings "
-"for seconds."""
+"""How long a host may need to see what another has written: network file systems keep listings."""
 POLL_SECONDS = 0.1
 
 
@@ -96,9 +95,18 @@ def refuse_foreign(folder: Path) -> None:
 
 
 def mark(folder: Path, token: str) -> None:
-    """Makes the folder where it is not there, and a file in it that the other processes look for."""
-    folder.mkdir(exist_ok=True)
-    (folder / f"{MARKER}{token}").write_text(token)
+    """Makes the folder where it is not there, and a file in it that the other processes look for.
+
+    Raises:
+      OptionError: It cannot be written.
+    """
+    try:
+        folder.mkdir(exist_ok=True)
+        (folder / f"{MARKER}{token}").write_text(token)
+    except OSError as error:
+        raise OptionError(
+            f"PATH {str(folder)!r} cannot be written: {error}. Nothing there was changed."
+        ) from error
 
 
 def unmark(folder: Path, token: str) -> None:
@@ -158,38 +166,45 @@ def read(folder: Path, host: str) -> Save:
     Raises:
       ArrayError: There is none, or none that is whole, or one that this nbdist cannot read.
     """
+    said = f"{str(folder)!r} cannot be restored"
     try:
         data = json.loads((folder / FILE).read_text())
-    except FileNotFoundError:
-        if not folder.is_dir():
-            why = f"there is no such folder on host {host}"
-        elif any(p.name.startswith(ARRAYS) for p in folder.iterdir()):
-            why = "it is incomplete: it did not come to its end, or its arrays alone were copied"
-        else:
-            why = f"it has no {FILE}"
+    except (FileNotFoundError, NotADirectoryError):
+        why = _why_none(folder, host)
+        raise ArrayError(f"{said}: {why}. No variable was changed.") from None
+    except (OSError, ValueError) as error:
+        raise ArrayError(f"{said}: {error} (host {host}). No variable was changed.") from error
+    if not isinstance(data, dict) or data.get("format") != FORMAT:
+        has = data.get("format") if isinstance(data, dict) else None
         raise ArrayError(
-            f"{str(folder)!r} cannot be restored: {why}. No variable was changed."
-        ) from None
-    except ValueError as error:
-        raise ArrayError(
-            f"{str(folder / FILE)!r} cannot be read: {error}. No variable was changed."
-        ) from error
-    if data.get("format") != FORMAT:
-        raise ArrayError(
-            f"{str(folder)!r} has the format {data.get('format')}; this nbdist reads {FORMAT}. "
-            "No variable was changed."
+            f"{said}: its format is {has}, and this nbdist reads {FORMAT}. No variable was changed."
         )
-    found = Save(
-        arrays=data["arrays"],
-        processes=data["processes"],
-        variables=tuple(_variable(one) for one in data["variables"]),
-    )
+    try:
+        found = Save(
+            arrays=data["arrays"],
+            processes=data["processes"],
+            variables=tuple(_variable(one) for one in data["variables"]),
+        )
+    except (KeyError, TypeError, ValueError) as error:
+        raise ArrayError(
+            f"{said}: {FILE} is not as it was written ({type(error).__name__}: {error}). No variable was changed."
+        ) from error
     if found.arrays and not (folder / found.arrays).is_dir():
         raise ArrayError(
             f"{str(folder)!r} is incomplete: its arrays, {found.arrays!r}, are missing. No "
             "variable was changed."
         )
     return found
+
+
+def _why_none(folder: Path, host: str) -> str:
+    if not folder.exists():
+        return f"there is no such folder on host {host}"
+    if not folder.is_dir():
+        return "it is a file"
+    if any(path.name.startswith(ARRAYS) for path in folder.iterdir()):
+        return "it is incomplete: it did not come to its end, or its arrays alone were copied"
+    return f"it has no {FILE}"
 
 
 def load_skeleton(variable: Variable) -> Any:

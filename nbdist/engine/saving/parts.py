@@ -66,7 +66,8 @@ class Parts:
     Attributes:
       parts: In the order of JAX's flattening.
       values: What is written of each: arrays of JAX that span processes as they are, others as NumPy's.
-      shardings: How each array of JAX lies; None for other parts.
+      shardings: How each array of JAX lies; None for other parts, and for arrays that JAX may move to where they
+        are used.
       tree: JAX's description of the rest.
 
     Raises:
@@ -183,6 +184,10 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
             "was written."
         )
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if leaf.is_deleted():
+            raise ArrayError(
+                f"{said}: PRNG keys that were deleted; delete the name as well, with del."
+            )
         key, leaf = str(jax.random.key_impl(leaf)), jax.random.key_data(leaf)
     _refuse_dtype(said, leaf.dtype)
     sharding = leaf.sharding
@@ -202,7 +207,7 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
         key=key,
     )
     written = leaf if spans or not values else np.asarray(leaf)
-    return part, written, sharding
+    return part, written, sharding if spans or leaf.committed else None
 
 
 def _spec(said: str, sharding: Any) -> tuple[Entry, ...]:

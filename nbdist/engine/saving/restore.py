@@ -141,12 +141,14 @@ def _targets(
         )
     places = Places(variables)
     return [
-        _as_it_is(there[name], variables[name]) if name in variables else _anew(there[name], places)
+        _as_it_is(there[name], variables[name], places)
+        if name in variables
+        else _anew(there[name], places)
         for name in names or there
     ]
 
 
-def _as_it_is(variable: Variable, value: Any) -> Target:
+def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
     try:
         mine = Parts(variable.name, value, values=False)
     except ArrayError as error:
@@ -166,9 +168,14 @@ def _as_it_is(variable: Variable, value: Any) -> Target:
                 f"{_kind(saved)}. Make it alike, or "
                 f"delete {variable.name} with del. No variable was changed."
             )
-    return Target(
-        variable=variable, tree=mine.tree, shardings=mine.shardings, how="as it lay before"
-    )
+    said = {"as it lay before": None}
+    shardings = list(mine.shardings)
+    for index, (part, saved) in enumerate(zip(mine.parts, variable.parts, strict=True)):
+        # Nobody has said yet where such an array is to lie: a new optimizer's state, say.
+        if part.kind == "array" and shardings[index] is None and not saved.local:
+            shardings[index], how = places.of(variable.name, saved)
+            said[how] = None
+    return Target(variable=variable, tree=mine.tree, shardings=shardings, how="; ".join(said))
 
 
 def _unlike(name: str) -> str:

@@ -250,7 +250,19 @@ def test_a_save_that_is_not_whole_is_refused(
         session.restore(copy)
 
 
-@pytest.mark.parametrize("killed", ["writing", "naming"])
+KILLED = {
+    "before its shards": "if jax.process_index() == 1: saving.orbax.write = end",
+    "with its shards written": (
+        "import orbax.checkpoint as ocp\n"
+        "whole = ocp.PyTreeCheckpointHandler.save\n"
+        "def half(*arguments, **named):\n    whole(*arguments, **named)\n    end()\n"
+        "if jax.process_index() == 1: ocp.PyTreeCheckpointHandler.save = half"
+    ),
+    "before it is named": "if jax.process_index() == 0: saving.folders.commit = end",
+}
+
+
+@pytest.mark.parametrize("killed", KILLED)
 def test_a_save_killed_in_the_middle_leaves_the_one_before_whole(
     tmp_path: Path, killed: str
 ) -> None:
@@ -259,14 +271,7 @@ def test_a_save_killed_in_the_middle_leaves_the_one_before_whole(
         session.run("w = put(np.arange(8.0), 'data')")
         session.save(folder)
         session.run("w = w + 1\nimport nbdist.engine.saving.save as saving")
-        session.run(
-            "def end(*_): os.kill(os.getpid(), 9)\n"
-            + (
-                "if jax.process_index() == 1: saving.orbax.write = end"
-                if killed == "writing"
-                else "if jax.process_index() == 0: saving.folders.commit = end"
-            )
-        )
+        session.run(f"def end(*_): os.kill(os.getpid(), 9)\n{KILLED[killed]}")
         with pytest.raises(GoneError):
             session.save(folder)
         session.recover()
@@ -290,6 +295,38 @@ def test_a_process_that_does_not_come_is_waited_for_no_longer_than_asked(
         session.save(tmp_path / "it", timeout_s=1.0)
     session.run("saving.orbax.write = write")
     session.save(tmp_path / "it")
+
+
+def test_the_state_of_a_flax_module_is_saved_and_the_module_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    session.run(
+        "from flax import nnx\n"
+        "other = nnx.Linear(8, 16, use_bias=False, rngs=nnx.Rngs(0))\n"
+        "n = jax.tree.map(lambda x: put(x, None, 'model'), nnx.state(other))\n"
+        "nnx.update(other, n)"
+    )
+    saved = session.save(tmp_path / "it")
+    assert saved.names == ("n",)
+    assert "nnx.state(other)" in saved.left_out[0]
+    before = session.pull("n")
+    session.run("del n")
+    session.restore(tmp_path / "it")
+    session.run("nnx.update(other, jax.tree.map(jnp.zeros_like, n))\nnnx.update(other, n)")
+    assert session.pull("other")["kernel"].tobytes() == before["kernel"].tobytes()
+
+
+def test_64_bits_are_not_made_32(session: Session, tmp_path: Path) -> None:
+    session.run(
+        "jax.config.update('jax_enable_x64', True)\n"
+        "n = put(np.arange(4.0) + 1e-12, 'data')\n"
+        "jax.config.update('jax_enable_x64', False)"
+    )
+    session.save(tmp_path / "it", ["n"])
+    session.run("del n")
+    with pytest.raises(ArrayError, match=r"was saved as f64\[4\] and came as f32\[4\]"):
+        session.restore(tmp_path / "it")
+    assert text_of(session, "'n' in globals()") == "False"
 
 
 def test_bad_names_are_refused(session: Session, of_four: tuple[Path, dict[str, bytes]]) -> None:

@@ -460,6 +460,20 @@ class DistMagics(Magics):
                 )
         self.shell.push(values)
 
+    @line_magic
+    @teaching
+    def dist_save(self, line: str) -> None:
+        """Write variables of the processes into a folder, by shard."""
+        asked = options.dist_save().parse(line)
+        print(self._active().save(asked.path, asked.names, **options.limit(asked)))
+
+    @line_magic
+    @teaching
+    def dist_restore(self, line: str) -> None:
+        """Read variables that %dist_save has written, on as many processes or another number."""
+        asked = options.dist_restore().parse(line)
+        print(self._active().restore(asked.path, asked.names, **options.limit(asked)))
+
     @contextlib.contextmanager
     def _moved(self, verb: str) -> Iterator[Moved]:
         progress = Moved(verb, in_notebook=self._in_notebook)

@@ -174,6 +174,39 @@ def dist_push() -> Parser:
     return parser
 
 
+def dist_save() -> Parser:
+    """`%dist_save`."""
+    parser = Parser(
+        "%dist_save",
+        "Write variables of the processes into a folder, by shard.",
+        example="%dist_save /shared/run7 params opt_state",
+    )
+    parser.add_argument("path", metavar="PATH", help="a folder that all hosts see")
+    parser.add_argument(
+        "names",
+        nargs="*",
+        metavar="NAME",
+        help="names in the processes' namespace (default: all that hold arrays on several processes)",
+    )
+    _add_timeout(parser)
+    return parser
+
+
+def dist_restore() -> Parser:
+    """`%dist_restore`."""
+    parser = Parser(
+        "%dist_restore",
+        "Read variables that %dist_save has written, on as many processes or another number.",
+        example="%dist_restore /shared/run7 params",
+    )
+    parser.add_argument("path", metavar="PATH", help="the folder")
+    parser.add_argument(
+        "names", nargs="*", metavar="NAME", help="of the variables in it (default: all)"
+    )
+    _add_timeout(parser)
+    return parser
+
+
 def dist_mesh() -> Parser:
     """`%dist_mesh`."""
     parser = Parser(

@@ -23,7 +23,8 @@ MAGICS: Mapping[str, Callable[[], Parser]] = {
             *(cells.dist_cells, cells.dist_debug, cells.dist_explain),
             *(cells.dist_interrupt, cells.dist_layout),
             *(cells.dist_mesh, cells.dist_mode, cells.dist_nan, cells.dist_pull, cells.dist_push),
-            *(cells.dist_recover, cells.dist_shards, cells.dist_shutdown, cells.dist_stack),
+            *(cells.dist_recover, cells.dist_restore, cells.dist_save),
+            *(cells.dist_shards, cells.dist_shutdown, cells.dist_stack),
             *(cells.dist_status, cells.dist_sync),
         )
     },

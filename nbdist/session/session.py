@@ -5,7 +5,7 @@ from __future__ import annotations
 import atexit
 import os
 import uuid
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self, TypeVar
 
@@ -23,9 +23,10 @@ from nbdist.launch.sessions.withheld import say_given, with_values
 from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.output.shown import SHOWN
 from nbdist.rules import Rules
-from nbdist.session import interrupting, moving
+from nbdist.session import interrupting, moving, saving
 from nbdist.session.life import Life
 from nbdist.session.moving import LARGE_BYTES, Progress
+from nbdist.session.saving import Saved
 from nbdist.session.stacks import stacks
 from nbdist.session.user_files import sync_files
 from nbdist.session.views import Views
@@ -47,6 +48,9 @@ COMPILE_SECONDS = 600.0
 
 LOOK_SECONDS = 5.0
 """How long processes may take to look at the values of an array."""
+
+SAVE_SECONDS = 600.0
+"""How long a save, or a restore, may take by default."""
 
 PULL_SECONDS = 120.0
 """How long processes may take to send a value."""
@@ -410,6 +414,84 @@ class Session:
             confirm=confirm,
             timeout_s=timeout_s,
             progress=progress,
+        )
+
+    def save(
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str] = (),
+        *,
+        timeout_s: float = SAVE_SECONDS,
+    ) -> Saved:
+        """Writes variables of the processes into a folder, by shard, each process its own, with Orbax.
+
+        What can be saved: arrays of JAX, and dicts, lists, named tuples and other pytrees of them, in which there
+        may be NumPy arrays, typed PRNG keys, numbers and texts. What each process has for itself must be equal on
+        all. The save that was in the folder before stays whole until this one is.
+
+        Args:
+          path: A folder that all hosts see, or one to be made in a folder that they see.
+          names: Of the variables; default: all that hold arrays on several processes.
+          timeout_s: How many seconds it may take.
+
+        Returns:
+          What was saved, and what was left out.
+
+        Raises:
+          ArrayError: A name is unknown, differs between the processes, or holds what cannot be saved.
+          OptionError: The folder is no save of nbdist, or not all hosts see it.
+          SessionError: A process is busy or did not end in time; Orbax is not installed; or the session computes
+            with TensorFlow.
+          GoneError: A process ended meanwhile.
+        """
+        life = self._alive()
+        life.cells.wait_for_ends()
+        return saving.save(
+            life.engines,
+            os.fspath(path),
+            names,
+            busy=life.cells.background.busy(),
+            rules=self._rules,
+            timeout_s=timeout_s,
+        )
+
+    def restore(
+        self,
+        path: str | os.PathLike[str],
+        names: Sequence[str] = (),
+        *,
+        timeout_s: float = SAVE_SECONDS,
+    ) -> Saved:
+        """Reads variables that `save` has written, on as many processes or another number, on all or on none.
+
+        A name that is there keeps its own sharding; its arrays must have the saved shapes and dtypes. One that is
+        not gets its saved `PartitionSpec` on a mesh with the saved axes, the one that is set or one that has a
+        name, whatever its sizes; without one it is replicated over all devices.
+
+        Args:
+          path: The folder.
+          names: Of the variables; default: all of the save.
+          timeout_s: How many seconds it may take.
+
+        Returns:
+          What was restored, and how it lies.
+
+        Raises:
+          ArrayError: The folder has no whole save, or what is there under a name does not fit.
+          SpecError: An axis of the mesh does not divide a dimension.
+          SessionError: A process is busy or did not end in time; Orbax is not installed; or the session computes
+            with TensorFlow.
+          GoneError: A process ended meanwhile.
+        """
+        life = self._alive()
+        life.cells.wait_for_ends()
+        return saving.restore(
+            life.engines,
+            os.fspath(path),
+            names,
+            busy=life.cells.background.busy(),
+            rules=self._rules,
+            timeout_s=timeout_s,
         )
 
     def shards(self, expression: str, *, timeout_s: float = ANSWER_SECONDS) -> Shards:

@@ -138,6 +138,14 @@ class Framework:
         """A key-value store all processes share, with `key_value_set` and `key_value_dir_get`; None for none."""
         return None
 
+    def refuse_saving(self) -> None:
+        """Lets pass where variables are saved by shard.
+
+        Raises:
+          SessionError: They are not; says what to use.
+        """
+        raise SessionError(f"Variables of {self.title} are not saved by shard.")
+
     def versions(self, process: Process) -> Versions:
         """Which program computed each array on several processes."""
         raise SessionError(f"The programs of {self.title} are not counted.")

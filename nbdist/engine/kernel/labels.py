@@ -17,6 +17,8 @@ INTERRUPTIBLE = LOOKS | {
         "nan",
         "program",
         "summary",
+        "save_arrays",
+        "read_arrays",
     )
 }
 """Calls that run what a person wrote, or wait for others; the rest would be left half done by an interrupt."""

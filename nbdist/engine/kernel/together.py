@@ -29,7 +29,7 @@ def evaluate(resident: Resident, expression: str, *, number: int | None = None) 
         code = compile(expression, "<expression>", "eval")
     except SyntaxError as error:
         raise ArrayError(f"{expression!r} is no expression: {error.msg}.") from error
-    with _together(resident, number, repr(expression)):
+    with together(resident, number, repr(expression)):
         try:
             return eval(code, resident.shell.user_global_ns, resident.shell.user_ns)
         except Exception as error:
@@ -57,7 +57,7 @@ def widget_event(
       SessionError: There is no such widget any more.
     """
     kernel = resident.kernel
-    with _together(resident, number, "What the widget does"):
+    with together(resident, number, "What the widget does"):
         if model is None:
             return
         comm = kernel.comm_manager.comms.get(model)
@@ -73,7 +73,7 @@ def widget_event(
 
 
 @contextlib.contextmanager
-def _together(resident: Resident, number: int | None, what: str) -> Iterator[None]:
+def together(resident: Resident, number: int | None, what: str) -> Iterator[None]:
     """Around what all processes run at the same time, and a proof of that number after it; None: neither.
 
     Raises:

@@ -103,7 +103,7 @@ def test_no_text_names_a_magic_that_does_not_exist() -> None:
     assert {path: names for path, names in found.items() if names} == {}
 
 
-@pytest.mark.parametrize("name", ["%dist_save", "%dist_cure", "%dist_restore", "%%dist_all"])
+@pytest.mark.parametrize("name", ["%dist_load", "%dist_cure", "%dist_undo", "%%dist_all"])
 def test_a_magic_that_does_not_exist_would_be_found(name: str) -> None:
     for text in (f"Run {name}.", f'"{name}"', f"`{name} x`", f"({name})", f"\n{name} -n 2\n"):
         assert unknown_magics(text) == {name}

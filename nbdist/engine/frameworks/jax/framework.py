@@ -105,6 +105,9 @@ class Jax(Framework):
 
         return coordinator_client()
 
+    def refuse_saving(self) -> None:
+        """Its arrays are saved by shard; see `nbdist.engine.saving`."""
+
     def versions(self, process: Process) -> Versions:
         """See `nbdist.engine.frameworks.jax.versions.versions`."""
         from nbdist.engine.frameworks.jax.start import step_of

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.stages import TensorFlowStage
 from nbdist.engine.frameworks.framework import Framework
+from nbdist.errors import SessionError
 
 if TYPE_CHECKING:
     from nbdist.contract.calls.arrays import ArraysFound
@@ -47,6 +48,20 @@ class TensorFlow(Framework):
         from nbdist.engine.frameworks.tensorflow.arrays import placed
 
         return placed(sharding, expression)
+
+    def refuse_saving(self) -> None:
+        """TensorFlow has checkpoints of its own.
+
+        Raises:
+          SessionError: Always; says what to use.
+        """
+        raise SessionError(
+            "Variables of TensorFlow are not saved by shard. In a cell, use tf.train.Checkpoint "
+            "with "
+            "nbdist.keras.checkpoint_dir(FOLDER) on all processes, or nbdist.keras.Checkpoint "
+            "for a model of Keras. "
+            "Nothing was changed."
+        )
 
     def holds(self) -> str | None:
         """Whatever there is, once it has started."""

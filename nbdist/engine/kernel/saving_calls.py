@@ -1,0 +1,75 @@
+"""What a kernel asks of engines to save variables and to restore them."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from nbdist.contract.calls import saving as contract
+from nbdist.contract.calls.values import Named
+from nbdist.engine.kernel.together import together
+from nbdist.engine.namespace.names import users
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from nbdist.engine.kernel.resident import Resident
+    from nbdist.engine.saving.exchange import Exchange
+
+    Buffers = Sequence[bytes | memoryview]
+
+
+def save_arrays(
+    resident: Resident, buffers: Buffers, call: contract.SaveArrays
+) -> tuple[contract.Saving, list[Any]]:
+    """See `SaveArrays`."""
+    resident.framework.refuse_saving()
+    # Imported here: it imports JAX.
+    from nbdist.engine.saving.save import save
+
+    with together(resident, call.number, "What was to be saved"):
+        exchange = _exchange(resident, call)
+        return save(call.path, call.names, _names(resident), exchange, resident.host), []
+
+
+def read_arrays(
+    resident: Resident, buffers: Buffers, call: contract.ReadArrays
+) -> tuple[contract.Saving, list[Any]]:
+    """See `ReadArrays`."""
+    resident.framework.refuse_saving()
+    from nbdist.engine.saving.restore import restore
+
+    with together(resident, call.number, "What was to be restored"):
+        exchange = _exchange(resident, call)
+        report, held = restore(call.path, call.names, _names(resident), exchange, resident.host)
+        resident.moving.begin(call.token, held)
+    return report, []
+
+
+def set_restored(
+    resident: Resident, buffers: Buffers, call: contract.SetRestored
+) -> tuple[Named, list[Any]]:
+    """See `SetRestored`."""
+    from nbdist.engine.saving.restore import Restored
+
+    values = dict(resident.moving.held(call.token, Restored).values())
+    resident.shell.user_ns.update(values)
+    resident.moving.end(call.token)
+    return Named(names=tuple(values)), []
+
+
+def _exchange(resident: Resident, call: contract.SaveArrays | contract.ReadArrays) -> Exchange:
+    import jax
+
+    from nbdist.engine.saving.exchange import Exchange
+
+    return Exchange(
+        resident.framework.store(),
+        jax.process_index(),
+        jax.process_count(),
+        call.token,
+        call.timeout_s,
+    )
+
+
+def _names(resident: Resident) -> dict[str, Any]:
+    return users(resident.shell.user_ns, resident.shell.user_ns_hidden)

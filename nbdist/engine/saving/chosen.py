@@ -1,0 +1,108 @@
+"""Which variables are saved, and whether all processes have them alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbdist.engine.saving.exchange import Exchange
+from nbdist.engine.saving.parts import Parts, is_spanning
+from nbdist.errors import ArrayError
+from nbdist.quantities import processes_text
+
+
+def chosen(
+    names: Sequence[str], variables: Mapping[str, Any]
+) -> tuple[dict[str, Parts], list[str]]:
+    """The variables to save, and in words what was not asked for by name and cannot be saved.
+
+    Args:
+      names: As a person has written them; none: all that hold arrays on several processes.
+      variables: The user's, by name.
+
+    Raises:
+      ArrayError: There is no such name, or its value cannot be saved; or there is nothing to save.
+    """
+    unknown = [name for name in names if name not in variables]
+    if unknown:
+        raise ArrayError(f"The processes have no name {unknown[0]!r}; nothing was written.")
+    if names:
+        return {name: Parts(name, variables[name]) for name in names}, []
+    found, left_out = {}, []
+    for name, value in variables.items():
+        arrays = _arrays(value)
+        if not any(is_spanning(array) for array in arrays):
+            left_out += (
+                [f"{name}: each process has its own; give its name to save it"] if arrays else []
+            )
+            continue
+        try:
+            found[name] = Parts(name, value)
+        except ArrayError as error:
+            left_out.append(str(error).removesuffix(" Nothing was written."))
+    if not found:
+        said = "".join(f"\nLeft out: {one}" for one in left_out)
+        raise ArrayError(
+            "No name of the processes has arrays that can be saved by shard; nothing was "
+            "written. What each process "
+            f"has for itself is saved where its name is given.{said}"
+        )
+    return found, left_out
+
+
+def refuse_differing(
+    found: Sequence[Mapping[str, str]], mine: Mapping[str, Parts], exchange: Exchange
+) -> None:
+    """Lets pass variables that are alike on all processes.
+
+    Args:
+      found: The digests of each process, by name.
+      mine: Those of this process.
+      exchange: Asked for more where they differ; all processes come here with the same `found`.
+
+    Raises:
+      ArrayError: They are not; names the first that is not, and in what.
+    """
+    for name in dict.fromkeys(name for one in found for name in one):
+        lacking = [p for p, one in enumerate(found) if name not in one]
+        if lacking:
+            raise ArrayError(
+                f"{name} cannot be saved from {processes_text(lacking)}, and can from the "
+                "others. All processes need "
+                "it with the same structure. Nothing was written."
+            )
+        if len({one[name] for one in found}) > 1:
+            raise ArrayError(
+                _difference(name, exchange.all(f"parts of {name}", mine[name].digests))
+            )
+
+
+def _difference(name: str, of_each: Sequence[Sequence[Sequence[str]]]) -> str:
+    first = [tuple(one) for one in of_each[0]]
+    for process_id, parts in enumerate(of_each):
+        others = [tuple(one) for one in parts]
+        if [path for path, _ in others] != [path for path, _ in first]:
+            return (
+                f"{name} has another structure on process {process_id} ({len(others)} leaves) "
+                "than on process 0 "
+                f"({len(first)}). Nothing was written."
+            )
+        for (path, mine), (_, its) in zip(first, others, strict=True):
+            if mine != its:
+                return (
+                    f"{name}{path} differs between process 0 and process {process_id}: its type, "
+                    "shape, sharding, or, "
+                    "where each process has its own, its values. Make it equal, such as by "
+                    "jax.device_put onto all "
+                    "devices. Nothing was written."
+                )
+    return f"{name} differs between processes. Nothing was written."
+
+
+def _arrays(value: Any) -> list[Any]:
+    import jax
+
+    try:
+        return [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
+    except Exception:  # noqa: BLE001 - a class of the user's that cannot be taken apart
+        return []

@@ -1,0 +1,241 @@
+"""What a variable consists of: its arrays, NumPy arrays and numbers, each with how it is saved."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.errors import ArrayError
+
+SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
+KINDS = "biufc"
+"""Of NumPy's dtypes, those that have a number a value; those of `ml_dtypes` come beside them."""
+
+Entry = str | tuple[str, ...] | None
+"""Of a `PartitionSpec`, for one dimension."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Part:
+    """One leaf of a variable.
+
+    Attributes:
+      path: Within the variable, as JAX writes it: `['w'].mu`; empty for the variable itself.
+      kind: `array` of JAX, `numpy`, or `scalar` of Python.
+      dtype: By its name; of a scalar the name of its type.
+      shape: Of the whole array.
+      spec: Per dimension the axes of the mesh; None for an array that no `NamedSharding` describes.
+      axes: The axes of its mesh in order, with their sizes.
+      local: Whether each process has an array of its own, which must be equal on all.
+      key: How typed PRNG keys are made; the array is that of their words.
+      single: Whether it is a NumPy scalar, not an array.
+      value: Of a scalar, as plain data.
+    """
+
+    path: str
+    kind: str
+    dtype: str = ""
+    shape: tuple[int, ...] = ()
+    spec: tuple[Entry, ...] | None = None
+    axes: tuple[tuple[str, int], ...] = ()
+    local: bool = False
+    key: str = ""
+    single: bool = False
+    value: Any = None
+
+    @property
+    def nbytes(self) -> int:
+        """Of the whole array; 0 for a scalar."""
+        import jax
+
+        if self.kind == "scalar":
+            return 0
+        return math.prod(self.shape) * int(jax.numpy.dtype(self.dtype).itemsize)
+
+
+class Parts:
+    """The parts of a variable, and its values.
+
+    Args:
+      name: Of the variable.
+      value: Any object.
+      values: Whether the values themselves are wanted: an array must have them then.
+
+    Attributes:
+      parts: In the order of JAX's flattening.
+      values: What is written of each: arrays of JAX that span processes as they are, others as NumPy's.
+      shardings: How each array of JAX lies; None for other parts, and for arrays that JAX may move to where they
+        are used.
+      tree: JAX's description of the rest.
+
+    Raises:
+      ArrayError: There is something in it that cannot be saved.
+    """
+
+    def __init__(self, name: str, value: Any, *, values: bool = True) -> None:
+        import jax
+
+        jax.tree.leaves(value, is_leaf=lambda node: _refuse_model(name, node))
+        with_paths, self.tree = jax.tree_util.tree_flatten_with_path(value)
+        self.name = name
+        self.parts: list[Part] = []
+        self.values: list[Any] = []
+        self.shardings: list[Any] = []
+        for path, leaf in with_paths:
+            part, written, sharding = _read(name, jax.tree_util.keystr(path), leaf, values=values)
+            self.parts.append(part)
+            self.values.append(written)
+            self.shardings.append(sharding)
+
+    def digest(self) -> str:
+        """Equal where all that is saved is; of arrays on several processes their description counts."""
+        import numpy as np
+
+        found = hashlib.sha256(repr(self.parts).encode())
+        for part, value in zip(self.parts, self.values, strict=True):
+            if part.local or part.kind == "numpy":
+                found.update(np.ascontiguousarray(value).tobytes())
+        return found.hexdigest()
+
+    def digests(self) -> list[tuple[str, str]]:
+        """For each part its path, and a text that is equal where it is."""
+        return [
+            (part.path, hashlib.sha256(repr(part).encode() + _bytes(part, value)).hexdigest())
+            for part, value in zip(self.parts, self.values, strict=True)
+        ]
+
+
+def is_spanning(leaf: Any) -> bool:
+    """Whether it is an array of JAX that lies on several processes; of one process alone, any array of JAX."""
+    import jax
+
+    if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
+        return False
+    return jax.process_count() == 1 or not leaf.is_fully_addressable
+
+
+def _refuse_model(name: str, value: Any) -> bool:
+    """Never true, so that JAX asks this of everything in a tree.
+
+    Raises:
+      ArrayError: It is a model or module, which others may refer to, and which a restore would make anew.
+    """
+    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(value).__mro__]
+    if any(
+        base.startswith("flax.nnx.") and base.endswith((".Module", ".Pytree")) for base in bases
+    ):
+        raise ArrayError(
+            f"{name} is or holds an object of Flax NNX ({type(value).__name__}), which is not "
+            "saved itself. Save its "
+            f"state, state = nnx.state({name}), and after the restore call nnx.update({name}, "
+            "state). Nothing was "
+            "written."
+        )
+    if any(base.startswith(("keras.", "tf_keras.")) for base in bases):
+        raise ArrayError(
+            f"{name} is or holds an object of Keras ({type(value).__name__}), which is not saved "
+            "by shard. Save it with "
+            "nbdist.keras.Checkpoint or nbdist.keras.save. Nothing was written."
+        )
+    return False
+
+
+def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+    import jax
+    import numpy as np
+
+    said = f"{name}{path}"
+    if isinstance(leaf, jax.core.Tracer):
+        raise ArrayError(f"{said} is a tracer, which has no values; nothing was written.")
+    if isinstance(leaf, jax.Array):
+        return _array(said, path, leaf, values=values)
+    if isinstance(leaf, np.ndarray | np.generic):
+        _refuse_dtype(said, leaf.dtype)
+        part = Part(
+            path=path,
+            kind="numpy",
+            dtype=leaf.dtype.name,
+            shape=leaf.shape,
+            single=isinstance(leaf, np.generic),
+        )
+        return part, np.asarray(leaf), None
+    if type(leaf) in SCALARS:
+        value = [leaf.real, leaf.imag] if isinstance(leaf, complex) else leaf
+        return Part(path=path, kind="scalar", dtype=SCALARS[type(leaf)], value=value), None, None
+    raise ArrayError(
+        f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of "
+        "JAX and NumPy, typed "
+        "PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a "
+        "part of it under a "
+        "name of its own. Nothing was written."
+    )
+
+
+def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:
+    import jax
+    import numpy as np
+
+    key = ""
+    if values and leaf.is_deleted():
+        raise ArrayError(
+            f"{said} has no values any more: it was deleted, or donated to a program. Nothing "
+            "was written."
+        )
+    if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
+        if leaf.is_deleted():
+            raise ArrayError(
+                f"{said}: PRNG keys that were deleted; delete the name as well, with del."
+            )
+        key, leaf = str(jax.random.key_impl(leaf)), jax.random.key_data(leaf)
+    _refuse_dtype(said, leaf.dtype)
+    sharding = leaf.sharding
+    spec: tuple[Entry, ...] | None = None
+    axes: tuple[tuple[str, int], ...] = ()
+    if isinstance(sharding, jax.sharding.NamedSharding):
+        spec, axes = _spec(said, sharding), tuple(sharding.mesh.shape.items())
+    spans = is_spanning(leaf)
+    part = Part(
+        path=path,
+        kind="array",
+        dtype=leaf.dtype.name,
+        shape=tuple(leaf.shape),
+        spec=spec if spans else None,
+        axes=axes if spans else (),
+        local=not spans,
+        key=key,
+    )
+    written = leaf if spans or not values else np.asarray(leaf)
+    return part, written, sharding if spans or leaf.committed else None
+
+
+def _spec(said: str, sharding: Any) -> tuple[Entry, ...]:
+    if getattr(sharding.spec, "unreduced", None):
+        raise ArrayError(
+            f"{said} is unreduced over {', '.join(map(str, sharding.spec.unreduced))}: its "
+            "shards are parts of a sum "
+            "and not of an array. Reduce it first. Nothing was written."
+        )
+    return tuple(
+        entry if entry is None or isinstance(entry, str) else tuple(entry)
+        for entry in sharding.spec
+    )
+
+
+def _refuse_dtype(said: str, dtype: Any) -> None:
+    import ml_dtypes
+
+    if dtype.kind not in KINDS and not hasattr(ml_dtypes, dtype.name):
+        raise ArrayError(
+            f"{said} has the dtype {dtype}, which cannot be saved: numbers and truth values can. "
+            "Nothing was "
+            "written."
+        )
+
+
+def _bytes(part: Part, value: Any) -> bytes:
+    import numpy as np
+
+    counts = part.local or part.kind == "numpy"
+    return np.ascontiguousarray(value).tobytes() if counts else b""

@@ -1,0 +1,265 @@
+"""One restore: from a folder to values that have no names yet."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from nbdist.contract.calls.saving import Saving
+from nbdist.engine.saving import folder as folders
+from nbdist.engine.saving import orbax
+from nbdist.engine.saving.exchange import Exchange
+from nbdist.engine.saving.folder import Save, Variable
+from nbdist.engine.saving.parts import SCALARS, Part, Parts
+from nbdist.engine.saving.places import Places, sharding_text
+from nbdist.engine.saving.save import refuse_other_folders
+from nbdist.engine.values.moving import Held
+from nbdist.errors import ArrayError
+from nbdist.quantities import array_type_text, names_text
+
+_TYPES = {name: kind for kind, name in SCALARS.items()}
+
+
+class Restored(Held):
+    """Values that have been read on all processes, and have no names yet.
+
+    Args:
+      values: By name.
+    """
+
+    def __init__(self, values: Mapping[str, Any]) -> None:
+        self._values = dict(values)
+
+    def values(self) -> dict[str, Any]:
+        """By name."""
+        return self._values
+
+    def close(self) -> None:
+        """Lets go of them."""
+        self._values = {}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """How one variable is made.
+
+    Attributes:
+      variable: As it was saved.
+      tree: JAX's description of the value.
+      shardings: Of each part; None for what is no array of JAX.
+      how: In words.
+    """
+
+    variable: Variable
+    tree: Any
+    shardings: Sequence[Any]
+    how: str
+
+
+def restore(
+    path: str, names: tuple[str, ...], variables: Mapping[str, Any], exchange: Exchange, host: str
+) -> tuple[Saving, Restored]:
+    """Reads variables; called on all processes at the same time.
+
+    Args:
+      path: The folder, as a person has written it.
+      names: Of the variables; none: all of the save.
+      variables: The user's, by name.
+      exchange: With the other processes.
+      host: The name of this one's.
+
+    Raises:
+      ArrayError: The folder has no whole save, or what is there under a name does not fit.
+      SpecError: A mesh does not fit.
+      OptionError: The processes mean different folders.
+      SessionError: Orbax is not there, or it took too long.
+    """
+    import jax
+
+    targets: list[Target] = []
+    saves: list[Save] = []
+
+    def look() -> dict[str, Any]:
+        orbax.refuse_without()
+        folder = folders.folder_of(path)
+        saves.append(folders.read(folder, host))
+        digest = hashlib.sha256(repr(saves[0]).encode()).hexdigest()
+        return {"host": host, "folder": str(folder), "digest": digest}
+
+    said = exchange.all("save", look)
+    refuse_other_folders(path, said)
+    for process_id, one in enumerate(said):
+        if one["digest"] != said[0]["digest"]:
+            raise ArrayError(
+                f"{said[0]['folder']!r} has another save on host {one['host']} (process "
+                f"{process_id}) than on host "
+                f"{said[0]['host']} (process 0). All hosts need the same folder. No variable was "
+                "changed."
+            )
+
+    def plan() -> list[Any]:
+        targets.extend(_targets(saves[0], path, names, variables))
+        return [
+            [t.variable.name, t.how, [s and sharding_text(s) for s in t.shardings]] for t in targets
+        ]
+
+    _refuse_differing(exchange.all("places", plan))
+    asked = {
+        str(target.variable.first + index): (part, sharding)
+        for target in targets
+        for index, (part, sharding) in enumerate(
+            zip(target.variable.parts, target.shardings, strict=True)
+        )
+        if part.kind != "scalar"
+    }
+    arrays: dict[str, Any] = {}
+    if asked:
+        arrays = orbax.read(
+            Path(said[0]["folder"]) / saves[0].arrays,
+            {number: sharding for number, (_, sharding) in asked.items()},
+            {number: jax.numpy.dtype(part.dtype) for number, (part, _) in asked.items()},
+            exchange,
+        )
+    made: dict[str, Any] = {}
+    exchange.all("read", lambda: made.update({t.variable.name: _value(t, arrays) for t in targets}))
+    report = Saving(path=said[0]["folder"], names=tuple(_reported(target) for target in targets))
+    return report, Restored(made)
+
+
+def _targets(
+    save: Save, path: str, names: tuple[str, ...], variables: Mapping[str, Any]
+) -> list[Target]:
+    there = {variable.name: variable for variable in save.variables}
+    unknown = [name for name in names if name not in there]
+    if unknown:
+        raise ArrayError(
+            f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable "
+            "was changed."
+        )
+    places = Places(variables)
+    return [
+        _as_it_is(there[name], variables[name], places)
+        if name in variables
+        else _anew(there[name], places)
+        for name in names or there
+    ]
+
+
+def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
+    try:
+        mine = Parts(variable.name, value, values=False)
+    except ArrayError as error:
+        raise ArrayError(f"{_unlike(variable.name)}: {error}") from error
+    if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
+        raise ArrayError(
+            f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and "
+            f"{len(variable.parts)} were saved, or they "
+            "have other names. Delete it with del, or restore under a value of the same "
+            "structure. No variable was "
+            "changed."
+        )
+    for part, saved in zip(mine.parts, variable.parts, strict=True):
+        if _kind(part) != _kind(saved):
+            raise ArrayError(
+                f"{variable.name}{part.path} is {_kind(part)} here and was saved as "
+                f"{_kind(saved)}. Make it alike, or "
+                f"delete {variable.name} with del. No variable was changed."
+            )
+    said = {"as it lay before": None}
+    shardings = list(mine.shardings)
+    for index, (part, saved) in enumerate(zip(mine.parts, variable.parts, strict=True)):
+        # Nobody has said yet where such an array is to lie: a new optimizer's state, say.
+        if part.kind == "array" and shardings[index] is None and not saved.local:
+            shardings[index], how = places.of(variable.name, saved)
+            said[how] = None
+    return Target(variable=variable, tree=mine.tree, shardings=shardings, how="; ".join(said))
+
+
+def _unlike(name: str) -> str:
+    return f"{name} is not here as it was saved"
+
+
+def _kind(part: Part) -> str:
+    if part.kind == "scalar":
+        return "a number or text"
+    described = array_type_text(part.dtype, part.shape)
+    if part.kind == "numpy":
+        return f"{'NumPy number' if part.single else 'NumPy array'} {described}"
+    return f"PRNG keys of {part.key} {described}" if part.key else f"array {described}"
+
+
+def _anew(variable: Variable, places: Places) -> Target:
+    import jax
+
+    tree = jax.tree.structure(folders.load_skeleton(variable))
+    shardings: list[Any] = []
+    said: dict[str, None] = {}
+    for part in variable.parts:
+        sharding = None
+        if part.kind == "array" and not part.local:
+            sharding, how = places.of(variable.name, part)
+            said[how] = None
+        shardings.append(sharding)
+    return Target(
+        variable=variable, tree=tree, shardings=shardings, how="; ".join(said) or "on each process"
+    )
+
+
+def _refuse_differing(plans: Sequence[Sequence[Any]]) -> None:
+    for process_id, plan in enumerate(plans):
+        for mine, its in zip(plans[0], plan, strict=True):
+            if mine != its:
+                raise ArrayError(
+                    f"{mine[0]} would not be restored alike: {mine[1]} on process 0, {its[1]} on "
+                    f"process {process_id}. "
+                    "Its name, or the mesh, must be the same on all. No variable was changed."
+                )
+
+
+def _value(target: Target, arrays: Mapping[str, Any]) -> Any:
+    import jax
+
+    leaves = [
+        _leaf(target.variable.name, part, sharding, arrays.get(str(target.variable.first + index)))
+        for index, (part, sharding) in enumerate(
+            zip(target.variable.parts, target.shardings, strict=True)
+        )
+    ]
+    return jax.tree.unflatten(target.tree, leaves)
+
+
+def _leaf(name: str, part: Part, sharding: Any, value: Any) -> Any:
+    import jax
+    import numpy as np
+
+    if part.kind == "scalar":
+        return complex(*part.value) if part.dtype == "complex" else _TYPES[part.dtype](part.value)
+    if part.kind == "array" and sharding is None:
+        value = jax.numpy.asarray(value)
+    if value.dtype.name != part.dtype or tuple(value.shape) != part.shape:
+        raise ArrayError(
+            f"{name}{part.path} was saved as {array_type_text(part.dtype, part.shape)} and came as "
+            f"{array_type_text(value.dtype.name, value.shape)}. 64 bits need JAX_ENABLE_X64=1. "
+            "No variable was changed."
+        )
+    if part.key:
+        return jax.random.wrap_key_data(value, impl=part.key)
+    if part.kind == "numpy":
+        value = np.asarray(value)
+        return value[()] if part.single else value
+    return value
+
+
+def _reported(target: Target) -> Any:
+    from nbdist.contract.calls.saving import SavedName
+
+    parts = target.variable.parts
+    return SavedName(
+        name=target.variable.name,
+        arrays=sum(part.kind != "scalar" for part in parts),
+        nbytes=sum(part.nbytes for part in parts),
+        how=target.how,
+    )

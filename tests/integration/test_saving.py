@@ -1,0 +1,352 @@
+"""Variables saved by shard by four processes are those of two, and of four again, digit for digit."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import ArrayError, GoneError, OptionError, SessionError, SpecError
+from tests.integration.notebook import Notebook
+
+MESH = """
+import os
+import jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+def over(data, model):
+    return jax.make_mesh((data, model), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+"""
+
+MAKE = """
+numbers = np.random.default_rng(7)
+w = put(numbers.normal(size=(16, 8)).astype("f4"), "data", "model")
+half = put(jnp.asarray(numbers.normal(size=(8, 8)), jnp.bfloat16), None, ("model", "data"))
+def keys_of(seed):
+    make = lambda: jax.random.split(jax.random.key(seed), 8)
+    return jax.jit(make, out_shardings=NamedSharding(mesh, P("data")))()
+state = step(w, tx.init(w))[1]
+tree = {
+    "w": w, "keys": keys_of(3), "key": jax.random.key(5), "local": jnp.arange(3),
+    "numpy": np.linspace(0, 1, 5), "single": np.float32(0.1), "steps": 7, "rate": 0.1 + 0.2,
+    "on": True, "turn": 1 - 2j, "text": "as", "nothing": None,
+}
+"""
+
+STEP = """
+tx = optax.adam(1e-3)
+@jax.jit
+def step(w, state):
+    updates, state = tx.update(jnp.sin(w), state, w)
+    return optax.apply_updates(w, updates), state
+"""
+
+VALUES = ("w", "half", "state", "tree")
+
+
+def start(processes: int, data: int) -> Session:
+    found = nbdist.start(processes, devices_per_process=2, platform="cpu")
+    found.run(f"{MESH}\nmesh = over({data}, {processes * 2 // data})")
+    return found
+
+
+def pulled(session: Session) -> dict[str, bytes]:
+    """All bits of all arrays, by name and number; and what is no array, as text."""
+    session.run(
+        "def plain(x):\n"
+        "    is_key = jnp.issubdtype(getattr(x, 'dtype', None), jax.dtypes.prng_key)\n"
+        "    return jax.random.key_data(x) if is_key else x\n"
+        f"parts = jax.tree.map(plain, jax.tree.leaves([{', '.join(VALUES)}]))"
+    )
+    parts = session.pull("parts")
+    session.run("del parts, plain")
+    return {
+        str(n): part.tobytes() if isinstance(part, np.ndarray) else repr(part).encode()
+        for n, part in enumerate(parts)
+    }
+
+
+@pytest.fixture(scope="module")
+def of_four(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, dict[str, bytes]]:
+    """A save by four processes, and what they had."""
+    folder = tmp_path_factory.mktemp("saves") / "four"
+    with start(4, 4) as session:
+        session.run(STEP + MAKE)
+        saved = session.save(folder)
+        assert saved.names == VALUES
+        return folder, pulled(session)
+
+
+@pytest.fixture(scope="module")
+def two(of_four: tuple[Path, dict[str, bytes]]) -> Iterator[Session]:
+    with start(2, 2) as session:
+        yield session
+
+
+@pytest.fixture
+def session(two: Session) -> Session:
+    """Two processes that have a mesh and none of the variables."""
+    two.run("for name in ('w', 'half', 'state', 'tree', 'n', 'other'): globals().pop(name, None)")
+    two.run("mesh = over(2, 2)")
+    return two
+
+
+def text_of(session: Session, expression: str) -> str:
+    session.run(f"said = str({expression})")
+    return str(session.pull("said"))
+
+
+def test_two_processes_have_what_four_saved_and_four_what_two_saved(
+    session: Session, of_four: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    folder, before = of_four
+    restored = session.restore(folder)
+    assert restored.names == VALUES
+    assert restored.how["w"] == "on mesh mesh (data=2, model=2)"
+    assert pulled(session) == before
+    assert text_of(session, "w.sharding.spec == P('data', 'model')") == "True"
+    assert text_of(session, "type(state[0]).__name__") == "ScaleByAdamState"
+    types = {"w": "ArrayImpl", "keys": "PRNGKeyArray", "key": "PRNGKeyArray", "local": "ArrayImpl"}
+    types |= {"numpy": "ndarray", "single": "float32", "steps": "int", "rate": "float"}
+    types |= {"on": "bool", "turn": "complex", "text": "str", "nothing": "NoneType"}
+    assert text_of(session, "{k: type(tree[k]).__name__ for k in sorted(tree)}") == str(
+        dict(sorted(types.items()))
+    )
+    session.save(tmp_path / "two", VALUES)
+    with start(4, 2) as four:
+        four.restore(tmp_path / "two")
+        assert pulled(four) == before
+        # The next step computes: nothing lies where it cannot be used with the rest.
+        four.run(STEP)
+        four.run("w, state = step(w, state)\nfloat(w.sum())")
+
+
+def test_a_name_that_is_there_keeps_its_sharding(
+    session: Session, of_four: tuple[Path, dict[str, bytes]]
+) -> None:
+    folder, _ = of_four
+    session.restore(folder, ["w"])
+    before = session.pull("w")
+    session.run("w = put(np.zeros((16, 8), 'f4'), None, 'data')")
+    restored = session.restore(folder, ["w"])
+    assert restored.how == {"w": "as it lay before"}
+    assert text_of(session, "w.sharding.spec == P(None, 'data')") == "True"
+    assert session.pull("w").tobytes() == before.tobytes()
+
+
+def test_a_new_optimizer_state_is_laid_as_it_was_saved(
+    session: Session, of_four: tuple[Path, dict[str, bytes]]
+) -> None:
+    folder, _ = of_four
+    session.run("state = optax.adam(1e-3).init(jnp.zeros((16, 8)))")
+    session.restore(folder, ["state"])
+    assert text_of(session, "state[0].mu.sharding.spec == P('data', 'model')") == "True"
+
+
+def test_without_a_mesh_of_these_axes_it_is_replicated_and_said(
+    session: Session, of_four: tuple[Path, dict[str, bytes]]
+) -> None:
+    session.run("mesh = jax.make_mesh((4,), ('x',), axis_types=(AxisType.Auto,))")
+    restored = session.restore(of_four[0], ["w"])
+    assert restored.how == {"w": "replicated: there is no mesh with the axes data, model"}
+    assert text_of(session, "w.sharding.is_fully_replicated") == "True"
+
+
+def test_an_axis_that_does_not_divide_is_named(session: Session, tmp_path: Path) -> None:
+    session.run("n = put(np.arange(6.0), 'data')")
+    session.save(tmp_path / "six", ["n"])
+    session.run("del n\nmesh = over(4, 1)")
+    with pytest.raises(
+        SpecError, match=r"data=4, which does not divide dimension 0 of 6.*1, 2, 3, 6"
+    ):
+        session.restore(tmp_path / "six")
+    assert text_of(session, "'n' in globals()") == "False"
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        (
+            "put(np.zeros((8, 8), 'f4'))",
+            r"array f32\[8, 8\] here and was saved as array f32\[16, 8\]",
+        ),
+        ("put(jnp.zeros((16, 8), 'bfloat16'))", r"array bf16\[16, 8\] here"),
+        ("np.zeros((16, 8), 'f4')", r"NumPy array f32\[16, 8\] here"),
+        ("{'a': 1}", "another|1 leaves, and 1 were saved"),
+    ],
+)
+def test_what_is_there_and_does_not_fit_is_refused_and_nothing_changes(
+    session: Session, of_four: tuple[Path, dict[str, bytes]], value: str, said: str
+) -> None:
+    session.run(f"w = {value}\nhalf = put(jnp.ones((8, 8), 'bfloat16'))\nold = w, half")
+    with pytest.raises(ArrayError, match=said):
+        session.restore(of_four[0], ["half", "w"])
+    assert text_of(session, "old[0] is w and old[1] is half") == "True"
+
+
+def test_what_differs_between_processes_is_refused_before_anything_is_written(
+    session: Session, tmp_path: Path
+) -> None:
+    session.run("n = {'a': put(np.arange(4.0)), 'own': np.arange(3) + jax.process_index()}")
+    with pytest.raises(ArrayError, match=r"n\['own'\] differs between process 0 and process 1"):
+        session.save(tmp_path / "it", ["n"])
+    session.run("n = {'a': put(np.arange(4.0))} | ({'b': 1} if jax.process_index() else {})")
+    with pytest.raises(ArrayError, match="n has another structure on process 1"):
+        session.save(tmp_path / "it")
+    session.run("if jax.process_index(): del n")
+    with pytest.raises(ArrayError, match="no name 'n'"):
+        session.save(tmp_path / "it", ["n"])
+    with pytest.raises(ArrayError, match="n cannot be saved from process 1"):
+        session.save(tmp_path / "it")
+    assert not (tmp_path / "it").exists()
+
+
+def test_a_folder_that_is_no_save_stays_as_it_is(session: Session, tmp_path: Path) -> None:
+    session.run("n = put(np.arange(4.0))")
+    mine = tmp_path / "mine.txt"
+    mine.write_text("mine")
+    for path, said in [(tmp_path, "'mine.txt' in it"), (mine, "is a file")]:
+        with pytest.raises(OptionError, match=said):
+            session.save(path)
+        with pytest.raises(ArrayError, match="cannot be restored"):
+            session.restore(path)
+    assert [mine] == list(tmp_path.iterdir())
+    assert mine.read_text() == "mine"
+
+
+def test_a_folder_that_one_host_does_not_see_is_refused(session: Session, tmp_path: Path) -> None:
+    session.run("n = put(np.arange(4.0))\nimport nbdist.engine.saving.folder as folders")
+    session.run("before = folders.folder_of, folders.SEEN_SECONDS\nfolders.SEEN_SECONDS = 0.1")
+    # As on a host where another disk has the same name.
+    session.run(
+        "if jax.process_index() == 1:\n"
+        "    sees = folders.sees\n"
+        "    folders.sees = lambda folder, token: sees(folder / 'elsewhere', token)"
+    )
+    with pytest.raises(OptionError, match=r"what process 0 .* writes there cannot be seen on"):
+        session.save(tmp_path / "it")
+    session.run("if jax.process_index() == 1: folders.sees = sees")
+    assert not (tmp_path / "it").exists()
+    session.save(tmp_path / "it")
+
+
+def test_a_save_that_is_not_whole_is_refused(
+    session: Session, of_four: tuple[Path, dict[str, bytes]], tmp_path: Path
+) -> None:
+    copy = shutil.copytree(of_four[0], tmp_path / "copy")
+    (copy / "nbdist-save.json").unlink()
+    with pytest.raises(ArrayError, match="incomplete"):
+        session.restore(copy)
+    copy = shutil.copytree(of_four[0], tmp_path / "other")
+    shutil.rmtree(copy / json.loads((copy / "nbdist-save.json").read_text())["arrays"])
+    with pytest.raises(ArrayError, match=r"incomplete: its arrays, .* are missing"):
+        session.restore(copy)
+
+
+KILLED = {
+    "before its shards": "if jax.process_index() == 1: saving.orbax.write = end",
+    "with its shards written": (
+        "import orbax.checkpoint as ocp\n"
+        "whole = ocp.PyTreeCheckpointHandler.save\n"
+        "def half(*arguments, **named):\n    whole(*arguments, **named)\n    end()\n"
+        "if jax.process_index() == 1: ocp.PyTreeCheckpointHandler.save = half"
+    ),
+    "before it is named": "if jax.process_index() == 0: saving.folders.commit = end",
+}
+
+
+@pytest.mark.parametrize("killed", KILLED)
+def test_a_save_killed_in_the_middle_leaves_the_one_before_whole(
+    tmp_path: Path, killed: str
+) -> None:
+    folder = tmp_path / "it"
+    with start(2, 2) as session:
+        session.run("w = put(np.arange(8.0), 'data')")
+        session.save(folder)
+        session.run("w = w + 1\nimport nbdist.engine.saving.save as saving")
+        session.run(f"def end(*_): os.kill(os.getpid(), 9)\n{KILLED[killed]}")
+        with pytest.raises(GoneError):
+            session.save(folder)
+        session.recover()
+        # Of what the process that ended had alone nothing is left, but the save before.
+        session.restore(folder)
+        assert session.pull("w").tolist() == np.arange(8.0).tolist()
+        session.save(folder)
+        assert len(list(folder.iterdir())) == 2
+
+
+def test_a_process_that_does_not_come_is_waited_for_no_longer_than_asked(
+    session: Session, tmp_path: Path
+) -> None:
+    session.run("n = put(np.arange(4.0))\nimport time, nbdist.engine.saving.save as saving")
+    session.run(
+        "write = saving.orbax.write\n"
+        "def slow(*_):\n    while True: time.sleep(0.1)\n"
+        "if jax.process_index() == 1: saving.orbax.write = slow"
+    )
+    with pytest.raises(SessionError, match=r"Allow more than 1\.0 s with timeout_s"):
+        session.save(tmp_path / "it", timeout_s=1.0)
+    session.run("saving.orbax.write = write")
+    session.save(tmp_path / "it")
+
+
+def test_the_state_of_a_flax_module_is_saved_and_the_module_is_named(
+    session: Session, tmp_path: Path
+) -> None:
+    session.run(
+        "from flax import nnx\n"
+        "other = nnx.Linear(8, 16, use_bias=False, rngs=nnx.Rngs(0))\n"
+        "n = jax.tree.map(lambda x: put(x, None, 'model'), nnx.state(other))\n"
+        "nnx.update(other, n)"
+    )
+    saved = session.save(tmp_path / "it")
+    assert saved.names == ("n",)
+    assert "nnx.state(other)" in saved.left_out[0]
+    before = session.pull("n")
+    session.run("del n")
+    session.restore(tmp_path / "it")
+    session.run("nnx.update(other, jax.tree.map(jnp.zeros_like, n))\nnnx.update(other, n)")
+    assert session.pull("other")["kernel"].tobytes() == before["kernel"].tobytes()
+
+
+def test_64_bits_are_not_made_32(session: Session, tmp_path: Path) -> None:
+    session.run(
+        "jax.config.update('jax_enable_x64', True)\n"
+        "n = put(np.arange(4.0) + 1e-12, 'data')\n"
+        "jax.config.update('jax_enable_x64', False)"
+    )
+    session.save(tmp_path / "it", ["n"])
+    session.run("del n")
+    with pytest.raises(ArrayError, match=r"was saved as f64\[4\] and came as f32\[4\]"):
+        session.restore(tmp_path / "it")
+    assert text_of(session, "'n' in globals()") == "False"
+
+
+def test_bad_names_are_refused(session: Session, of_four: tuple[Path, dict[str, bytes]]) -> None:
+    with pytest.raises(ArrayError, match="no variable 'nope'; it has w, half, state, tree"):
+        session.restore(of_four[0], ["nope"])
+    with pytest.raises(OptionError, match="needs a name first"):
+        session.save(of_four[0], ["tree['w']"])
+    with pytest.raises(OptionError, match=r"give a list of names: \['w'\]"):
+        session.save(of_four[0], "w")
+
+
+def test_the_magics_say_what_was_saved_and_how_it_lies(notebook: Notebook, tmp_path: Path) -> None:
+    notebook.good(
+        "%%dist\n" + MESH + "mesh = over(2, 2)\nw = put(np.arange(8.0), 'data')\nown = jnp.ones(2)"
+    )
+    said = notebook.good(f"%dist_save {tmp_path}/it").text
+    assert f"w (32 B) saved in {tmp_path}/it" in said
+    assert "own: each process has its own; give its name to save it" in said
+    notebook.good("%dist del w")
+    said = notebook.good(f"%dist_restore {tmp_path}/it").text
+    assert f"w (32 B) restored from {tmp_path}/it\n  w: on mesh mesh (data=2, model=2)" in said
+    error = notebook.bad(f"%dist_restore {tmp_path}/none")
+    assert "there is no such folder" in str(error)

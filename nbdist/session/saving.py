@@ -22,8 +22,7 @@ SET_SECONDS = 60.0
 """How long a process may take to give what it has read its names."""
 
 SLACK_SECONDS = 5.0
-"""So much longer than the processes themselves the notebook waits: they say what they waited "
-"for."""
+"""So much longer than the processes themselves the notebook waits: they say what they waited for."""
 
 COMPUTES = "save(path)"
 """Refused where a cell like this is."""

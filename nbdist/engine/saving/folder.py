@@ -5,11 +5,9 @@ The file is replaced in one step when all arrays are there: before, the folder h
 
 from __future__ import annotations
 
-import base64
 import dataclasses
 import json
 import os
-import pickle
 import shutil
 import time
 from dataclasses import dataclass
@@ -17,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.engine.saving.parts import Part
+from nbdist.engine.saving.structure import made
 from nbdist.errors import ArrayError, OptionError
 
 FILE = "nbdist-save.json"
@@ -36,13 +35,13 @@ class Variable:
       name: Its name.
       parts: What it consists of.
       first: The number of its first part among those of the save.
-      skeleton: A pickle of it with numbers in place of its parts; None where it cannot be pickled.
+      structure: Its containers; see `nbdist.engine.saving.structure`. None where these are of other classes.
     """
 
     name: str
     parts: tuple[Part, ...]
     first: int
-    skeleton: bytes | None
+    structure: Any
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,41 +206,39 @@ def _why_none(folder: Path, host: str) -> str:
     return f"it has no {FILE}"
 
 
-def load_skeleton(variable: Variable) -> Any:
+def skeleton_of(variable: Variable) -> Any:
     """The variable with numbers in place of its parts.
 
     Raises:
-      ArrayError: It cannot be made here.
+      ArrayError: It has containers of classes of its own, or is not as it was written.
     """
     try:
-        if variable.skeleton is None:
-            raise TypeError("it could not be pickled when it was saved")
-        return pickle.loads(variable.skeleton)
-    except Exception as error:
+        if variable.structure is None:
+            raise TypeError("it has containers of classes of their own")
+        return made(variable.structure)
+    except (TypeError, ValueError) as error:
         raise ArrayError(
-            f"{variable.name} cannot be made anew: {type(error).__name__}: {error}. Make a value "
-            "of the same structure "
-            f"under the name {variable.name}, and restore again. No variable was changed."
+            f"{variable.name} cannot be made anew: {error}. Make a value of the same structure under the name "
+            f"{variable.name}, such as by the function that initializes it, and restore again. No variable was "
+            "changed."
         ) from error
 
 
 def _plain(variable: Variable) -> dict[str, Any]:
-    skeleton = variable.skeleton
     return {
         "name": variable.name,
         "first": variable.first,
         "parts": [dataclasses.asdict(part) for part in variable.parts],
-        "skeleton": None if skeleton is None else base64.b64encode(skeleton).decode(),
+        "structure": variable.structure,
     }
 
 
 def _variable(data: dict[str, Any]) -> Variable:
-    skeleton = data["skeleton"]
     return Variable(
         name=data["name"],
         first=data["first"],
         parts=tuple(_part(one) for one in data["parts"]),
-        skeleton=None if skeleton is None else base64.b64decode(skeleton),
+        structure=data["structure"],
     )
 
 

@@ -194,7 +194,7 @@ def _kind(part: Part) -> str:
 def _anew(variable: Variable, places: Places) -> Target:
     import jax
 
-    tree = jax.tree.structure(folders.load_skeleton(variable))
+    tree = jax.tree.structure(folders.skeleton_of(variable))
     shardings: list[Any] = []
     said: dict[str, None] = {}
     for part in variable.parts:

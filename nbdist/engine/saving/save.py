@@ -14,6 +14,7 @@ from nbdist.engine.saving.chosen import chosen, refuse_differing
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.engine.saving.folder import Save, Variable
 from nbdist.engine.saving.parts import Parts
+from nbdist.engine.saving.structure import plain
 from nbdist.errors import OptionError
 
 
@@ -65,7 +66,7 @@ def save(
         _refuse_unseen(
             folder, said, exchange.all("marker", lambda: folders.sees(folder, exchange.token))
         )
-        described, arrays = _described(found, pickled=first)
+        described, arrays = _described(found)
         if arrays:
             orbax.write(folders.arrays_of(folder, exchange.token), arrays, exchange)
         made = Save(
@@ -132,7 +133,7 @@ def _refuse_unseen(folder: Path, said: list[dict[str, Any]], seen: list[bool]) -
 
 
 def _described(
-    found: Mapping[str, Parts], *, pickled: bool
+    found: Mapping[str, Parts],
 ) -> tuple[tuple[Variable, ...], dict[str, Any]]:
     described, arrays, number = [], {}, 0
     for name, one in found.items():
@@ -141,7 +142,7 @@ def _described(
                 name=name,
                 first=number,
                 parts=tuple(one.parts),
-                skeleton=_skeleton(one) if pickled else None,
+                structure=_structure(one),
             )
         )
         for part, value in zip(one.parts, one.values, strict=True):
@@ -151,12 +152,10 @@ def _described(
     return tuple(described), arrays
 
 
-def _skeleton(one: Parts) -> bytes | None:
-    import cloudpickle
+def _structure(one: Parts) -> Any:
     import jax
 
     try:
-        found: bytes = cloudpickle.dumps(jax.tree.unflatten(one.tree, range(len(one.parts))))
-    except Exception:  # noqa: BLE001 - restored where a value of the structure is there
+        return plain(jax.tree.unflatten(one.tree, range(len(one.parts))))
+    except Exception:  # noqa: BLE001 - a class of the user's; restored where a value of it is there
         return None
-    return found

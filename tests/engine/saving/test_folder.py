@@ -26,7 +26,7 @@ PARTS = (
 
 
 def save_of(token: str) -> Save:
-    variable = Variable(name="w", first=0, parts=PARTS, skeleton=b"\0pickle")
+    variable = Variable(name="w", first=0, parts=PARTS, structure={"dict": [["a", 0], ["b", {"list": [1]}]]})
     return Save(arrays=f"{folders.ARRAYS}{token}", processes=2, variables=(variable,))
 
 
@@ -85,8 +85,8 @@ def test_folders_that_have_something_else_are_refused(tmp_path: Path) -> None:
         folders.folder_of("gs://bucket/it")
 
 
-def test_what_cannot_be_made_anew_says_how_it_can_be_restored(tmp_path: Path) -> None:
-    for skeleton in (None, b"no pickle"):
-        variable = Variable(name="w", first=0, parts=PARTS, skeleton=skeleton)
-        with pytest.raises(ArrayError, match="Make a value of the same structure under the name w"):
-            folders.load_skeleton(variable)
+@pytest.mark.parametrize("structure", [None, "no container", {"tuple": 3}, {"set": [1]}, 1.5])
+def test_what_cannot_be_made_anew_says_how_it_can_be_restored(structure: object) -> None:
+    variable = Variable(name="w", first=0, parts=PARTS, structure=structure)
+    with pytest.raises(ArrayError, match="Make a value of the same structure under the name w"):
+        folders.skeleton_of(variable)

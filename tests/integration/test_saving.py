@@ -93,7 +93,9 @@ def two(of_four: tuple[Path, dict[str, bytes]]) -> Iterator[Session]:
 @pytest.fixture
 def session(two: Session) -> Session:
     """Two processes that have a mesh and none of the variables."""
-    two.run("for name in ('w', 'half', 'state', 'tree', 'n', 'other'): globals().pop(name, None)")
+    two.run(
+        "for name in ('w', 'half', 'state', 'tree', 'n', 'other', 'old'): globals().pop(name, None)"
+    )
     two.run("mesh = over(2, 2)")
     return two
 
@@ -308,7 +310,7 @@ def test_the_state_of_a_flax_module_is_saved_and_the_module_is_named(
     )
     saved = session.save(tmp_path / "it")
     assert saved.names == ("n",)
-    assert "nnx.state(other)" in saved.left_out[0]
+    assert any("nnx.state(other)" in one for one in saved.left_out)
     before = session.pull("n")
     session.run("del n")
     session.restore(tmp_path / "it")

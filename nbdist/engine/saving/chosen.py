@@ -21,7 +21,7 @@ def chosen(
       variables: The user's, by name.
 
     Raises:
-      ArrayError: There is no such name, or its value cannot be saved; or there is nothing to save.
+      ArrayError: There is no such name, or its value cannot be saved.
     """
     unknown = [name for name in names if name not in variables]
     if unknown:
@@ -40,6 +40,15 @@ def chosen(
             found[name] = Parts(name, value)
         except ArrayError as error:
             left_out.append(str(error).removesuffix(" Nothing was written."))
+    return found, left_out
+
+
+def refuse_nothing(found: Mapping[str, Parts], left_out: Sequence[str]) -> None:
+    """Lets pass what has something to save; asked when it is known that all processes have the same names.
+
+    Raises:
+      ArrayError: There is nothing.
+    """
     if not found:
         said = "".join(f"\nLeft out: {one}" for one in left_out)
         raise ArrayError(
@@ -47,7 +56,6 @@ def chosen(
             "written. What each process "
             f"has for itself is saved where its name is given.{said}"
         )
-    return found, left_out
 
 
 def refuse_differing(

@@ -10,7 +10,7 @@ from typing import Any
 from nbdist.contract.calls.saving import SavedName, Saving
 from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
-from nbdist.engine.saving.chosen import chosen, refuse_differing
+from nbdist.engine.saving.chosen import chosen, refuse_differing, refuse_nothing
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.engine.saving.folder import Save, Variable
 from nbdist.engine.saving.parts import Parts
@@ -52,6 +52,7 @@ def save(
 
     said = exchange.all("variables", look)
     refuse_differing([one["digests"] for one in said], found, exchange)
+    refuse_nothing(found, left_out)
     refuse_other_folders(path, said)
     folder = Path(said[0]["folder"])
     first = exchange.process_id == 0

@@ -26,7 +26,9 @@ PARTS = (
 
 
 def save_of(token: str) -> Save:
-    variable = Variable(name="w", first=0, parts=PARTS, structure={"dict": [["a", 0], ["b", {"list": [1]}]]})
+    variable = Variable(
+        name="w", first=0, parts=PARTS, structure={"dict": [["a", 0], ["b", {"list": [1]}]]}
+    )
     return Save(arrays=f"{folders.ARRAYS}{token}", processes=2, variables=(variable,))
 
 

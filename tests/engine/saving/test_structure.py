@@ -10,7 +10,7 @@ import pytest
 
 from nbdist.engine.saving.structure import made, plain
 
-State = collections.namedtuple("State", "mu nu")  # noqa: PYI024
+State = collections.namedtuple("State", "mu nu")
 
 
 @pytest.mark.parametrize(

@@ -24,9 +24,7 @@ def test_what_is_made_is_what_was_written(value: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    "value",
-    [State(0, 1), collections.OrderedDict(a=0), {(1, 2): 0}, [State(0, 1)], object()],
-    ids=str,
+    "value", [State(0, 1), collections.OrderedDict(a=0), {(1, 2): 0}, [State(0, 1)], object()]
 )
 def test_classes_of_their_own_are_left_to_who_has_one(value: Any) -> None:
     with pytest.raises(TypeError):

@@ -96,9 +96,10 @@ class Chaos:
     def until(self, last: int) -> str:
         """Trains until so many steps are done; answers what was said of the first failure."""
         said = ""
+        code = f"saved = params, state, done\ntrain_until({last})"
         for _ in range(6):
             try:
-                self.session.run(f"train_until({last})", timeout_s=LIMIT_SECONDS, grace_s=1)
+                self.session.run(code, timeout_s=LIMIT_SECONDS, grace_s=1)
                 return said
             except CellTimeout:
                 raise
@@ -106,8 +107,12 @@ class Chaos:
                 said = said or str(error)
                 if self.session.out_of_step:
                     self.session.recover()
+                code = f"train_until({last})"
                 # Only the one that it befell has taken it back.
                 self.session.run("plan = None")
+                if len(set(self.session.pull("done", each=True).values())) > 1:
+                    # An interrupt came when some had kept a step, and others had not yet.
+                    self.session.run("params, state, done = saved")
         raise AssertionError(f"the training does not come to its end: {said}")
 
 

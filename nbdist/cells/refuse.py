@@ -64,6 +64,14 @@ def _is_harmless(node: ast.AST) -> bool:
     return isinstance(node, _PLAIN)
 
 
+class UnsureError(SessionError):
+    """A cell may use these names, which may not be what they were; see `refuse_unsure`."""
+
+    def __init__(self, text: str, names: Collection[str]) -> None:
+        super().__init__(text)
+        self.names = frozenset(names)
+
+
 def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> frozenset[str]:
     """Lets pass what sets names of new processes again, what uses none, and what only looks at values.
 
@@ -76,7 +84,7 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
       Names that the cell sets.
 
     Raises:
-      SessionError: The cell may use what is not what it was.
+      UnsureError: The cell may use what is not what it was.
     """
     bound = _bound(code)
     # A name that is read before it is set, as in `x = x + 1`, is bound as well.
@@ -92,10 +100,11 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
     for name, where in left.items():
         places.setdefault(where, []).append(name)
     listed = "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
-    raise SessionError(
+    raise UnsureError(
         f"This cell was not run, since it may use values that are not those of before: {listed}. Set them again "
         "(for the next time in a function with @nbdist.on_recover), or run the cell once more to go on with them "
-        "as they are."
+        "as they are.",
+        left,
     )
 
 

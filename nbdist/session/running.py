@@ -19,7 +19,7 @@ from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
 from nbdist.cells.outcome import first_cause
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import refuse_computing, refuse_unsure
+from nbdist.cells.refuse import UnsureError, refuse_computing, refuse_unsure
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
@@ -138,8 +138,9 @@ class Cells:
         health = self._engines.health
         try:
             health.sure_of(refuse_unsure(code, health.facts, self._used(code)))
-        except SessionError as error:
-            health.sure_of(health.facts.unsure)
+        except UnsureError as error:
+            # Of the others nothing was said: a cell that uses those waits as well.
+            health.sure_of(error.names)
             raise SessionError("\n".join([*([done] if done else []), str(error)])) from None
 
     def _used(self, code: str) -> tuple[str, ...] | None:

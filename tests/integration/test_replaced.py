@@ -184,6 +184,14 @@ def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(session: S
         session.run("found = int(part.sum())")
     session.run("found = int(part.sum())")  # as it is
     assert session.pull("found", each=True) == {0: 22, 1: 22, 2: 26}
+    session.run("part, other = None, jax.process_index() * 2\nfound = 0")
+    session.run("rest = jax.process_index() + 5")
+    kill(session, 1, signal.SIGKILL)
+    for name in ("other", "rest"):
+        # What was said of one is not said of the other.
+        with pytest.raises(SessionError, match=f"{name} on process 1 as on process 2"):
+            session.run(f"found = {name} + 1")
+    session.run("other, rest, found = 0, 0, 0\npart = np.arange(12)[jax.process_index() :: 3]")
 
 
 def test_a_hook_that_sets_it_again_lets_cells_go_on(session: Session) -> None:

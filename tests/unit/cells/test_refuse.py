@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.cells.facts import Facts
-from nbdist.cells.refuse import computes, refuse_computing, refuse_unsure
+from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure
 from nbdist.errors import SessionError
 
 LOOKS = [
@@ -211,3 +211,10 @@ def test_what_may_use_them_is_refused_with_the_names_and_what_to_do(
     with pytest.raises(SessionError, match=r"y on process 1 as on process 0\. Set them again") as e:
         refuse_unsure(code, UNSURE, used)
     assert "run the cell once more" in str(e.value)
+
+
+def test_only_the_names_that_were_said_are_gone_on_with() -> None:
+    with pytest.raises(UnsureError) as e:
+        refuse_unsure("x + 1", UNSURE, ("x",))
+    assert e.value.names == {"x"}
+    assert "of before: x on process 1 as on process 0." in str(e.value)

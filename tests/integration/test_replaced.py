@@ -169,7 +169,7 @@ def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
 
 
 def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(session: Session) -> None:
-    session.run("del open_again, called\npart = np.arange(12)[jax.process_index() :: 3]")
+    session.run("called = 0\npart = np.arange(12)[jax.process_index() :: 3]")
     kill(session, 1, signal.SIGKILL)
     with pytest.raises(
         SessionError, match=r"not run, .*: part on process 1 as on process 2\."

@@ -70,6 +70,14 @@ class LabPage:
         # The server keeps the one that was chosen last, by whichever test.
         self.theme("light")
 
+    def open_empty(self) -> None:
+        """JupyterLab without a document."""
+        self.page.goto(f"{self._lab.url}/lab?token={self._lab.token}&reset")
+        # Asked again and again: the page loads itself anew once what was saved of it is reset.
+        self.page.wait_for_function(
+            "() => !location.search.includes('reset') && window.jupyterapp?.restored.then(() => true)"
+        )
+
     def theme(self, name: str) -> None:
         """Has the page `light` or `dark`; returns when it is. Until then JupyterLab covers the page."""
         wanted = THEMES[name]

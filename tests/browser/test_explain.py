@@ -57,9 +57,7 @@ def test_the_picture_is_in_the_saved_notebook_and_used_without_a_kernel(
     lab_ = lab_page()
     page = lab_.page
     (lab.root / "again.ipynb").write_text((lab.root / "explain.ipynb").read_text())
-    page.goto(f"{lab.url}/lab?token={lab.token}&reset")
-    page.wait_for_function("window.jupyterapp")
-    page.evaluate("jupyterapp.restored.then(() => true)")
+    lab_.open_empty()
     preference = {"shouldStart": False, "canStart": False}
     lab_.start("docmanager:open", {"path": "again.ipynb", "kernelPreference": preference})
     program = page.get_by_role("region", name="Program")

@@ -154,9 +154,7 @@ def test_a_saved_notebook_shows_the_still_picture_and_no_error(
     lab_ = lab_page()
     # A copy, so that the page has never seen its outputs and does not trust them.
     (lab.root / "copy.ipynb").write_text(json.dumps(saved))
-    lab_.page.goto(f"{lab.url}/lab?token={lab.token}&reset")
-    lab_.page.wait_for_function("window.jupyterapp")
-    lab_.page.evaluate("jupyterapp.restored.then(() => true)")
+    lab_.open_empty()
     preference = {"shouldStart": kernel != "none", "canStart": kernel != "none"}
     lab_.start("docmanager:open", {"path": "copy.ipynb", "kernelPreference": preference})
     if kernel != "none":

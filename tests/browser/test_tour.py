@@ -156,9 +156,7 @@ def test_reopened_without_a_kernel_the_pictures_are_there_and_no_error(
     (lab.root / "reopened.ipynb").write_text(json.dumps(saved))
     again = LabPage(lab_browser.new_page(), lab)
     again.page.set_viewport_size({"width": 1500, "height": 1000})
-    again.page.goto(f"{lab.url}/lab?token={lab.token}&reset")
-    again.page.wait_for_function("window.jupyterapp")
-    again.page.evaluate("jupyterapp.restored.then(() => true)")
+    again.open_empty()
     preference = {"shouldStart": False, "canStart": False}
     again.start("docmanager:open", {"path": "reopened.ipynb", "kernelPreference": preference})
     still = again.page.locator(".nbdist-still").last

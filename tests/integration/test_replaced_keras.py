@@ -11,8 +11,7 @@ import nbdist
 from nbdist.errors import SessionError
 from tests.waiting import wait_for
 
-SETUP = """
-import jax, keras, numpy as np
+DATA = """
 rng = np.random.default_rng(0)
 X = rng.normal(size=(96, 8)).astype("f4")
 Y = X.sum(1, keepdims=True)
@@ -22,6 +21,11 @@ def mine():
     me = jax.process_index()
     return X[me::count], Y[me::count]
 x, y = mine()
+"""
+
+SETUP = f"""
+import jax, keras, numpy as np
+{DATA}
 def data_parallel():
     return keras.distribution.DataParallel(auto_shard_dataset=False)
 def model_parallel():
@@ -59,7 +63,7 @@ def test_a_model_trains_on_with_the_losses_of_an_undisturbed_run(
         wait_for(lambda: session.out_of_step)
         with pytest.raises(SessionError, match="x, y on process") as refused:
             session.run("found = fit()")
-        session.run("x, y = mine()")
+        session.run(DATA)
         said = str(refused.value)
         assert f"process {lost} started again; all variables kept" in said
         doubt = "not the same on all processes" if processes > 2 else "nothing says whether"

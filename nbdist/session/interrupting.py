@@ -2,14 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from nbdist.cells.background import Background, stopping_text
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.session.engine_group import EngineGroup
 
 
-def interrupt(engines: EngineGroup, background: Background, cell: int | None) -> str:
+def interrupt(
+    engines: EngineGroup, background: Background, cell: int | None, *, awaited: Collection[int] = ()
+) -> str:
     """Interrupts one cell in the background, or all that runs.
+
+    Args:
+      engines: The processes.
+      background: The cells in the background.
+      cell: The number of one of them; None: all that runs.
+      awaited: Processes in a cell for which another thread waits; they may not have reported that they are in it.
 
     Returns:
       One line that says what was interrupted.
@@ -27,7 +37,9 @@ def interrupt(engines: EngineGroup, background: Background, cell: int | None) ->
     stopped = background.interrupt()
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
     # No other: a signal that finds a process between two cells might end the one that comes next.
-    busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
+    busy = [
+        p for p in others if p in awaited or engines.reports.in_cell(p) or p in engines.facts.stuck
+    ]
     if busy:
         engines.interrupt(busy)
     said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]

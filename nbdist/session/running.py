@@ -74,6 +74,7 @@ class Cells:
         self._numbers = itertools.count(number + 1)
         self.history = history
         self.background = Background()
+        self._awaited: CellRun | None = None
 
     @property
     def regained(self) -> tuple[RegainedRun, ...]:
@@ -131,7 +132,16 @@ class Cells:
         if isinstance(run, FollowedRun):
             self.background.add(run)
             return run.follow(shown=live)
-        return handle.wait()
+        self._awaited = run
+        try:
+            return handle.wait()
+        finally:
+            self._awaited = None
+
+    def awaited(self) -> tuple[int, ...]:
+        """The processes in the cell that this kernel waits for, as far as is known."""
+        run = self._awaited  # another thread may ask
+        return () if run is None else run.execution.still_in()
 
     def _refuse_unsure(self, code: str, done: str | None) -> None:
         """Once: who sends the cell again goes on with what is there."""

@@ -307,7 +307,8 @@ class Session:
           SessionError: `cell` does not run in the background.
         """
         life = self._alive()
-        return interrupting.interrupt(life.engines, life.cells.background, cell)
+        cells = life.cells
+        return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited())
 
     def stop_at_step(self) -> str:
         """Has all processes leave what runs in the background before the same step; all stay in step.

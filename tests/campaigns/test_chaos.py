@@ -86,6 +86,7 @@ class Chaos:
 
     session: Session
     random: random.Random
+    folder: Path
     rows: list[str] = field(default_factory=list)
 
     def pid(self, process_id: int) -> int:
@@ -194,9 +195,18 @@ def stopped_for_a_while(chaos: Chaos, process: int, last: int) -> str:
 
 def endless(chaos: Chaos, process: int, last: int) -> str:
     """A loop that no interrupt reaches, on one process; the others wait for it in a step."""
-    deaf = "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); time.sleep(600)"
+    reached = chaos.folder / f"deaf-at-{last}"
+    deaf = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); "
+        f"open({str(reached)!r}, 'w').close(); time.sleep(600)"
+    )
     chaos.session.run(f"plan = ({process}, {last - 2}, {deaf!r})")
-    timer = later(chaos.session.interrupt, 1.0)
+
+    def interrupt() -> None:
+        wait_for(reached.exists)
+        chaos.session.interrupt()
+
+    timer = later(interrupt, 0)
     said = chaos.until(last)
     timer.join()
     assert f"process {process} did not stop when interrupted" in said, said
@@ -216,13 +226,13 @@ KINDS = [
 
 
 @pytest.fixture
-def chaos() -> Iterator[Chaos]:
+def chaos(tmp_path: Path) -> Iterator[Chaos]:
     # What no interrupt reaches is given up soon, so that many faults fit into an hour.
     with nbdist.start(
         processes=PROCESSES, devices_per_process=2, platform="cpu", give_up_s=3
     ) as session:
         session.run(TRAINING)
-        yield Chaos(session, random.Random(SEED))
+        yield Chaos(session, random.Random(SEED), tmp_path)
 
 
 def weights(chaos: Chaos) -> dict[int, list[bytes]]:

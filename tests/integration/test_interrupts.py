@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -65,6 +67,30 @@ def test_more_of_them_lose_no_reply_to_the_first(session: Session, nth: int) -> 
     wait_for(lambda: is_over(session))
     session.run(f"kept = {nth}", on="0")
     assert session.pull("kept", on="0") == nth
+
+
+def test_a_cell_that_another_thread_waits_for_is_interrupted_before_any_report_of_it(
+    session: Session, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(session._life.engines.reports, "in_cell", lambda process_id: False)
+    begun = tmp_path / "begun"
+    said: list[str] = []
+
+    def interrupt() -> None:
+        wait_for(begun.exists)
+        said.append(session.interrupt())
+
+    thread = threading.Thread(target=interrupt)
+    thread.start()
+    with pytest.raises(ProcessError, match=r"KeyboardInterrupt|interrupted"):
+        session.run(
+            f"import time; open({str(begun)!r}, 'w').close(); time.sleep(600)",
+            on="0",
+            timeout_s=60,
+        )
+    thread.join()
+    assert said == ["interrupted: what runs on process 0"]
+    assert session.interrupt() == "no cell is running"
 
 
 def test_no_signal_is_sent_where_no_cell_runs(

@@ -13,6 +13,7 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
+from nbdist.session.recovery import inplace
 from tests.waiting import wait_for
 
 PROCESSES = 3
@@ -152,6 +153,44 @@ def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
     session.run("losses += train(3)")
     assert session.pull("losses") == undisturbed
     assert session.pull("me", each=True) == {p: p for p in range(PROCESSES)}
+
+
+@pytest.mark.parametrize("when", ["start_again", "coordination", "bring"])
+def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
+    session: Session,
+    undisturbed: list[float],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    when: str,
+) -> None:
+    """Before the others have left their back ends, when all are about to meet again, and when they have met."""
+    session.run("losses += train(3)")
+    session.run(
+        "@nbdist.on_recover\ndef renew():\n    global key, mine, me\n    key, mine = new_own()\n"
+        "    me = jax.process_index()"
+    )
+    pids = [pid_of(session, 2)]
+    owner, name = {
+        "start_again": (inplace, "start_again"),
+        "coordination": (inplace.coordination, "until_it_serves"),
+        "bring": (inplace, "bring"),
+    }[when]
+    does = getattr(owner, name)
+
+    def killing(*arguments: object, **options: object) -> object:
+        if pids:
+            os.kill(pids.pop(), signal.SIGKILL)
+            wait_for(lambda: 2 in session._life.engines.link.exits)
+        return does(*arguments, **options)
+
+    monkeypatch.setattr(owner, name, killing)
+    kill(session, 1, signal.SIGKILL)
+    session.run("losses += train(3)")
+    assert session.pull("losses") == undisturbed
+    assert session.pull("me", each=True) == {p: p for p in range(PROCESSES)}
+    said = capsys.readouterr().out
+    assert re.search(r"the repair begins again: process 2 .*killed by signal 9", said), said
+    assert "processes 1, 2 started again" in said
 
 
 def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:

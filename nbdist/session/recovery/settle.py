@@ -36,6 +36,10 @@ PROVE_SECONDS = 10.0
 """How long a proof may take in which all are to take part; it takes milliseconds."""
 
 
+TRIES = 3
+"""A repair begins at most so often: again, with one more to replace, where a process ends in the middle of it."""
+
+
 @dataclass(frozen=True, slots=True)
 class Settled:
     """How it ended: in step unless `why` says why not.
@@ -94,6 +98,7 @@ def mend(
     """Repairs all processes in place, whether or not they are in step.
 
     What they have computed since they were in step is lost, from the first program on that not all have sent.
+    Where a process ends in the middle of it, it begins again, and that one is replaced as well.
 
     Args:
       engines: Processes of which none is in a cell.
@@ -101,18 +106,28 @@ def mend(
       states: What they have said that they have sent, if nothing has happened since; None: they are asked.
       stuck: Those that are to be ended and replaced, since they no longer answer.
     """
-    gone = replaceable(engines, stuck)
-    why = hindrance(engines, gone)
-    if why is None and not engines.link.agents.all:
-        why = NOT_OURS
-    if why is not None:
-        return Settled(why=why)
-    try:
-        with engines.health.repairing():
-            done = repair(engines, number=engines.next_number(), say=say, states=states, gone=gone)
-    except NbdistError as error:
-        return Settled(why=f"the repair failed: {error}")
-    return Settled(done=done.text(), lost=done.lost, unsure=done.unsure)
+    for tries_left in reversed(range(TRIES)):
+        gone = replaceable(engines, stuck)
+        why = hindrance(engines, gone)
+        if why is None and not engines.link.agents.all:
+            why = NOT_OURS
+        if why is not None:
+            return Settled(why=why)
+        try:
+            with engines.health.repairing():
+                done = repair(
+                    engines, number=engines.next_number(), say=say, states=states, gone=gone
+                )
+        except NbdistError as error:
+            ends = engines.link.exits
+            if not tries_left or ends.keys() & engines.facts.workers <= gone:
+                return Settled(why=f"the repair failed: {error}")
+            say(f"the repair begins again: {error}")
+            engines.health.lost(ends)
+            states = None
+        else:
+            return Settled(done=done.text(), lost=done.lost, unsure=done.unsure)
+    raise AssertionError("every last try returns")
 
 
 def gone_text(gone: Collection[int]) -> str:

@@ -21,6 +21,7 @@ from nbdist.contract.calls.stepping import (
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
 from nbdist.errors import LaunchError, RecoveryError
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.session.recovery import after, asking, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
 from nbdist.session.recovery.differing import differing_labels, which_differ
@@ -190,6 +191,27 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     done = settled(engines)
     assert done.why == f"the repair failed: {error}"
     assert engines.monitor.repairing == [False, True, False]
+
+
+def test_a_repair_in_which_another_ends_begins_again_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engines = FakeEngines(step=sent)
+    engines.hosts_there = True
+    begun: list[frozenset[int]] = []
+
+    def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:
+        begun.append(gone)
+        end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
+        engines.link.exits = {1: end} if len(begun) == 1 else {}
+        raise RecoveryError("process 1 killed meanwhile")
+
+    monkeypatch.setattr(settle, "repair", fails)
+    lines: list[str] = []
+    done = mend(engines, say=lines.append)  # type: ignore[arg-type]
+    assert begun == [frozenset(), frozenset({1})]
+    assert lines == ["the repair begins again: process 1 killed meanwhile"]
+    assert done.why == "the repair failed: process 1 killed meanwhile"
 
 
 def test_what_a_repair_has_done_is_said_in_lines() -> None:

@@ -28,6 +28,7 @@ from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.request import Request, ask
 from nbdist.launch.start.spawn import Spawned
 from nbdist.merge import Planned
+from nbdist.merge.samples import After
 from nbdist.monitor import Monitor
 from nbdist.quantities import where_text
 from nbdist.session.asides import Asides
@@ -58,6 +59,7 @@ class EngineGroup:
       seconds_to_start: How long that took.
       in_step_at: After which program, as generation and serial, they were when last compared.
       settling: Held while they are brought in step, or values move.
+      reported: What processes that are being replaced had reported of their names, until all are in step again.
       on_replaced: Called when processes were started in the place of others.
       hurry: Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
 
@@ -73,6 +75,7 @@ class EngineGroup:
         self.answers: Mapping[int, Initialized] = {}
         self.seconds_to_start = 0.0
         self.in_step_at: tuple[int, int] | None = None
+        self.reported: dict[int, After] = {}
         self.settling = threading.RLock()
         self.hurry = threading.Event()
         # It listens before there is anything to receive: a subscription takes a moment.
@@ -216,6 +219,7 @@ class EngineGroup:
     def replaced(self, answers: Mapping[int, Initialized]) -> None:
         """New processes have taken the place of others; with what they have said, by process id."""
         self.answers = {**self.answers, **answers}
+        self.reported.clear()
         self.on_replaced()
 
     @staticmethod

@@ -57,12 +57,15 @@ Ended = Mapping[int, After]
 def start_again(engines: EngineGroup, gone: AbstractSet[int]) -> Ended:
     """Starts processes in the place of ended ones; they have joined nobody yet.
 
-    Those that have not ended are ended first.
+    Those that have not ended are ended first. Where an earlier repair did not come to its end, what is known of
+    those before it counts: the new ones have reported what they were brought, which would agree with everything.
 
     Raises:
       LaunchError: One could not be ended, or did not come up; the others are as they were.
     """
-    reported = {p: engines.monitor.samples(p) for p in gone}
+    for process_id in gone:
+        engines.reported.setdefault(process_id, engines.monitor.samples(process_id))
+    reported = {p: engines.reported[p] for p in gone}
     end(engines.link, gone - engines.link.exits.keys())
     replace(engines.link, gone, progress=silent)
     return reported

@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from nbdist.session.recovery.replacing import replaceable, said, unsure
+from nbdist.session.recovery import replacing
+from nbdist.session.recovery.replacing import replaceable, said, start_again, unsure
 from nbdist.values.namespace import Brought
 from tests.builders.engines import FakeEngines
 
@@ -36,6 +37,20 @@ def test_one_that_has_ended_can_be_replaced() -> None:
 )
 def test_none_is_replaced_where_that_cannot_succeed(facts: dict[str, object]) -> None:
     assert replaceable(engines(**facts)) == frozenset()  # type: ignore[arg-type]
+
+
+def test_what_a_new_one_reports_is_not_taken_for_what_the_one_before_it_had(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A repair that did not come to its end has brought it the names of another, which agree with that one's."""
+    monkeypatch.setattr(replacing, "end", lambda link, process_ids: None)
+    monkeypatch.setattr(replacing, "replace", lambda link, process_ids, progress: None)
+    found = engines()
+    found.reported = {}
+    found.monitor.samples = lambda process_id: {"of": "the one before"}
+    assert start_again(found, {1}) == {1: {"of": "the one before"}}  # type: ignore[arg-type]
+    found.monitor.samples = lambda process_id: {"of": "the new one"}
+    assert start_again(found, {1}) == {1: {"of": "the one before"}}  # type: ignore[arg-type]
 
 
 def test_equal_ends_are_said_once() -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from decimal import ROUND_HALF_UP, Decimal
 from itertools import pairwise
 
 _DTYPE = re.compile(r"(float|bfloat|uint|int|complex)(\d.*)")
@@ -14,17 +15,19 @@ _LETTER = {"float": "f", "bfloat": "bf", "uint": "u", "int": "i", "complex": "c"
 
 
 def bytes_text(count: int) -> str:
-    """`65536` → `64 KB`. KB, MB, GB and TB are powers of 1024, as the frameworks count memory.
+    """`65536` → `64 KB`. KB to PB are powers of 1024, as the frameworks count memory.
 
-    At most one decimal, none from 100 up.
+    At most one decimal, none from 100 up, halves rounded up: as `bytesText` of the view does
+    (the tests of both read `tests/golden/texts/bytes.json`).
     """
-    value, unit = float(count), "B"
-    for larger in ("KB", "MB", "GB", "TB"):
+    value, unit = Decimal(count), "B"
+    for larger in ("KB", "MB", "GB", "TB", "PB"):
         # 1023.6 would be printed as 1024.
-        if value < 1023.5:
+        if value < Decimal("1023.5"):
             break
         value, unit = value / 1024, larger
-    return f"{_short(value)} {unit}"
+    places = Decimal(1) if value >= Decimal("99.95") else Decimal("0.1")
+    return f"{value.quantize(places, ROUND_HALF_UP)} {unit}".replace(".0 ", " ")
 
 
 def seconds_text(seconds: float) -> str:
@@ -87,12 +90,6 @@ def dtype_text(dtype: str) -> str:
 def array_type_text(dtype: str, shape: Sequence[int]) -> str:
     """`("float32", (512, 256))` → `f32[512, 256]`; a scalar is `f32[]`."""
     return f"{dtype_text(dtype)}[{', '.join(map(str, shape))}]"
-
-
-def _short(value: float) -> str:
-    if value >= 99.95:
-        return f"{value:.0f}"
-    return f"{value:.1f}".removesuffix(".0")
 
 
 def hosts_text(hosts: Iterable[str]) -> str:

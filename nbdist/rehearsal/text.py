@@ -48,7 +48,7 @@ def heading_lines(plan: Planned) -> list[str]:
     chip = topology.chip if topology is not None else None
     if plan.memory_bytes is not None:
         where += f", {bytes_text(plan.memory_bytes)} a device"
-    lines = [f"{where}   mesh {axes_text(plan.axes)}"]
+    lines = [f"{where}, mesh {axes_text(plan.axes)}"]
     if chip is not None:
         lines.append(
             f"a {chip.name} chip: {bytes_text(chip.memory_bytes)} HBM at {chip.hbm_bytes_per_s / 1e9:,.0f} GB/s, "

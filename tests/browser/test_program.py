@@ -55,7 +55,7 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
     program = page.get_by_role("region", name="Program")
     expect(program).to_contain_text("jit_step: fits, 4 MB of 16 GB on each device 16 GB are left")
     expect(program.get_by_role("img")).to_have_attribute(
-        "aria-label", "3.98 MB of 16 GB on each device"
+        "aria-label", "4 MB of 16 GB on each device"
     )
     expect(program.locator(".nbdist-program-parts")).to_contain_text(
         "outputs 3 MB, 3 MB of it in place of arguments"
@@ -63,7 +63,7 @@ def test_a_program_is_shown_beside_its_mesh(open_view: OpenView, step: dict[str,
     expect(rows(page).nth(2)).to_have_text("all-reducedata512 KB6backwardprograms.py:109")
     expect(program).to_contain_text("along data: 3 MB a device in one run")
     expect(program).to_contain_text("1.5 MBf32[6,256,256]")
-    expect(page.locator(".nbdist-foot")).to_have_text("it would take 3.98 MB a device")
+    expect(page.locator(".nbdist-foot")).to_have_text("it would take 4 MB a device")
     expect(page.get_by_role("tab", name="arrays")).to_be_hidden()
 
 
@@ -85,7 +85,7 @@ def test_a_collective_is_chosen_with_the_mouse(open_view: OpenView, step: dict[s
     # Once more lets go of it.
     rows(page).nth(2).click()
     expect_chosen(page)
-    expect_groups(page, {"3.98 MB of 16 GB": (*FIRST, *SECOND)})
+    expect_groups(page, {"4 MB of 16 GB": (*FIRST, *SECOND)})
 
 
 def test_a_line_chooses_all_of_its_collectives(open_view: OpenView, step: dict[str, Any]) -> None:

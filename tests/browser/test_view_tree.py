@@ -45,7 +45,7 @@ def test_a_branch_says_what_is_in_it(open_view: OpenView, golden: Golden) -> Non
     )
     alike = row(page, ALIKE)
     expect(alike.locator(".nbdist-about")).to_have_text("12 alike, 3 arrays each")
-    expect(alike.locator(".nbdist-bytes")).to_have_text("6.05 MB")
+    expect(alike.locator(".nbdist-bytes")).to_have_text("6 MB")
     expect(alike.locator(".nbdist-name")).to_have_text("[0–11]")
     expect(alike.locator(".nbdist-name")).to_have_attribute("title", ALIKE)
     leaf = row(page, "model.blocks[0].mlp.kernel")

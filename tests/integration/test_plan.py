@@ -17,7 +17,7 @@ def test_a_plan_needs_neither_a_session_nor_a_framework(fresh: Notebook) -> None
     fresh.good(SHAPES)
     shown = fresh.good(f"{PLAN} --specs rules params")
     lines = shown.text.splitlines()
-    assert lines[0] == "v5e:16x16, 256 chips, 16 GB a device   mesh data=16 × model=16"
+    assert lines[0] == "v5e:16x16, 256 chips, 16 GB a device, mesh data=16 × model=16"
     assert "params (this notebook): 2 arrays, 128 MB; a device would hold 8 MB of 16 GB" in lines[2]
     assert shown.mime("text/html")
     imported = (

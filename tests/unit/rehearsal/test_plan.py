@@ -97,7 +97,7 @@ def test_impossible_and_uneven_specs_are_all_shown_and_counted_apart() -> None:
 def test_the_text_folds_what_is_alike_and_names_what_to_look_at() -> None:
     plan = nbdist.plan(TREE, RULES[:1], devices=16, mesh="data=4,model=4", name="params")
     assert plan.text().splitlines() == [
-        "16 devices   mesh data=4 × model=4",
+        "16 devices, mesh data=4 × model=4",
         "params: 7 arrays, 74.5 MB; a device would hold 65.5 MB",
         "   array                          type             spec              per device  copies",
         "·  params['embed']                f32[32000, 512]  none                 62.5 MB     ×16",
@@ -114,7 +114,7 @@ def test_the_text_folds_what_is_alike_and_names_what_to_look_at() -> None:
 
 def test_a_notebook_gets_the_same_as_a_table_with_everything_escaped() -> None:
     bundle = nbdist.plan({"<b>": zeros(8)}, mesh="x=4", name="t")._repr_mimebundle_()
-    assert bundle["text/plain"].startswith("4 devices   mesh x=4")
+    assert bundle["text/plain"].startswith("4 devices, mesh x=4")
     assert "t[&#x27;&lt;b&gt;&#x27;]" in bundle["text/html"]
     assert "<b>'" not in bundle["text/html"] and "<script" not in bundle["text/html"]
 

@@ -22,7 +22,7 @@ export interface BranchTexts {
   whole(): number;
 }
 
-const MOST_BYTES = '1.23 GB'.length;
+const MOST_BYTES = '1023 GB'.length;
 
 function pathOf({ path, name, alike }: Branch): string {
   const [first] = alike;

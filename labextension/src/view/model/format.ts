@@ -38,16 +38,19 @@ export const dimensionTexts = (slices: Slices): string[] =>
 
 const UNITS = ['B', 'KB', 'MB', 'GB', 'TB', 'PB'];
 
-/** Bytes with three significant digits at most, in units of 1,024: `18.4 MB`. */
+/**
+ * Bytes in units of 1,024, at most one decimal, none from 100 up, halves rounded up: `18.4 MB`; as
+ * `bytes_text` in `nbdist/quantities.py` writes them.
+ */
 export function bytesText(bytes: number): string {
   let unit = 0;
   let value = bytes;
-  while (value >= 1000 && unit < UNITS.length - 1) {
+  // 1023.6 would be written as 1024.
+  while (value >= 1023.5 && unit < UNITS.length - 1) {
     value /= 1024;
     unit += 1;
   }
-  const digits = unit === 0 || value >= 100 ? 0 : value >= 10 ? 1 : 2;
-  return `${Number(value.toFixed(digits))} ${UNITS[unit] ?? ''}`;
+  return `${Number(value.toFixed(value >= 99.95 ? 0 : 1))} ${UNITS[unit] ?? ''}`;
 }
 
 /** `0.1 s`, `12 s`, `3 min 20 s`, `2 h 5 min`. */

@@ -49,6 +49,7 @@ def start(
     grace_s: float = 3.0,
     give_up_s: float = 10.0,
     recover: bool = True,
+    copies_s: float | None = None,
     initialize: bool = True,
     check: bool = False,
     keep: bool = False,
@@ -102,6 +103,8 @@ def start(
       grace_s: Seconds others may stay in a cell in which one process has failed.
       give_up_s: Seconds after its interrupt at which a process that no interrupt reaches is given up.
       recover: Repair processes that are not in step at once; else they wait for `Session.recover`.
+      copies_s: After a cell, and at least so many seconds after the last time, parts of arrays that one process
+        alone has are copied to the memory of another, so that they outlive it; None: never.
       initialize: Join the processes to one cluster; else the environment is set, and your cells do it.
       check: Compare before each cell what must be equal on all processes, see `Session.run`.
       keep: Let the processes outlive this kernel; `nbdist.attach` goes back to them.
@@ -166,6 +169,7 @@ def attach(
     give_up_s: float | None = None,
     check: bool | None = None,
     recover: bool | None = None,
+    copies_s: float | None = None,
     framework: str | None = None,
     backend: str | None = None,
     platform: str | None = None,
@@ -185,6 +189,7 @@ def attach(
       give_up_s: The same.
       check: The same.
       recover: The same.
+      copies_s: The same.
       framework: For engines that somebody else has started, as all that follow.
       backend: Of Keras: `"jax"`, `"tensorflow"` or `"torch"`; default: JAX.
       platform: `"cpu"`, `"gpu"` or `"tpu"`; default: what is found.

@@ -15,7 +15,8 @@ class Rules:
     `grace_s` is how many seconds others may stay in a cell in which one process has failed. `give_up_s` is how
     long a process that no interrupt reaches may go on by itself before the cell ends without it. `check`:
     compare before each cell what must be equal on all processes. `recover`: processes that are not in step are
-    repaired at once, not only by `%dist_recover`.
+    repaired at once, not only by `%dist_recover`. `copies_s`: after a cell, so many seconds after the last time or
+    later, parts of arrays that one process alone has are copied to another; None: never.
 
     Raises:
       OptionError: A negative number of seconds.
@@ -25,8 +26,14 @@ class Rules:
     give_up_s: float = 10.0
     check: bool = False
     recover: bool = True
+    copies_s: float | None = None
 
     def __post_init__(self) -> None:
-        for name, seconds in (("grace_s", self.grace_s), ("give_up_s", self.give_up_s)):
-            if seconds < 0:
+        times = (
+            ("grace_s", self.grace_s),
+            ("give_up_s", self.give_up_s),
+            ("copies_s", self.copies_s),
+        )
+        for name, seconds in times:
+            if seconds is not None and not seconds >= 0:
                 raise OptionError(f"{option(name, seconds)}: must be 0 or more seconds.")

@@ -81,6 +81,7 @@ def attach_session(
     give_up_s: float | None = None,
     check: bool | None = None,
     recover: bool | None = None,
+    copies_s: float | None = None,
     progress: StartProgress | None = None,
     feed: Feed | None = None,
     **options: Any,
@@ -93,6 +94,7 @@ def attach_session(
       give_up_s: The same.
       check: The same.
       recover: The same.
+      copies_s: The same.
       progress: Called with (stage, done, total).
       feed: Gets the snapshots; default: one of the session's own.
       **options: Of `nbdist.launch.planning.choose.make_plan`, for engines that somebody else has started.
@@ -123,6 +125,7 @@ def attach_session(
         "give_up_s": give_up_s,
         "check": check,
         "recover": recover,
+        "copies_s": copies_s,
     }
     rules = replace(regained.rules, **{k: v for k, v in asked.items() if v is not None})
     return Session(regained, rules=rules, progress=progress or silent, feed=feed)

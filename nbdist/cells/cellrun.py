@@ -216,6 +216,10 @@ class CellRun:
         if error is not None:
             raise error
 
+    def interrupt(self) -> None:
+        """Interrupts the cell on all processes that are still in it; any thread may."""
+        self._supervisor.interrupt_all()
+
     def _finish(self, outcomes: dict[int, ProcessOutcome]) -> Exception | None:
         self._final = outcomes
         # Those that have ended may be replaced in a moment, and nothing is known of them any more.

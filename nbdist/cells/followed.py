@@ -169,10 +169,6 @@ class FollowedRun(CellRun):
             self.output.note("no longer followed here; the cell goes on")
         here.refresh(self.output, final=True)
 
-    def interrupt(self) -> None:
-        """Interrupts the cell on all processes that are still in it."""
-        self._supervisor.interrupt_all()
-
 
 def follow(
     step_until: Callable[[float], dict[int, ProcessOutcome] | None],

@@ -85,6 +85,7 @@ ATTACH_ARGUMENTS = frozenset(
             "grace_s",
             "give_up_s",
             "recover",
+            "copies_s",
             "framework",
             "backend",
             "platform",

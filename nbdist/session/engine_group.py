@@ -32,6 +32,7 @@ from nbdist.merge.samples import After
 from nbdist.monitor import Monitor
 from nbdist.quantities import where_text
 from nbdist.session.asides import Asides
+from nbdist.session.copies import Copies
 from nbdist.session.engine_state import EngineState
 from nbdist.session.health import Health
 from nbdist.session.reports import DEVICES_SECONDS, Reports
@@ -60,6 +61,7 @@ class EngineGroup:
       in_step_at: After which program, as generation and serial, they were when last compared.
       settling: Held while they are brought in step, or values move.
       reported: What processes that are being replaced had reported of their names, until all are in step again.
+      copies: What they keep for each other.
       on_replaced: Called when processes were started in the place of others.
       hurry: Set by an interrupt while they are brought in step: what need not be waited for is not any longer.
 
@@ -76,6 +78,7 @@ class EngineGroup:
         self.seconds_to_start = 0.0
         self.in_step_at: tuple[int, int] | None = None
         self.reported: dict[int, After] = {}
+        self.copies = Copies()
         self.settling = threading.RLock()
         self.hurry = threading.Event()
         # It listens before there is anything to receive: a subscription takes a moment.

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
-
 from nbdist.cells.background import Background, stopping_text
+from nbdist.cells.cellrun import CellRun
 from nbdist.errors import SessionError
 from nbdist.quantities import processes_text
 from nbdist.session.engine_group import EngineGroup
 
 
 def interrupt(
-    engines: EngineGroup, background: Background, cell: int | None, *, awaited: Collection[int] = ()
+    engines: EngineGroup,
+    background: Background,
+    cell: int | None,
+    *,
+    awaited: CellRun | None = None,
 ) -> str:
     """Interrupts one cell in the background, or all that runs.
 
@@ -19,7 +22,7 @@ def interrupt(
       engines: The processes.
       background: The cells in the background.
       cell: The number of one of them; None: all that runs.
-      awaited: Processes in a cell for which another thread waits; they may not have reported that they are in it.
+      awaited: A cell for which another thread waits.
 
     Returns:
       One line that says what was interrupted.
@@ -35,11 +38,14 @@ def interrupt(
         run.interrupt()
         return f"interrupted: cell {cell} ({processes_text(inside)})"
     stopped = background.interrupt()
+    # Its processes may not have reported that they are in it.
+    inside = () if awaited is None else awaited.execution.still_in()
+    if awaited is not None and inside:
+        awaited.interrupt()
+        stopped[awaited.cell.number] = inside
     others = [p for p in sorted(engines.plan.hosts) if not any(p in s for s in stopped.values())]
     # No other: a signal that finds a process between two cells might end the one that comes next.
-    busy = [
-        p for p in others if p in awaited or engines.reports.in_cell(p) or p in engines.facts.stuck
-    ]
+    busy = [p for p in others if engines.reports.in_cell(p) or p in engines.facts.stuck]
     if busy:
         engines.interrupt(busy)
     said = [f"cell {number} ({processes_text(ids)})" for number, ids in stopped.items()]

@@ -29,8 +29,10 @@ from nbdist.errors import NbdistError, SessionError
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
+from nbdist.session.copies import Copies
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.after import after_cell, make_sure
+from nbdist.session.recovery import copying
+from nbdist.session.recovery.after import after_cell, exclusive, make_sure
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
 from nbdist.session.recovery.context import cell_context
 from nbdist.session.recovery.replacing import replaceable
@@ -74,6 +76,7 @@ class Cells:
         self._numbers = itertools.count(number + 1)
         self.history = history
         self.background = Background()
+        engines.copies = Copies(rules.copies_s)
         self._awaited: CellRun | None = None
 
     @property
@@ -138,10 +141,10 @@ class Cells:
         finally:
             self._awaited = None
 
-    def awaited(self) -> tuple[int, ...]:
-        """The processes in the cell that this kernel waits for, as far as is known."""
-        run = self._awaited  # another thread may ask
-        return () if run is None else run.execution.still_in()
+    @property
+    def awaited(self) -> CellRun | None:
+        """The cell that this kernel waits for; another thread may ask."""
+        return self._awaited
 
     def _refuse_unsure(self, code: str, done: str | None) -> None:
         """Once: who sends the cell again goes on with what is there."""
@@ -250,6 +253,7 @@ class Cells:
                 engines.in_step_at = place_of(end.steps) or engines.in_step_at
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
+            self._copy(end)
         failed = [s for s in end.outcomes.values() if s.outcome != "finished"]
         cause = first_cause(end.outcomes.values()) or next(iter(failed), None)
         self.history.ended(
@@ -266,6 +270,15 @@ class Cells:
             stuck=facts.stuck,
         )
         return facts
+
+    def _copy(self, end: Ended) -> None:
+        """Has what one process alone has copied to another, where that is due."""
+        engines = self._engines
+        if not copying.due(engines) or self.background.inside():
+            return
+        why_not = exclusive(engines, lambda: copying.make(engines, end.cell.number))
+        if why_not is not None:
+            end.say(why_not)
 
 
 def _failures(engines: EngineGroup, process_ids: Sequence[int]) -> dict[int, str | None]:

@@ -184,7 +184,8 @@ class Session:
           Text of one row a process, as `%dist_status` prints it: state, cell, line, seconds, memory.
         """
         self._look()
-        return status_text(self.snapshot())
+        copies = self._life.engines.copies.text() if self.alive else None
+        return "\n".join([status_text(self.snapshot()), *([copies] if copies else [])])
 
     def mesh(self, path: str | None = None) -> Picture:
         """The view of this session, and of where one array lies.
@@ -308,7 +309,7 @@ class Session:
         """
         life = self._alive()
         cells = life.cells
-        return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited())
+        return interrupting.interrupt(life.engines, cells.background, cell, awaited=cells.awaited)
 
     def stop_at_step(self) -> str:
         """Has all processes leave what runs in the background before the same step; all stay in step.

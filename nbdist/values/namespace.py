@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from nbdist.bounds import boxes, elements
-from nbdist.contract.calls.call import Call, Done
+from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import (
     LeftOut,
     MakeNamespace,
@@ -20,14 +18,9 @@ from nbdist.contract.calls.namespace import (
     ReceiveNamespace,
 )
 from nbdist.contract.calls.values import (
-    Box,
     LetGo,
-    OfferedBox,
-    Put,
     Room,
     Share,
-    Stretch,
-    Take,
     box,
 )
 from nbdist.dtypes import dtype_named
@@ -35,26 +28,19 @@ from nbdist.engine.probe.samples import digest_of
 from nbdist.launch.start.request import Request
 from nbdist.merge.samples import Compared
 from nbdist.values.flow import (
-    PART_BYTES,
-    Answer,
     Answers,
-    Flow,
-    Job,
     Processes,
     Progress,
     ask_each,
     send,
     silent,
 )
-from nbdist.values.pull import batches
 from nbdist.values.spots import Piece, Spots, pieces_of
+from nbdist.values.transfer import Part, Transfer, split
 
 A = TypeVar("A")
 
 NOTHING = Compared(had={}, same=frozenset())
-
-MOST_ON_THE_WAY = 4
-"""So many messages of bytes go to the new process before the first of them is waited for."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,29 +81,6 @@ class Brought:
         return frozenset({*self.differing, *self.doubtful, *self.alone}) - set(self.set_again)
 
 
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Part:
-    """A part of an array on its way.
-
-    Attributes:
-      holder: Who has it.
-      number: Of the array there.
-      piece: Of the piece there.
-      box: Which part of the array.
-      memory: In which memory of the new process it is to lie.
-      at: How many bytes from the start of that.
-      nbytes: Its size.
-    """
-
-    holder: int
-    number: int
-    piece: int
-    box: Box
-    memory: int
-    at: int
-    nbytes: int
-
-
 @dataclass
 class Bringing:
     """One namespace on its way.
@@ -139,7 +102,6 @@ class Bringing:
     generation: int
     timeout_s: float
     before: Compared = NOTHING
-    _puts: list[Request[Done]] = field(default_factory=list)
 
     def run(self, *, progress: Progress = silent) -> Brought:
         """Brings all that can go.
@@ -173,8 +135,9 @@ class Bringing:
             }
         )[self.newcomer]
         lost, parts = self._parts(offers, room)
-        Flow(self.processes, timeout_s=self.timeout_s, progress=progress).run(self._jobs(parts))
-        self._until_put(0)
+        Transfer(self.processes, token=self.token, timeout_s=self.timeout_s).run(
+            parts, progress=progress
+        )
         made, _ = self._ask(
             {
                 self.newcomer: self._send(
@@ -263,7 +226,15 @@ class Bringing:
                 holder = min(holders, key=lambda p: load[p])
                 load[holder] += piece.nbytes
                 there, index = holders[holder]
-                parts += _split(piece, holder, there, index, place[piece.key], itemsizes[number])
+                parts += split(
+                    piece.bounds,
+                    itemsizes[number],
+                    holder=holder,
+                    number=there,
+                    piece=index,
+                    to=self.newcomer,
+                    spot=place[piece.key],
+                )
         return lost, parts
 
     def _holders(
@@ -285,42 +256,9 @@ class Bringing:
                 continue
             if not array.spans and process_id != self.sources[0]:
                 continue
-            if wanted in other.pieces:
-                found[process_id] = number, other.pieces.index(wanted)
+            if wanted in other.every:
+                found[process_id] = number, other.every.index(wanted)
         return found
-
-    def _jobs(self, parts: Iterable[Part]) -> Iterator[Job]:
-        by_holder: dict[int, list[Part]] = {}
-        for part in parts:
-            by_holder.setdefault(part.holder, []).append(part)
-        for holder, its in by_holder.items():
-            for batch in batches(its, lambda part: part.nbytes, PART_BYTES):
-                yield Job(
-                    process_id=holder,
-                    nbytes=sum(part.nbytes for part in batch),
-                    begin=functools.partial(self._take, holder, batch),
-                    end=functools.partial(self._put, batch),
-                )
-
-    def _take(self, holder: int, batch: Sequence[Part]) -> Request[Done]:
-        wanted = tuple(
-            OfferedBox(path=str(part.number), piece=part.piece, box=part.box) for part in batch
-        )
-        return self._send(holder, Take(token=self.token, boxes=wanted))
-
-    def _put(self, batch: Sequence[Part], answer: Answer[Done]) -> None:
-        stretches = tuple(
-            Stretch(memory=part.memory, at=part.at, nbytes=part.nbytes) for part in batch
-        )
-        put = Put(token=self.token, stretches=stretches)
-        self._puts.append(self._send(self.newcomer, put, answer[1][0]))
-        self._until_put(MOST_ON_THE_WAY)
-
-    def _until_put(self, most: int) -> None:
-        """Waits until so many messages at most are on their way to the new process."""
-        while len(self._puts) > most:
-            request = self._puts.pop(0)
-            self._ask({self.newcomer: request})
 
     def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
         return send(self.processes, process_id, call, *buffers)
@@ -353,22 +291,3 @@ def equal_to_number(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
         for p, offer in offers.items()
     )
     return tuple(sorted(names.intersection(*others)))
-
-
-def _split(
-    piece: Piece, holder: int, number: int, index: int, spot: tuple[int, int], itemsize: int
-) -> Iterator[Part]:
-    """The parts of a piece, each small enough for a message."""
-    memory, at = spot
-    for bounds in boxes(piece.bounds, itemsize, PART_BYTES):
-        nbytes = elements(bounds) * itemsize
-        yield Part(
-            holder=holder,
-            number=number,
-            piece=index,
-            box=box(bounds),
-            memory=memory,
-            at=at,
-            nbytes=nbytes,
-        )
-        at += nbytes

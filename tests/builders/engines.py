@@ -27,6 +27,7 @@ from nbdist.contract.snapshot import Activity
 from nbdist.errors import GoneError, SessionError
 from nbdist.merge import Known
 from nbdist.quantities import where_text
+from nbdist.session.copies import Copies
 from nbdist.session.health import Health
 from nbdist.session.reports import Reports
 from tests.builders.hosts import plan_of
@@ -132,6 +133,7 @@ class FakeEngines:
         self.hurry = threading.Event()
         self.health.last_cell = 4
         self.in_step_at: tuple[int, int] | None = None
+        self.copies = Copies()
 
     @property
     def facts(self) -> Facts:

@@ -22,6 +22,7 @@ class NamespaceArray:
       spans: Whether parts of it lie on other processes.
       origin: Which program computed it; None where that is not known yet.
       pieces: The parts that this process has, each once; none of an array that has no values any more.
+      kept: The parts of which it keeps copies beside those.
     """
 
     key: str
@@ -30,6 +31,12 @@ class NamespaceArray:
     spans: bool
     origin: Origin | None
     pieces: tuple[Box, ...]
+    kept: tuple[Box, ...] = ()
+
+    @property
+    def every(self) -> tuple[Box, ...]:
+        """All parts that can be taken from the process, in the order of their numbers."""
+        return *self.pieces, *self.kept
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

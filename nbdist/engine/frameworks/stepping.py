@@ -52,7 +52,7 @@ class Steps(Protocol):
         *,
         in_step: Sequence[int] | None,
     ) -> None:
-        """Called on the main thread when a cell begins."""
+        """Called on the main thread when a cell begins, or a round of copies."""
 
     def end_cell(self, number: int, *, failed: bool, compared: bool) -> None:
         """Called on the main thread when the code of a cell, or an expression, has ended."""

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import arrays, engine, stepping
 from nbdist.contract.calls import call as contract
+from nbdist.contract.calls import copies as copies_contract
 from nbdist.contract.calls import namespace as namespace_contract
 from nbdist.contract.calls import saving as saving_contract
 from nbdist.contract.calls import values as values_contract
@@ -105,6 +106,7 @@ def by_name() -> Mapping[str, tuple[type[contract.Call[Any]], Handler]]:
 
 def calls() -> Mapping[type[contract.Call[Any]], Handler]:
     """What answers each call."""
+    from nbdist.engine.kernel import copies_calls as copies
     from nbdist.engine.kernel import namespace_calls as namespace
     from nbdist.engine.kernel import saving_calls as saving
     from nbdist.engine.kernel import value_calls as values
@@ -158,6 +160,13 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         namespace_contract.OfferArrays: namespace.offer_arrays,
         namespace_contract.ReceiveNamespace: namespace.receive_namespace,
         namespace_contract.MakeNamespace: namespace.make_namespace,
+        copies_contract.OfferCopies: copies.offer_copies,
+        copies_contract.ReceiveCopies: copies.receive_copies,
+        copies_contract.KeepCopies: copies.keep_copies,
+        copies_contract.UseCopies: copies.use_copies,
+        copies_contract.OfferRound: copies.offer_round,
+        copies_contract.ReceiveRound: copies.receive_round,
+        copies_contract.GoBack: copies.go_back,
         saving_contract.SaveArrays: saving.save_arrays,
         saving_contract.ReadArrays: saving.read_arrays,
         saving_contract.SetRestored: saving.set_restored,

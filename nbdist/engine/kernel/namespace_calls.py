@@ -91,7 +91,9 @@ def _outgoing(resident: Resident, token: str) -> OutgoingNamespace:
         frameworks=imported(),
         reference=placements.reference,
     )
-    held = OutgoingNamespace(resident.shell.user_ns, placements, _objects(resident), look)
+    held = OutgoingNamespace(
+        resident.shell.user_ns, placements, _objects(resident), look, resident.copies
+    )
     resident.moving.begin(token, held)
     return held
 

@@ -46,6 +46,7 @@ from nbdist.engine.kernel.kernel_gaps import (
 )
 from nbdist.engine.kernel.labels import interruptible
 from nbdist.engine.kernel.publishing import Publisher
+from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import SessionError
@@ -92,6 +93,7 @@ class Resident:
         self.step: Steps | None = None
         self.repair: Repairs | None = None
         self.moving = Moving()
+        self.copies = CopyStore()
         self.hooks: dict[str, Callable[[], object]] = {}
         self._shows_widgets = False
         self._began: str | None = None

@@ -7,14 +7,15 @@ import sys
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from typing import Any
 
-from nbdist.bounds import shape_of, slices
 from nbdist.contract.calls.namespace import LeftOut, NamespaceArray, NamespaceOffer
 from nbdist.contract.calls.values import OfferedBox, box
-from nbdist.dtypes import dtype_name, dtype_named
+from nbdist.dtypes import dtype_name
 from nbdist.engine.cell.showable import error_text
+from nbdist.engine.namespace.copies import CopyStore, with_copies
 from nbdist.engine.namespace.digests import Digests
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import packed
+from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.values.arrays import Piece, is_numpy_array
 from nbdist.engine.values.moving import Source
@@ -31,6 +32,7 @@ class OutgoingNamespace(Source):
       placements: Of the framework that the session computes with.
       objects: Those of the frameworks that have been imported, by name.
       look: Answers what is compared of names between processes.
+      copies: What this process keeps of arrays of others.
     """
 
     def __init__(
@@ -39,16 +41,17 @@ class OutgoingNamespace(Source):
         placements: Placements,
         objects: Mapping[str, Objects],
         look: Callable[[Mapping[str, Any]], Digests],
+        copies: CopyStore,
     ) -> None:
         self._namespace = namespace
         self._placements = placements
         self._objects = objects
         self._look = look
+        self._copies = copies
         self._arrays: list[Any] = []
         self._numbers: dict[int, int] = {}
         self._described: list[NamespaceArray] = []
-        self._pieces: list[Sequence[Piece]] = []
-        self._read: dict[tuple[int, int], Any] = {}
+        self._pieces = OfferedPieces()
 
     def offer(
         self, names: Mapping[str, Any], hooks: Mapping[str, Any]
@@ -94,13 +97,13 @@ class OutgoingNamespace(Source):
         return NamespaceOffer(arrays=tuple(self._described), digests=looked.found, own=looked.own)
 
     def take(self, boxes: Iterable[OfferedBox]) -> bytes:
-        """The bytes of parts of arrays, one behind the other; the path of each is the number of its array."""
-        return b"".join(self._box(one).tobytes() for one in boxes)
+        """See `OfferedPieces`."""
+        return self._pieces.take(boxes)
 
     def close(self) -> None:
         """Lets go of all it holds."""
-        self._arrays, self._numbers, self._pieces = [], {}, []
-        self._read.clear()
+        self._arrays, self._numbers = [], {}
+        self._pieces.clear()
 
     def _packed(self, value: object) -> bytes:
         return packed(value, self._namespace, self._reference, self._reduce)
@@ -128,7 +131,7 @@ class OutgoingNamespace(Source):
             self._arrays.append(array)
             if is_numpy_array(array):
                 whole = [[0, size] for size in array.shape]
-                self._pieces.append([Piece(bounds=whole, read=lambda: array)])
+                pieces: Sequence[Piece] = [Piece(bounds=whole, read=lambda: array)]
                 described = NamespaceArray(
                     key=f"numpy {number}",
                     dtype=dtype_name(array.dtype),
@@ -138,23 +141,16 @@ class OutgoingNamespace(Source):
                     pieces=(box(whole),),
                 )
             else:
-                self._pieces.append(self._placements.pieces(array))
                 described = self._placements.describe(array, number)
+                kept = self._copies.beside(described)
+                pieces = [*self._placements.pieces(array), *kept]
+                described = with_copies(described, kept)
+            self._pieces.add(described.dtype, pieces)
             self._described.append(described)
         return self._numbers[id(array)]
 
     def _placement(self, array: Any) -> Any:
         return None if is_numpy_array(array) else self._placements.placement(array)
-
-    def _box(self, one: OfferedBox) -> Any:
-        number = int(one.path)
-        piece = self._pieces[number][one.piece]
-        found = self._read.get((number, one.piece))
-        if found is None:
-            dtype = dtype_named(self._described[number].dtype)
-            found = piece.read().reshape(shape_of(piece.bounds)).view(dtype)
-            self._read[number, one.piece] = found
-        return found[slices(one.box, piece.bounds)]
 
 
 def process_state() -> dict[str, Any]:

@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
+from nbdist.contract.calls.values import Box
 from nbdist.engine.values.arrays import Piece
 
 Parts = list[Any] | None
@@ -30,6 +31,24 @@ class Placements(Protocol):
 
     def find(self, keys: Collection[str]) -> Mapping[str, Any]:
         """The arrays of this process that have these keys."""
+
+    def spanning(self) -> Mapping[str, Any]:
+        """Arrays on several processes that have values and a known origin, by the path that leads to them."""
+
+    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin | None]:
+        """Which program computed what is at these paths now, if of the same type; None: it has no values."""
+
+    def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
+        """Which parts of what is now at these paths belong here; of what is of the same type alone."""
+
+    def go_back(
+        self, arrays: Mapping[str, NamespaceArray], parts: Mapping[str, Mapping[Box, Any]]
+    ) -> list[str]:
+        """Makes arrays of these parts, and re-points every reference to what is at their paths now.
+
+        Returns:
+          All paths that lead to them.
+        """
 
     def reference(self, value: Any) -> Any | None:
         """What stands for a device, a mesh or a sharding in a pickle; None for anything else."""

@@ -183,6 +183,13 @@ class StartOptions:
         read=_not,
         action="store_true",
     )
+    copies_s: float | None = _option(
+        None,
+        "after a cell, S seconds after the last time or later, copy what one process alone has to another",
+        PROCESSES,
+        type=float,
+        metavar="S",
+    )
     initialize: bool = _option(
         True,
         "set the environment only; leave the framework's initialize to your cells",

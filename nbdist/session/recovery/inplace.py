@@ -21,9 +21,10 @@ from nbdist.contract.calls.stepping import (
 from nbdist.errors import RecoveryError
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.start import coordination
-from nbdist.quantities import bytes_text, names_text, processes_text, seconds_text
+from nbdist.quantities import bytes_text, count_text, names_text, processes_text, seconds_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.copying import back, make_again
 from nbdist.session.recovery.replacing import (
     bring,
     forgetting,
@@ -59,10 +60,21 @@ NOT_BACK = "did not stop when interrupted"
 
 @dataclass(frozen=True, slots=True)
 class Repaired:
-    """What a repair has done: how long it took, what is `lost`, `stale`, who is `new`, and lines about those."""
+    """What a repair has done.
+
+    Attributes:
+      seconds: How long it took.
+      lost: Paths of arrays that have no values any more.
+      returned: How many arrays are as they were when copies were made.
+      stale: What still refers to arrays of before.
+      new: Processes that were started again.
+      replaced: Lines about those, and about what is as it was.
+      unsure: See `nbdist.session.recovery.replacing.unsure`.
+    """
 
     seconds: float
     lost: tuple[str, ...] = ()
+    returned: int = 0
     stale: tuple[str, ...] = ()
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -70,7 +82,10 @@ class Repaired:
 
     def text(self) -> str:
         """One line, and one more for each thing that is not as before."""
-        kept = "all variables kept" if not self.lost else f"lost: {names_text(self.lost)}"
+        older = (
+            f"{count_text(self.returned, 'array')} as when copied last" if self.returned else None
+        )
+        kept = f"lost: {names_text(self.lost)}" if self.lost else older or "all variables kept"
         again = f"{processes_text(self.new)} started again; " if self.new else ""
         lines = [f"in step again after {seconds_text(self.seconds)}; {again}{kept}"]
         if self.lost:
@@ -153,8 +168,14 @@ def repair(
     )
     brought = bring(engines, before, generation=generation)
     missing = lost_in_part(brought)
+    gone_paths = (
+        {name for answer in restored.values() for name in answer.lost}
+        | set(mixed.paths)
+        | {array.key for array in missing if not array.key.startswith("@")}
+    )
     if missing:
         ask_all(engines, forgetting(missing), within_s=ANSWER_SECONDS)
+    returned = back(engines, gone_paths, new=gone)
     ports = {p: answer.ports for p, answer in restored.items()}
     engines.meet(ports | {p: joined[p].ports or () for p in gone})
     answers = ask_all(
@@ -166,20 +187,19 @@ def repair(
         raise RecoveryError("the processes are not in step after the repair")
     if gone:
         engines.replaced({p: joined[p] for p in gone})
+        without_copies = make_again(engines, returned)
+        if without_copies is not None:
+            say(without_copies)
     # Also those of repairs that did not succeed.
     for earlier in services.keys() - {service}:
         coordination.end(link, earlier)
-    names = sorted(
-        {name for answer in restored.values() for name in answer.lost}
-        | set(mixed.paths)
-        | {array.key for array in missing if not array.key.startswith("@")}
-    )
     return Repaired(
         seconds=time.monotonic() - started,
-        lost=tuple(names),
+        lost=tuple(sorted(gone_paths - returned.paths)),
+        returned=len(returned.paths),
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
-        replaced=tuple(said(brought, ended)),
+        replaced=(*said(brought, ended), *returned.lines),
         unsure=unsure(brought),
     )
 

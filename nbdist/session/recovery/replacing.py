@@ -17,6 +17,7 @@ from nbdist.launch.start.replace import end, replace
 from nbdist.merge.samples import After, compared
 from nbdist.quantities import array_type_text, bytes_text, count_text, names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.living import Living
 from nbdist.values.namespace import Bringing, Brought
 
 REPORT_SECONDS = 1.0
@@ -98,7 +99,7 @@ def bring(engines: EngineGroup, gone: Ended, *, generation: int) -> dict[int, Br
     found = {}
     for process_id in sorted(gone):
         found[process_id] = Bringing(
-            processes=_Living(engines, gone),
+            processes=Living(engines),
             newcomer=process_id,
             sources=living,
             token=str(engines.next_number()),
@@ -107,20 +108,6 @@ def bring(engines: EngineGroup, gone: Ended, *, generation: int) -> dict[int, Br
             before=compared(gone[process_id], engines.monitor.samples(living[0])),
         ).run()
     return found
-
-
-class _Living:
-    """The processes while new ones are among them: how those before them ended is no reason to stop."""
-
-    def __init__(self, engines: EngineGroup, gone: Collection[int]) -> None:
-        self._engines = engines
-        self.send = engines.send
-        self.where = engines.where
-
-    def gone(self, process_id: int) -> str | None:
-        """How a process has ended; None while it lives."""
-        end = self._engines.link.exits.get(process_id)
-        return None if end is None else str(end)
 
 
 def lost_in_part(found: Mapping[int, Brought]) -> tuple[NamespaceArray, ...]:

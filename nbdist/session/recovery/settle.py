@@ -22,6 +22,7 @@ from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
 from nbdist.session.recovery.compared import since
+from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
 from nbdist.session.recovery.inplace import repair
 from nbdist.session.recovery.replacing import replaceable
@@ -212,10 +213,10 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     answers = ask_all(
         engines, Forget(paths=mixed.paths, unnamed=mixed.unnamed), within_s=ANSWER_SECONDS
     )
-    lost = sorted({*mixed.paths, *(name for a in answers.values() for name in a.lost)})
+    lost = {*mixed.paths, *(name for a in answers.values() for name in a.lost)}
+    returned = back(engines, lost)
+    still = tuple(sorted(lost - returned.paths))
     if not lost:
         return Settled()
-    return Settled(
-        done=f"in step; lost: {names_text(lost)}\n   {LOST_MEANS}",
-        lost=tuple(lost),
-    )
+    lines = [f"in step; lost: {names_text(still)}", f"   {LOST_MEANS}"] if still else ["in step"]
+    return Settled(done="\n".join([*lines, *returned.lines]), lost=still)

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.namespace.digests import Digests
 from nbdist.engine.namespace.names import users
 from nbdist.engine.namespace.outgoing import OutgoingNamespace
@@ -125,6 +126,7 @@ def test_what_cannot_go_is_left_out_by_name_and_the_rest_goes() -> None:
         NoPlacements(),  # type: ignore[arg-type]
         {"fake": Fake()},
         lambda names: Digests(found=dict.fromkeys(names, "a"), own=("large",)),
+        CopyStore(),
     )
     offer, (_, structure) = outgoing.offer(users(namespace, {}), {})
     assert [(one.name, one.type) for one in offer.left_out] == [("lock", "lock")]

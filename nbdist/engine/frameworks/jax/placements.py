@@ -13,13 +13,18 @@ from typing import Any
 
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import box
+from nbdist.contract.calls.values import Box, box
 from nbdist.dtypes import dtype_named
 from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.repair import context
+from nbdist.engine.frameworks.jax.repair.become import become
 from nbdist.engine.frameworks.jax.repair.copies import deleted, remade
+from nbdist.engine.frameworks.jax.repair.hashes import matters
+from nbdist.engine.frameworks.jax.repair.survey import survey
+from nbdist.engine.frameworks.jax.repair.twins import Twins
 from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.namespace.placements import Parts
 from nbdist.engine.values.arrays import Piece
@@ -94,6 +99,75 @@ class Placements:
         spanning = [a for a in jax.live_arrays() if not a.is_fully_addressable]
         found = {self._key(array): array for array in spanning}
         return {key: array for key, array in found.items() if key in wanted}
+
+    def spanning(self) -> Mapping[str, Any]:
+        """See the protocol."""
+        return {
+            path: array
+            for path, array in self._at_paths().items()
+            if not array.is_deleted() and self._origin(array) not in (None, UNKNOWN)
+        }
+
+    def _at_paths(self) -> dict[str, Any]:
+        """All arrays on several processes that a path leads to; of a typed key what it holds."""
+        jax = sys.modules["jax"]
+        every = array_paths(self._namespace, jax.Array).items()
+        found = {path: getattr(array, "_base_array", array) for path, array in every}
+        return {path: array for path, array in found.items() if not array.is_fully_addressable}
+
+    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin | None]:
+        """See the protocol."""
+        origins = self._step.dispatched.origins
+        return {
+            path: None if array.is_deleted() else origins.of(array)
+            for path, array in self._alike(arrays).items()
+        }
+
+    def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
+        """See the protocol; nothing of one array that stands where there were two."""
+        found = self._alike(arrays)
+        then: dict[int, set[Origin | None]] = {}
+        for path, array in found.items():
+            then.setdefault(id(array), set()).add(arrays[path].origin)
+        return {
+            path: list(_devices_of_parts(array.sharding, array.shape))
+            for path, array in found.items()
+            if len(then[id(array)]) == 1
+        }
+
+    def _alike(self, arrays: Mapping[str, NamespaceArray]) -> dict[str, Any]:
+        return {
+            path: array
+            for path, array in self._at_paths().items()
+            if path in arrays
+            and (str(array.dtype), tuple(array.shape)) == (arrays[path].dtype, arrays[path].shape)
+        }
+
+    def go_back(
+        self, arrays: Mapping[str, NamespaceArray], parts: Mapping[str, Mapping[Box, Any]]
+    ) -> list[str]:
+        """See the protocol."""
+        import jax
+
+        found, twins = self._at_paths(), Twins()
+        surveyed = survey(matters)
+        for path, then in arrays.items():
+            old = found[path]
+            if old in twins:
+                continue
+            held = _devices_of_parts(old.sharding, old.shape)
+            local = {device.id: device for device in old.sharding.addressable_devices}
+            pieces = [(devices, parts[path][part]) for part, devices in held.items()]
+            new = remade(old, pieces, old.sharding, local)
+            assert then.origin is not None
+            self._step.dispatched.origins.note(new, then.origin)
+            twins.add(old, new)
+        back = sorted(path for path, array in found.items() if array in twins)
+        del found, old
+        become(twins, surveyed)
+        # A compiled function may have one of them in it as a constant.
+        jax.clear_caches()
+        return back
 
     def _key(self, array: Any) -> str:
         if self._paths is None:
@@ -228,6 +302,14 @@ class Placements:
     def came_from(self, array: Any, origin: Origin) -> None:
         """Has it as the other processes have."""
         self._step.dispatched.origins.note(array, origin)
+
+
+def _devices_of_parts(sharding: Any, shape: Sequence[int]) -> dict[Box, list[int]]:
+    """The parts of an array that lie on this process, and the ids of the devices that have each."""
+    found: dict[Box, list[int]] = {}
+    for device, index in sharding.addressable_devices_indices_map(tuple(shape)).items():
+        found.setdefault(box(bounds_of(index, shape)), []).append(device.id)
+    return found
 
 
 def find_device(platform: str, process: int, place: int) -> Any:

@@ -150,7 +150,7 @@ class Step:
         *,
         in_step: Sequence[int] | None = None,
     ) -> None:
-        """Called on the main thread when a cell begins.
+        """Called on the main thread when a cell begins, or a round of copies.
 
         Arrays that no program has computed are known by the path that leads to them now, if the processes are in
         step: then it leads to the same on all.

@@ -1,0 +1,212 @@
+"""One round of copies on this process: what it gives to others, and what it keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from nbdist.bounds import elements, shape_of
+from nbdist.contract.calls.copies import CopiedPiece, CopiesOffer
+from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.stepping import Origin
+from nbdist.contract.calls.values import Box, OfferedBox
+from nbdist.dtypes import dtype_named
+from nbdist.engine.namespace.copies import CopyStore, Round, with_copies
+from nbdist.engine.namespace.pieces import OfferedPieces
+from nbdist.engine.namespace.placements import Placements
+from nbdist.engine.values.arrays import Piece
+from nbdist.engine.values.moving import Sink, Source
+from nbdist.errors import SessionError
+from nbdist.machine import checkup
+from nbdist.quantities import bytes_text
+
+MOST_OF_FREE = 0.5
+"""Copies take at most so much of the memory that is free before they are made."""
+
+
+class Copying(Source, Sink):
+    """Held from the first message of a round to its last.
+
+    Args:
+      placements: Of the framework that the session computes with.
+      store: What this process keeps.
+      where: Names this process in what people read.
+    """
+
+    def __init__(self, placements: Placements, store: CopyStore, where: str) -> None:
+        self._store, self._where = store, where
+        self._offered = OfferedPieces()
+        self._described: dict[str, NamespaceArray] = {}
+        self._own: dict[str, Sequence[Piece]] = {}
+        for number, (path, array) in enumerate(placements.spanning().items()):
+            described, own = placements.describe(array, number), placements.pieces(array)
+            kept = store.beside(described)
+            self._offered.add(described.dtype, [*own, *kept])
+            self._described[path], self._own[path] = with_copies(described, kept), own
+        self._coming: Sequence[CopiedPiece] = ()
+        self._memories: list[Any] = []
+        self._keeps_own = False
+
+    def offer(self) -> CopiesOffer:
+        """What is here, for the kernel."""
+        return CopiesOffer(arrays=tuple(self._described.values()))
+
+    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
+        """See `OfferedPieces`."""
+        return self._offered.take(boxes)
+
+    def receive(self, pieces: Sequence[CopiedPiece], *, own: bool) -> None:
+        """Makes room.
+
+        Raises:
+          SessionError: The copies would take more memory than is reasonable; nothing is kept of them.
+        """
+        sizes = [elements(_bounds(p.box)) * dtype_named(p.dtype).itemsize for p in pieces]
+        size = sum(sizes)
+        if own:
+            size += sum(
+                elements(_bounds(one)) * dtype_named(array.dtype).itemsize
+                for array in self._described.values()
+                for one in set(array.pieces) - self._already(array).keys()
+            )
+        free = checkup.memory()["available"]
+        if free is not None and size > MOST_OF_FREE * free:
+            raise SessionError(
+                f"copies would take {bytes_text(size)} of the {bytes_text(free)} of memory that are free on "
+                f"{self._where}; at most half of it is used"
+            )
+        import numpy
+
+        self._coming, self._keeps_own = pieces, own
+        self._memories = [numpy.empty(size, numpy.uint8) for size in sizes]
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Takes bytes of the piece of this number."""
+        self._memories[memory][at : at + len(data)] = memoryview(data)
+
+    def keep(self, number: int) -> None:
+        """Keeps all that has come, and what was kept of arrays that are still there."""
+        import numpy
+
+        parts: dict[Origin, dict[Box, Any]] = {}
+        for path, array in self._described.items():
+            assert array.origin is not None
+            mine, already = parts.setdefault(array.origin, {}), self._already(array)
+            mine.update({one: already[one] for one in array.kept})
+            for one, piece in zip(array.pieces, self._own[path], strict=True):
+                if self._keeps_own and one in already:
+                    mine[one] = already[one]
+                elif self._keeps_own:
+                    mine[one] = numpy.array(piece.read(), copy=True)
+        for coming, memory in zip(self._coming, self._memories, strict=True):
+            parts.setdefault(coming.origin, {})[coming.box] = array_of(
+                memory, coming.dtype, coming.box
+            )
+        self._store.add(number, Round(arrays=self._described, parts=parts))
+
+    def _already(self, array: NamespaceArray) -> dict[Box, Any]:
+        return {} if array.origin is None else self._store.of(array.origin)
+
+    def close(self) -> None:
+        """Lets go of the arrays."""
+        self._offered.clear()
+        self._described, self._own, self._memories = {}, {}, []
+
+
+def array_of(memory: Any, dtype: Any, part: Box) -> Any:
+    """The bytes of a part as an array."""
+    import numpy
+
+    shape = shape_of(_bounds(part))
+    kind = dtype_named(dtype)
+    return numpy.ndarray(shape, kind, memory) if memory.nbytes else numpy.empty(shape, kind)
+
+
+def _bounds(part: Box) -> list[list[int]]:
+    return [[*one] for one in part]
+
+
+class Returning(Source, Sink):
+    """The copies of a round, for this process and for new ones that need parts of them.
+
+    Args:
+      placements: As for `Copying`.
+      made: The round, as this process has it; a new one has nothing.
+    """
+
+    def __init__(self, placements: Placements, made: Round) -> None:
+        self._placements = placements
+        self._arrays = dict(made.arrays)
+        self._parts = {origin: dict(parts) for origin, parts in made.parts.items()}
+        self._offered = OfferedPieces()
+        self._wanted: list[tuple[NamespaceArray, Box]] = []
+        self._memories: list[Any] = []
+
+    def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin | None], list[str]]:
+        """The arrays of the round, what is there now, and the paths that this process can make whole."""
+        found = []
+        for path, array in self._arrays.items():
+            parts = self._kept(array)
+            pieces = [Piece(bounds=_bounds(one), read=lambda a=a: a) for one, a in parts.items()]  # type: ignore[misc]
+            self._offered.add(array.dtype, pieces)
+            found.append(
+                NamespaceArray(
+                    key=path,
+                    dtype=array.dtype,
+                    shape=array.shape,
+                    spans=True,
+                    origin=array.origin,
+                    pieces=tuple(parts),
+                )
+            )
+        now = self._placements.now(self._arrays)
+        wanted = self._placements.wanted(self._arrays)
+        whole = [
+            path
+            for path, boxes in wanted.items()
+            if set(boxes) <= self._kept(self._arrays[path]).keys()
+        ]
+        return found, now, whole
+
+    def take(self, boxes: Sequence[OfferedBox]) -> bytes:
+        """See `OfferedPieces`."""
+        return self._offered.take(boxes)
+
+    def receive(self, arrays: Sequence[NamespaceArray]) -> list[list[Box]]:
+        """Which parts of these arrays are wanted here; makes room for them, in this order."""
+        import numpy
+
+        self._arrays = {array.key: array for array in arrays}
+        boxes = self._placements.wanted(self._arrays)
+        self._wanted = [(a, one) for a in arrays for one in boxes.get(a.key, ())]
+        self._memories = [
+            numpy.empty(elements(_bounds(one)) * dtype_named(a.dtype).itemsize, numpy.uint8)
+            for a, one in self._wanted
+        ]
+        return [list(boxes.get(array.key, ())) for array in arrays]
+
+    def put(self, memory: int, at: int, data: Any) -> None:
+        """Takes bytes of the part of this number."""
+        self._memories[memory][at : at + len(data)] = memoryview(data)
+
+    def round(self) -> Round:
+        """What is here now, with what has come."""
+        for (array, one), memory in zip(self._wanted, self._memories, strict=True):
+            assert array.origin is not None
+            parts = self._parts.setdefault(array.origin, {})
+            parts[one] = array_of(memory, array.dtype, one)
+        return Round(arrays=self._arrays, parts=self._parts)
+
+    def go_back(self, made: Round, paths: Sequence[str]) -> list[str]:
+        """Makes what was at these paths, and re-points what is there; answers all paths that lead to it now."""
+        wanted = {path: made.arrays[path] for path in paths}
+        parts = {path: made.parts[a.origin] for path, a in wanted.items() if a.origin is not None}
+        return self._placements.go_back(wanted, parts)
+
+    def close(self) -> None:
+        """Lets go of the copies."""
+        self._offered.clear()
+        self._arrays, self._parts, self._wanted, self._memories = {}, {}, [], []
+
+    def _kept(self, array: NamespaceArray) -> Mapping[Box, Any]:
+        return {} if array.origin is None else self._parts.get(array.origin, {})

@@ -1,0 +1,126 @@
+"""Copies that processes keep for each other: how they are made, and what is made of them after a loss."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from nbdist.errors import NbdistError
+from nbdist.quantities import bytes_text, names_text
+from nbdist.session.copies import Kept
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.living import Living
+from nbdist.values.copies import Back, go_back, make_copies
+from nbdist.values.flow import Progress
+
+MOVE_SECONDS = 60.0
+"""So long nothing may move while copies are made, or taken back."""
+
+
+def due(engines: EngineGroup) -> bool:
+    """Whether copies are to be made now, between two cells."""
+    facts = engines.facts
+    return (
+        engines.copies.due
+        and engines.proves
+        and len(facts.workers) > 1
+        and not facts.out_of_step
+        and not facts.silent
+        and facts.workers.isdisjoint({*facts.lost, *facts.stuck, *engines.link.exits})
+    )
+
+
+def make(engines: EngineGroup, cell: int) -> str | None:
+    """Makes copies; answers why none were made, if none were.
+
+    Args:
+      engines: Of which none is in a cell; all are in step.
+      cell: The number of the last cell.
+    """
+    now = time.monotonic()
+    return _make(engines, cell, now)
+
+
+def make_again(engines: EngineGroup, returned: Returned) -> str | None:
+    """Makes copies after a repair, so that new processes have some; answers as `make` does."""
+    before, copies = engines.copies.kept, engines.copies
+    if copies.every_s is None or len(engines.facts.workers) < 2:
+        return None
+    if before is not None and returned.paths:
+        return _make(engines, before.cell, before.at)  # what they hold is as old as what came back
+    return _make(engines, engines.health.last_cell, time.monotonic())
+
+
+def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
+    began = time.monotonic()
+    try:
+        copied = make_copies(
+            Living(engines),
+            {p: engines.plan.hosts[p] for p in engines.facts.workers},
+            number=engines.next_number(),
+            in_step=engines.in_step_at,
+            timeout_s=MOVE_SECONDS,
+            progress=_until(engines),
+        )
+    except NbdistError as error:
+        return f"no copies were made after this cell: {error}"
+    finally:
+        engines.copies.tried()
+    engines.copies.kept = Kept(copied=copied, cell=cell, at=at, seconds=time.monotonic() - began)
+    return None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Returned:
+    """What has gone back to when copies were made, and lines about it for a person."""
+
+    paths: frozenset[str] = frozenset()
+    lines: tuple[str, ...] = ()
+
+
+def back(engines: EngineGroup, lost: Collection[str], *, new: Collection[int] = ()) -> Returned:
+    """Makes lost arrays what they were when copies were made last, with all that has changed since.
+
+    Args:
+      engines: All of them, joined; none is in a cell.
+      lost: The paths of arrays that have no values any more.
+      new: The processes that have taken the place of others.
+
+    Raises:
+      NbdistError: A process has ended meanwhile, or did not answer.
+    """
+    kept = engines.copies.kept
+    if kept is None or not lost:
+        return Returned()
+    found = go_back(
+        Living(engines),
+        sorted(engines.facts.workers - set(new)),
+        sorted(new),
+        number=kept.copied.number,
+        token=str(engines.next_number()),
+        lost=lost,
+        timeout_s=MOVE_SECONDS,
+    )
+    return Returned(paths=frozenset(found.paths), lines=_lines(found, kept.age))
+
+
+def _lines(found: Back, age: str) -> tuple[str, ...]:
+    if found.why_not is not None:
+        return (f"   the copies made {age} could not be used: {found.why_not}",)
+    if not found.paths:
+        return ()
+    return (
+        f"   again as they were {age}: {names_text(found.paths)}",
+        "   all else stays as it is now, also what counts steps",
+    )
+
+
+def _until(engines: EngineGroup) -> Progress:
+    """Ends a round when the person has pressed interrupt."""
+
+    def progress(done: int, total: int) -> None:
+        if engines.hurry.is_set():
+            raise NbdistError(f"interrupted, with {bytes_text(done)} of {bytes_text(total)} sent")
+
+    return progress

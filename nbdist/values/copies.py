@@ -1,0 +1,321 @@
+"""Copies of parts of arrays that one process alone has, in the memory of another; and what is made of them."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass
+from typing import TypeVar
+
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.copies import (
+    CopiedPiece,
+    CopiesOffer,
+    GoBack,
+    KeepCopies,
+    OfferCopies,
+    OfferRound,
+    ReceiveCopies,
+    ReceiveRound,
+    RoundOffer,
+    UseCopies,
+)
+from nbdist.contract.calls.namespace import NamespaceArray
+from nbdist.contract.calls.stepping import Origin
+from nbdist.contract.calls.values import Box, LetGo
+from nbdist.dtypes import dtype_named
+from nbdist.values.flow import Processes, Progress, ask_each, send, silent
+from nbdist.values.transfer import Part, Transfer, split
+
+A = TypeVar("A")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Copied:
+    """What a round has done.
+
+    Attributes:
+      number: Of the round.
+      arrays: How many arrays it knows.
+      sent: Bytes that went to other processes.
+      kept: Bytes of copies on each process.
+    """
+
+    number: int
+    arrays: int
+    sent: int
+    kept: Mapping[int, int]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Wanted:
+    """A part that a process is to keep: who has it, the numbers of the array and the part there, what it is."""
+
+    holder: int
+    number: int
+    piece: int
+    to: int
+    copied: CopiedPiece
+
+
+def make_copies(
+    processes: Processes,
+    hosts: Mapping[int, str],
+    *,
+    number: int,
+    in_step: tuple[int, int] | None,
+    timeout_s: float,
+    progress: Progress = silent,
+) -> Copied:
+    """Has each part of an array that exists once kept by another process as well, if possible on another host.
+
+    Where there is one, all processes keep their own parts of all arrays too, so that they can go back together.
+
+    Args:
+      processes: Of which none is in a cell.
+      hosts: Of those that compute, by process id.
+      number: Of the round.
+      in_step: As in `OfferCopies`.
+      timeout_s: How long nothing may move.
+      progress: Called as bytes are moved.
+
+    Raises:
+      NbdistError: A process has ended, did not answer, or has no room; all keep what they have kept before.
+    """
+    token, asking = str(number), _Asking(processes, timeout_s)
+    try:
+        offers = asking.all(
+            hosts,
+            OfferCopies(token=token, run=number, processes=tuple(sorted(hosts)), in_step=in_step),
+        )
+        alone, wanted = missing(offers, hosts)
+        coming = {p: [w for w in wanted if w.to == p] for p in hosts}
+        asking.each(
+            {
+                p: ReceiveCopies(
+                    token=token,
+                    pieces=tuple(w.copied for w in its),
+                    own=bool(alone),
+                )
+                for p, its in coming.items()
+            }
+        )
+        parts = [
+            part
+            for its in coming.values()
+            for nth, one in enumerate(its)
+            for part in _way(one, nth)
+        ]
+        Transfer(processes, token=token, timeout_s=timeout_s).run(parts, progress=progress)
+        asking.all(hosts, KeepCopies(token=token, number=number))
+    except BaseException:
+        for process_id in hosts:
+            if processes.gone(process_id) is None:
+                send(processes, process_id, LetGo(token=token))
+        raise
+    kept = asking.all(hosts, UseCopies(number=number))
+    return Copied(
+        number=number,
+        arrays=len({a.key for offer in offers.values() for a in offer.arrays}),
+        sent=sum(part.nbytes for part in parts),
+        kept={p: answer.nbytes for p, answer in kept.items()},
+    )
+
+
+def missing(
+    offers: Mapping[int, CopiesOffer], hosts: Mapping[int, str]
+) -> tuple[set[str], list[Wanted]]:
+    """The paths of arrays of which parts exist once, and which of these nobody keeps a copy of yet.
+
+    An array is the same on several processes where its path, its origin and its type are.
+    """
+    owners: dict[tuple[str, Origin | None, Box], list[tuple[int, int, int]]] = {}
+    keepers: set[tuple[Origin | None, Box]] = set()
+    described: dict[str, NamespaceArray] = {}
+    for process_id, offer in offers.items():
+        for number, array in enumerate(offer.arrays):
+            described[array.key] = array
+            for piece, one in enumerate(array.pieces):
+                its = owners.setdefault((array.key, array.origin, one), [])
+                its.append((process_id, number, piece))
+            keepers.update((array.origin, one) for one in array.kept)
+    alone, wanted = set(), []
+    for (path, origin, one), found in owners.items():
+        if len(found) > 1:
+            continue
+        alone.add(path)
+        if (origin, one) in keepers or origin is None:
+            continue
+        keepers.add((origin, one))  # another path may lead to it as well
+        ((holder, number, piece),) = found
+        copied = CopiedPiece(origin=origin, dtype=described[path].dtype, box=one)
+        to = keeper_of(holder, hosts)
+        wanted.append(Wanted(holder=holder, number=number, piece=piece, to=to, copied=copied))
+    return alone, wanted
+
+
+def keeper_of(process_id: int, hosts: Mapping[int, str]) -> int:
+    """The next process on another host; the next one where all are on the same.
+
+    Raises:
+      ValueError: There is no other.
+    """
+    others = sorted(p for p in hosts if p != process_id)
+    far = [p for p in others if hosts[p] != hosts[process_id]] or others
+    if not far:
+        raise ValueError("one process has nobody to keep copies")
+    return next((p for p in far if p > process_id), far[0])
+
+
+def _way(one: Wanted, nth: int) -> list[Part]:
+    return [
+        *split(
+            [[*bounds] for bounds in one.copied.box],
+            int(dtype_named(one.copied.dtype).itemsize),
+            holder=one.holder,
+            number=one.number,
+            piece=one.piece,
+            to=one.to,
+            spot=(nth, 0),
+        )
+    ]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Back:
+    """Arrays that are as they were in a round, by path; or why none are."""
+
+    paths: tuple[str, ...] = ()
+    nbytes: int = 0
+    why_not: str | None = None
+
+
+def go_back(
+    processes: Processes,
+    living: Collection[int],
+    new: Collection[int],
+    *,
+    number: int,
+    token: str,
+    lost: Collection[str],
+    timeout_s: float,
+) -> Back:
+    """Makes lost arrays what they were in a round, and with them all that has changed since.
+
+    Args:
+      processes: All, joined; none is in a cell.
+      living: Those that have lived on since the round.
+      new: Those that have not.
+      number: Of the round.
+      token: Of this move.
+      lost: The paths of arrays that have no values any more.
+      timeout_s: How long nothing may move.
+
+    Raises:
+      NbdistError: A process has ended meanwhile, or did not answer.
+    """
+    asking = _Asking(processes, timeout_s)
+    try:
+        offers = asking.all(living, OfferRound(token=token, number=number))
+        group, why = together(offers, lost)
+        if why is not None or not group:
+            return Back(why_not=why)
+        moved = 0
+        for process_id in new:
+            parts = _parts(asking, process_id, offers, group, number, token)
+            if isinstance(parts, str):
+                return Back(why_not=f"nobody has a copy of a part of {parts}")
+            Transfer(processes, token=token, timeout_s=timeout_s).run(parts)
+            moved += sum(part.nbytes for part in parts)
+        went = asking.all(
+            sorted({*living, *new}), GoBack(token=token, number=number, paths=tuple(sorted(group)))
+        )
+        return Back(
+            paths=tuple(sorted({p for one in went.values() for p in one.paths})), nbytes=moved
+        )
+    finally:
+        for process_id in {*living, *new}:
+            if processes.gone(process_id) is None:
+                send(processes, process_id, LetGo(token=token))
+
+
+def together(
+    offers: Mapping[int, RoundOffer], lost: Collection[str]
+) -> tuple[dict[str, NamespaceArray], str | None]:
+    """What has to go back so that these are there again: all that has changed since the round.
+
+    Returns:
+      The arrays as they were, by path, none where none of these was copied; and why it cannot be, if it cannot.
+    """
+    first = next(iter(offers.values()))
+    there = {a.key: a for a in first.arrays if all(a.key in offer.now for offer in offers.values())}
+    if there.keys().isdisjoint(lost):
+        return {}, None
+    group = {
+        path: array
+        for path, array in there.items()
+        if path in lost or any(offer.now[path] != array.origin for offer in offers.values())
+    }
+    broken = sorted(p for p in group if any(p not in offer.whole for offer in offers.values()))
+    if broken:
+        return {}, f"of {broken[0]} there is no copy on every process"
+    return group, None
+
+
+def _parts(
+    asking: _Asking,
+    process_id: int,
+    offers: Mapping[int, RoundOffer],
+    group: Mapping[str, NamespaceArray],
+    number: int,
+    token: str,
+) -> list[Part] | str:
+    """What a new process needs of these arrays, and from whom; the path of one of which nobody has a part."""
+    arrays = tuple(group.values())
+    call = ReceiveRound(token=token, number=number, arrays=arrays)
+    room = asking.all([process_id], call)[process_id]
+    parts: list[Part] = []
+    memory = 0
+    for array, boxes in zip(arrays, room.wanted, strict=True):
+        for one in boxes:
+            found = _holder(offers, array.key, one)
+            if found is None:
+                return array.key
+            holder, its, piece = found
+            parts += split(
+                [[*bounds] for bounds in one],
+                int(dtype_named(array.dtype).itemsize),
+                holder=holder,
+                number=its,
+                piece=piece,
+                to=process_id,
+                spot=(memory, 0),
+            )
+            memory += 1
+    return parts
+
+
+def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int, int, int] | None:
+    """Who has a part of an array, its number of the array and of the part."""
+    for process_id, offer in offers.items():
+        for number, array in enumerate(offer.arrays):
+            if array.key == path and one in array.pieces:
+                return process_id, number, array.pieces.index(one)
+    return None
+
+
+class _Asking:
+    """Asks several processes, and waits for all."""
+
+    def __init__(self, processes: Processes, timeout_s: float) -> None:
+        self._processes = processes
+        self.timeout_s = timeout_s
+
+    def all(self, process_ids: Collection[int], call: Call[A]) -> dict[int, A]:
+        """Asks these the same."""
+        return self.each(dict.fromkeys(process_ids, call))
+
+    def each(self, calls: Mapping[int, Call[A]]) -> dict[int, A]:
+        """Asks each its own."""
+        asked = {p: send(self._processes, p, call) for p, call in calls.items()}
+        answers = ask_each(self._processes, asked, timeout_s=self.timeout_s)
+        return {p: answer for p, (answer, _) in answers.items()}

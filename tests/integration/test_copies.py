@@ -1,0 +1,177 @@
+"""Parts of arrays that one process alone has outlive it as copies, with all that belongs to them."""
+
+from __future__ import annotations
+
+import os
+import re
+import signal
+from collections.abc import Callable, Iterator
+
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import OptionError, ProcessError
+from tests.waiting import wait_for
+
+PROCESSES = 3
+
+SETUP = """
+import os
+import jax, jax.numpy as jnp, numpy as np, optax
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+tx = optax.adam(1e-2)
+def new():
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(size=(6, 16)).astype("f4"), rng.normal(size=(16, 1)).astype("f4")
+    weights = {"a": put(a, "data", "model"), "b": put(b)}
+    return weights, jax.jit(tx.init)(weights), 0
+@jax.jit
+def step(weights, state, x):
+    def loss(w):
+        return ((jnp.tanh(x @ w["a"]) @ w["b"]) ** 2).mean()
+    value, grads = jax.value_and_grad(loss)(weights)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(weights, updates), state, value
+def train(steps):
+    global weights, state, done
+    losses = []
+    for _ in range(steps):
+        x = put(np.random.default_rng(done).normal(size=(6, 6)).astype("f4"), "data")
+        weights, state, value = step(weights, state, x)
+        losses.append(float(value))
+        done += 1
+    return losses
+rows = put(np.arange(24.0).reshape(6, 4), "data")
+key = jax.jit(lambda: jax.random.split(jax.random.key(3), 6), out_shardings=NamedSharding(mesh, P("data")))()
+"""
+
+STEPS = 4
+
+
+@pytest.fixture(scope="module")
+def session() -> Iterator[Session]:
+    with nbdist.start(
+        processes=PROCESSES, devices_per_process=2, platform="cpu", copies_s=0
+    ) as started:
+        started.run(SETUP)
+        yield started
+
+
+@pytest.fixture(scope="module")
+def undisturbed(session: Session) -> list[float]:
+    """The losses of the first and the next steps, on all processes alike."""
+    session.run("weights, state, done = new()\nlosses = train(8)")
+    found: list[float] = session.pull("losses")
+    return found
+
+
+def kill(session: Session, process_id: int) -> None:
+    """Ends a process while no cell runs; returns when that is known."""
+    pid = session.snapshot().processes[process_id].pid
+    assert pid is not None
+    os.kill(pid, signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+
+
+def no_more_copies(session: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    """But for those after a repair."""
+    copies = session._life.engines.copies
+    monkeypatch.setattr(copies, "every_s", 1e9)
+    monkeypatch.setattr(copies, "_next", float("inf"))
+
+
+@pytest.fixture
+def said_by(session: Session, capsys: pytest.CaptureFixture[str]) -> Callable[[str], str]:
+    """Runs a cell that fails; answers what is said of it, also by the next."""
+
+    def said(code: str) -> str:
+        capsys.readouterr()
+        with pytest.raises(ProcessError):
+            session.run(code)
+        session.run("pass")
+        return capsys.readouterr().out
+
+    return said
+
+
+@pytest.mark.parametrize("victim", [2, 0])
+def test_what_has_not_changed_since_is_there_as_before(session: Session, victim: int) -> None:
+    session.run("kept = rows.sum()")
+    kill(session, victim)
+    session.run("again = rows.sum()")
+    assert (session.pull("rows") == session.pull("np.arange(24.0).reshape(6, 4)")).all()
+    assert session.pull("again") == session.pull("kept") == 276.0
+
+
+def test_training_goes_back_together_to_the_last_copies(
+    session: Session, undisturbed: list[float], said_by: Callable[[str], str]
+) -> None:
+    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
+    said = said_by(
+        "train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)",
+    )
+    again = re.search(r"again as they were after cell \d+, [\d.]+ s ago: (.+)", said)
+    assert again, said
+    assert re.search(r"process 1 started again; \d+ arrays as when copied last", said), said
+    for name in ("state[0].mu['a']", "weights['a']", "weights['b']"):
+        assert name in again[1], said
+    assert "rows" not in again[1]
+    # What counts steps is no array.
+    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
+    assert session.pull("losses") == undisturbed[STEPS:]
+
+
+def test_without_a_death_as_well(
+    session: Session, undisturbed: list[float], said_by: Callable[[str], str]
+) -> None:
+    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
+    said = said_by(
+        "x = put(np.ones((6, 6), np.float32), 'data')\n"
+        "weights, state, value = step(weights, state, x)\n"
+        "if jax.process_index() == 1: raise ValueError('alone')\n"
+        "weights, state, value = step(weights, state, x)\nfloat(value)",
+    )
+    assert "weights['a']" in said.partition("again as they were")[2], said
+    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
+    assert session.pull("losses") == undisturbed[STEPS:]
+
+
+def test_another_death_before_the_next_copies_loses_no_more(
+    session: Session, undisturbed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
+    no_more_copies(session, monkeypatch)
+    for victim in (1, 0):
+        session.run("train(1)")
+        kill(session, victim)
+        session.run(f"done = {STEPS}")
+    session.run(f"losses = train({len(undisturbed) - STEPS})")
+    assert session.pull("losses") == undisturbed[STEPS:]
+
+
+def test_what_was_made_since_and_is_lost_is_named(
+    session: Session, monkeypatch: pytest.MonkeyPatch, said_by: Callable[[str], str]
+) -> None:
+    session.run("del weights, state")
+    no_more_copies(session, monkeypatch)
+    session.run("late = put(np.arange(6.0), 'data')")
+    said = said_by("if jax.process_index() == 1: os.kill(os.getpid(), 9)\nlate.sum()")
+    assert "lost: late" in said and "again as they were" not in said
+
+
+def test_the_status_says_how_old_they_are_and_what_they_take(session: Session) -> None:
+    session.run("big = put(np.zeros((6, 1 << 16), np.float32), 'data')")
+    assert re.search(
+        r"copies of \d+ arrays?, made after cell \d+, [\d.]+ s ago, in [\d.]+ s: .*1 MB.* on each process",
+        session.status(),
+    ), session.status()
+    session.run("del big")
+
+
+def test_a_time_below_zero_is_refused() -> None:
+    with pytest.raises(OptionError, match="copies_s"):
+        nbdist.start(processes=2, copies_s=-1)

@@ -92,11 +92,12 @@ docs: $(READY)
 	@echo build/docs/index.html
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
+# Three at a time on two cores, since many wait.
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.versions newest
 
 test-tensorflow: $(READY_TENSORFLOW)

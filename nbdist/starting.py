@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.errors import HostError, OptionError, SessionError, VersionError
 from nbdist.launch.files.listing import sources
+from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.model.start_options import FLAGS, StartOptions
@@ -58,6 +59,7 @@ def start_session(
       LaunchError: It could not be started; nothing is left.
     """
     rules = Rules(**options.chosen(RULES))
+    _refuse_copies(options)
     sync = [options.sync] if isinstance(options.sync, str) else options.sync or ()
     named = tuple(str(source.path) for source in sources(sync))
     placement = replace(choose_placement(**options.chosen(PLACEMENT)), sync=named)
@@ -72,6 +74,23 @@ def start_session(
         except (HostError, VersionError) as error:
             plan = _without(plan, error)
             left_out.append(str(error))
+
+
+def _refuse_copies(options: StartOptions) -> None:
+    """Refuses to promise copies that no process would make.
+
+    Raises:
+      OptionError: The processes compute with something that cannot be repaired in place.
+    """
+    framework = framework_named(options.framework)
+    named = framework.title if options.backend in (None, "jax") else options.backend
+    if options.copies_s is not None and (
+        framework.recovery != "in place" or options.backend not in (None, "jax")
+    ):
+        raise OptionError(
+            f"{option('copies_s')}: processes that compute with {named} keep no copies for each other. "
+            "Leave it out, and write checkpoints."
+        )
 
 
 def attach_session(

@@ -8,6 +8,7 @@ import sys
 from tests.bench import (
     attach,
     check,
+    copies,
     hosts,
     in_step,
     keras_start,
@@ -31,6 +32,7 @@ def main() -> None:
     check.main()
     in_step.main()
     replace.main()
+    copies.main()
     probe.main()
     program.main()
     values.main()

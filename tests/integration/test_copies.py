@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
@@ -172,6 +173,17 @@ def test_the_status_says_how_old_they_are_and_what_they_take(session: Session) -
     session.run("del big")
 
 
-def test_a_time_below_zero_is_refused() -> None:
-    with pytest.raises(OptionError, match="copies_s"):
-        nbdist.start(processes=2, copies_s=-1)
+@pytest.mark.parametrize(
+    ("options", "why"),
+    [
+        ({"copies_s": -1}, "must be 0 or more seconds"),
+        ({"copies_s": float("nan")}, "must be 0 or more seconds"),
+        ({"copies_s": 30, "framework": "tensorflow"}, "TensorFlow keep no copies"),
+        ({"copies_s": 30, "framework": "keras", "backend": "torch"}, "torch keep no copies"),
+    ],
+)
+def test_what_cannot_be_is_refused_before_anything_starts(
+    options: dict[str, Any], why: str
+) -> None:
+    with pytest.raises(OptionError, match=f"copies_s.*{why}"):
+        nbdist.start(processes=2, **options)

@@ -92,12 +92,11 @@ docs: $(READY)
 	@echo build/docs/index.html
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
-# Three at a time on two cores, since many wait.
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
 	@$(BIN)/python -m tests.versions newest
 
 test-tensorflow: $(READY_TENSORFLOW)
@@ -140,6 +139,7 @@ test-faults: test-in-step $(READY_TENSORFLOW)
 NBDIST_FAULTS ?= 300
 chaos: $(READY)
 	@mkdir -p build
+	@rm -f build/chaos.md
 	NBDIST_FAULTS=$(NBDIST_FAULTS) NBDIST_CHAOS=build/chaos.md $(BIN)/python -m pytest tests/campaigns/test_chaos.py
 
 test-scale: $(READY)

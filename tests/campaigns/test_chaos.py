@@ -43,7 +43,7 @@ tx = optax.adam(1e-2)
 def begin():
     global params, state, done
     rng = np.random.default_rng(0)
-    params = {"a": put(rng.normal(size=(8, 16)).astype("f4"), None, "model"),
+    params = {"a": put(rng.normal(size=(8, 16)).astype("f4"), DIVIDED, "model"),
               "b": put(rng.normal(size=(16, 1)).astype("f4"))}
     state, done = jax.jit(tx.init)(params), 0
 @jax.jit
@@ -80,11 +80,19 @@ def weights():
 """
 
 
+WEIGHTS = {"on all processes": "None", "divided, with copies": "'data'"}
+"""Where a piece of the weights lies, and along which axis they are divided over the processes for it."""
+
+COUNTED = "done = int(state[0].count.addressable_data(0))"
+"""How far a training is that has gone back to the last copies."""
+
+
 @dataclass
 class Chaos:
     """A session with a training in it, and what befalls it."""
 
     session: Session
+    divided: bool
     random: random.Random
     folder: Path
     rows: list[str] = field(default_factory=list)
@@ -110,7 +118,7 @@ class Chaos:
                     self.session.recover()
                 code = f"train_until({last})"
                 # Only the one that it befell has taken it back.
-                self.session.run("plan = None")
+                self.session.run("plan = None" + (f"\n{COUNTED}" if self.divided else ""))
                 if len(set(self.session.pull("done", each=True).values())) > 1:
                     # An interrupt came when some had kept a step, and others had not yet.
                     self.session.run("params, state, done = saved")
@@ -160,6 +168,10 @@ def killed_between_cells(chaos: Chaos, process: int, last: int) -> str:
 def two_killed(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL of two at once, at any moment of a cell."""
     other = (process + 1 + chaos.random.randrange(PROCESSES - 1)) % PROCESSES
+    if chaos.divided:
+        other = (
+            process + 2
+        ) % PROCESSES  # not the one that keeps its copies, nor the one whose copies it keeps
     pids = [chaos.pid(process), chaos.pid(other)]
 
     def kill() -> None:
@@ -225,14 +237,26 @@ KINDS = [
 ]
 
 
-@pytest.fixture
-def chaos(tmp_path: Path) -> Iterator[Chaos]:
+TITLES = {
+    False: "## Weights on all processes",
+    True: "## Weights divided over processes, with copies",
+}
+HEAD = ["| | fault | process | named as | |", "|---|---|---|---|---|"]
+
+
+@pytest.fixture(params=WEIGHTS)
+def chaos(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chaos]:
     # What no interrupt reaches is given up soon, so that many faults fit into an hour.
+    divided = "copies" in request.param
     with nbdist.start(
-        processes=PROCESSES, devices_per_process=2, platform="cpu", give_up_s=3
+        processes=PROCESSES,
+        devices_per_process=2,
+        platform="cpu",
+        give_up_s=3,
+        copies_s=0 if divided else None,
     ) as session:
-        session.run(TRAINING)
-        yield Chaos(session, random.Random(SEED), tmp_path)
+        session.run(f"DIVIDED = {WEIGHTS[request.param]}\n{TRAINING}")
+        yield Chaos(session, divided, random.Random(SEED), tmp_path)
 
 
 def weights(chaos: Chaos) -> dict[int, list[bytes]]:
@@ -260,4 +284,5 @@ def test_a_training_goes_on_through_all_of_them_to_the_weights_of_an_undisturbed
         chaos.rows.append(f"| {turn + 1} | {doc} | {process} | {said} | {seconds:.1f} s |")
     assert weights(chaos) == undisturbed
     if "NBDIST_CHAOS" in os.environ:
-        Path(os.environ["NBDIST_CHAOS"]).write_text("\n".join(chaos.rows) + "\n")
+        with Path(os.environ["NBDIST_CHAOS"]).open("a") as file:
+            file.write("\n".join([TITLES[chaos.divided], "", *HEAD, *chaos.rows, "", ""]))

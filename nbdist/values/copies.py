@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from typing import TypeVar
@@ -23,6 +24,7 @@ from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, LetGo
 from nbdist.dtypes import dtype_named
+from nbdist.errors import NbdistError
 from nbdist.values.flow import Processes, Progress, ask_each, send, silent
 from nbdist.values.transfer import Part, Transfer, split
 
@@ -106,13 +108,15 @@ def make_copies(
             for part in _way(one, nth)
         ]
         Transfer(processes, token=token, timeout_s=timeout_s).run(parts, progress=progress)
-        asking.all(hosts, KeepCopies(token=token, number=number))
+        kept = asking.all(hosts, KeepCopies(token=token, number=number))
     except BaseException:
         for process_id in hosts:
             if processes.gone(process_id) is None:
                 send(processes, process_id, LetGo(token=token))
         raise
-    kept = asking.all(hosts, UseCopies(number=number))
+    # All have it now: where one ends while others drop the round before, this is the one in common.
+    with contextlib.suppress(NbdistError):
+        kept = asking.all(hosts, UseCopies(number=number))
     return Copied(
         number=number,
         arrays=len({a.key for offer in offers.values() for a in offer.arrays}),
@@ -185,7 +189,6 @@ class Back:
     """Arrays that are as they were in a round, by path; or why none are."""
 
     paths: tuple[str, ...] = ()
-    nbytes: int = 0
     why_not: str | None = None
 
 
@@ -219,19 +222,15 @@ def go_back(
         group, why = together(offers, lost)
         if why is not None or not group:
             return Back(why_not=why)
-        moved = 0
         for process_id in new:
             parts = _parts(asking, process_id, offers, group, number, token)
             if isinstance(parts, str):
                 return Back(why_not=f"nobody has a copy of a part of {parts}")
             Transfer(processes, token=token, timeout_s=timeout_s).run(parts)
-            moved += sum(part.nbytes for part in parts)
         went = asking.all(
             sorted({*living, *new}), GoBack(token=token, number=number, paths=tuple(sorted(group)))
         )
-        return Back(
-            paths=tuple(sorted({p for one in went.values() for p in one.paths})), nbytes=moved
-        )
+        return Back(paths=tuple(sorted({p for one in went.values() for p in one.paths})))
     finally:
         for process_id in {*living, *new}:
             if processes.gone(process_id) is None:

@@ -11,7 +11,7 @@ from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, OfferedBox
 from nbdist.dtypes import dtype_named
-from nbdist.engine.namespace.copies import CopyStore, Round, with_copies
+from nbdist.engine.namespace.copies import CopyStore, Round, as_pieces, with_copies
 from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.values.arrays import Piece
@@ -147,8 +147,7 @@ class Returning(Source, Sink):
         found = []
         for path, array in self._arrays.items():
             parts = self._kept(array)
-            pieces = [Piece(bounds=_bounds(one), read=lambda a=a: a) for one, a in parts.items()]  # type: ignore[misc]
-            self._offered.add(array.dtype, pieces)
+            self._offered.add(array.dtype, as_pieces(parts))
             found.append(
                 NamespaceArray(
                     key=path,

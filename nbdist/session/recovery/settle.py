@@ -17,7 +17,7 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.errors import NbdistError, RecoveryError
+from nbdist.errors import NbdistError
 from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
@@ -80,7 +80,7 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
             why = _unproven(engines, said, say=say)
         if why is None:
             return _without_mixed_arrays(engines)
-    except RecoveryError as error:
+    except NbdistError as error:
         why = str(error)
     return (
         replace(mend(engines, say=say, states=states), because=why)

@@ -13,6 +13,7 @@ from nbdist import Session
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import ArrayError
 from tests.integration.notebook import Notebook
+from tests.waiting import wait_for
 
 SETUP = """
 import jax, keras, numpy as np, time
@@ -217,7 +218,14 @@ def test_dist_layout_prints_the_layout_and_teaches_what_it_takes(fresh: Notebook
     )
     fresh.collect(running)
     fresh.collect(running, until="begun")
-    reported = fresh.good("%dist_layout model").text.splitlines()
-    assert reported[0].startswith("as last reported, while process 0 is in cell")
-    assert sorted(reported[1:]) == sorted(shown.splitlines())
+    # The last report may be one of the middle of the cell that has made the model.
+    first, *reported = wait_for(
+        lambda: (
+            lines
+            if "6 variables" in (lines := fresh.good("%dist_layout model").text.splitlines())[1]
+            else None
+        )
+    )
+    assert first.startswith("as last reported, while process 0 is in cell")
+    assert sorted(reported) == sorted(shown.splitlines())
     fresh.good("%dist_interrupt")

@@ -57,10 +57,10 @@ def test_it_waits_for_what_gets_on(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_does_not_wait_for_what_stands_still(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.1)
+    monkeypatch.setattr(under_way, "STILL_SECONDS", 0.0)
     engines = answers(2, progress=False)
     assert waited(engines) == []
-    assert len(engines.asked) > 2 * 2
+    assert len(engines.asked) == 2 * 2
 
 
 def test_an_interrupt_ends_the_wait() -> None:
@@ -80,7 +80,7 @@ def test_a_long_wait_is_said_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_it_has_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(under_way, "LIMIT_SECONDS", 0.2)
+    monkeypatch.setattr(under_way, "LIMIT_SECONDS", -1.0)
     engines = answers(2)
     assert waited(engines) == []
-    assert len(engines.asked) > 2
+    assert len(engines.asked) == 2

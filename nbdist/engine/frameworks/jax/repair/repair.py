@@ -12,6 +12,7 @@ import gc
 import sys
 import time
 from collections.abc import Collection, Iterable, Mapping
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +35,7 @@ from nbdist.engine.frameworks.jax.repair.shardings import (
 )
 from nbdist.engine.frameworks.jax.repair.survey import survey
 from nbdist.engine.frameworks.jax.repair.twins import Twins
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.jax.versions import forget, mixed, versions
 
@@ -45,6 +47,10 @@ INTERNAL = ("jax", "jaxlib")
 
 MOST_NAMED = 20
 """Stale objects that are looked up by name; each costs a walk back through the heap."""
+
+
+UNKNOWN_SECONDS = 3.0
+"""How long an array may take of which nothing says what it waits for: longer than a copy from the host does."""
 
 
 class Repair:
@@ -81,9 +87,8 @@ class Repair:
         gc.unfreeze()  # what was there before the fork may refer to devices by now
         free = free_bytes()
         every = [a for name in live_platforms() for a in jax.live_arrays(name)]
-        self._copies = save(
-            every, folder=self._folder, hopeless=lambda array: self._hopeless(array, common)
-        )
+        hopeless = partial(self._hopeless, common=common, until=time.monotonic() + UNKNOWN_SECONDS)
+        self._copies = save(every, folder=self._folder, hopeless=hopeless)
         del every
         self._context = context.note()
         self.saved = Saved(
@@ -95,15 +100,27 @@ class Repair:
         )
         return self.saved
 
-    def _hopeless(self, array: Any, common: int) -> bool:
+    def _hopeless(self, array: Any, common: int, *, until: float) -> bool:
+        """Whether an array that has no values yet waits for what does not come; see `save`.
+
+        Args:
+          array: Not ready now; also one that nothing is computed for may be so for a moment.
+          common: As for `save`.
+          until: When one of unknown origin is given up, by `time.monotonic`.
+        """
+        dispatched = self._step.dispatched
+        origin = dispatched.origins.of(array)
+        generation, serial, _ = origin
+        if origin != UNKNOWN and serial == 0:
+            return False  # it was there when a cell began, and no program computes it
         if self._step.stuck:
             return True
-        dispatched = self._step.dispatched
         if not dispatched.hooked or array.is_fully_addressable:
             return False
-        generation, serial, _ = dispatched.origins.of(array)
-        # One of unknown origin belongs to a proof: all else that spans processes and is computed is known.
-        return serial == 0 or (generation == dispatched.generation and serial > common)
+        if origin == UNKNOWN:
+            # A proof's, or made of values on the host in the cell that has failed.
+            return time.monotonic() > until
+        return generation == dispatched.generation and serial > common
 
     def _versions(self) -> Versions:
         lost = {id(a): r for a, r in zip(self._copies.lost, self._copies.reasons, strict=True)}

@@ -302,23 +302,29 @@ def test_a_process_that_does_not_come_is_waited_for_no_longer_than_asked(
     session.save(tmp_path / "it")
 
 
-def test_the_state_of_a_flax_module_is_saved_and_the_module_is_named(
+def test_a_flax_module_is_saved_by_its_state_and_restored_into_what_is_there(
     session: Session, tmp_path: Path
 ) -> None:
     session.run(
         "from flax import nnx\n"
-        "other = nnx.Linear(8, 16, use_bias=False, rngs=nnx.Rngs(0))\n"
-        "n = jax.tree.map(lambda x: put(x, None, 'model'), nnx.state(other))\n"
-        "nnx.update(other, n)"
+        "def module(seed):\n"
+        "    found = nnx.Linear(8, 16, use_bias=False, rngs=nnx.Rngs(seed))\n"
+        "    laid = jax.tree.map(lambda x: put(x, None, 'model'), nnx.state(found))\n"
+        "    nnx.update(found, laid)\n"
+        "    return found\n"
+        "other = module(0)\nn = {'step': 3, 'model': other, 'state': nnx.state(other)}"
     )
-    saved = session.save(tmp_path / "it")
-    assert saved.names == ("n",)
-    assert any("nnx.state(other)" in one for one in saved.left_out)
-    before = session.pull("n")
-    session.run("n = jax.tree.map(jnp.zeros_like, n)")
+    assert session.save(tmp_path / "it").names == ("other", "n")
+    before = session.pull("other")["kernel"].tobytes()
+    session.run("other = old = module(1)\nn = {'step': 0, 'model': other, 'state': nnx.state(other)}")
+    assert session.pull("other")["kernel"].tobytes() != before
     session.restore(tmp_path / "it")
-    session.run("nnx.update(other, jax.tree.map(jnp.zeros_like, n))\nnnx.update(other, n)")
-    assert session.pull("other")["kernel"].tobytes() == before["kernel"].tobytes()
+    assert session.pull("other")["kernel"].tobytes() == before
+    assert text_of(session, "(other is old, n['model'] is old, n['step'])") == "(True, True, 3)"
+    assert session.pull("n['state']")["kernel"].tobytes() == before
+    session.run("del other")
+    with pytest.raises(ArrayError, match=r"other cannot be made anew.* by the function that init"):
+        session.restore(tmp_path / "it", ["other"])
 
 
 def test_64_bits_are_not_made_32(session: Session, tmp_path: Path) -> None:

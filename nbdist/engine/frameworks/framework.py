@@ -29,6 +29,12 @@ if TYPE_CHECKING:
     from nbdist.engine.values.parts import Children
 
 
+class Suffix(str):
+    """What follows the expression of an object to reach an array of it: `.layers[0].kernel`."""
+
+    __slots__ = ()
+
+
 class Framework:
     """One framework; a folder of `nbdist.engine.frameworks` has one as `FRAMEWORK`, in its module `framework`.
 
@@ -145,6 +151,22 @@ class Framework:
           SessionError: They are not; says what to use.
         """
         raise SessionError(f"Variables of {self.title} are not saved by shard.")
+
+    def keeps_its_own(self, value: Any) -> bool:
+        """Whether this is an object of the framework, and not a container of arrays such as a list."""
+        return False
+
+    def state(self, value: Any) -> Any | None:
+        """The arrays of an object that keeps its own, as a pytree, the same on all processes.
+
+        Returns:
+          None: nobody saves objects of this kind.
+        """
+        return None
+
+    def set_state(self, value: Any, state: Any) -> None:
+        """Has an object keep arrays of the same shapes and dtypes, and of the structure of its `state`."""
+        raise NotImplementedError
 
     def versions(self, process: Process) -> Versions:
         """Which program computed each array on several processes."""

@@ -51,7 +51,7 @@ def set_restored(
     """See `SetRestored`."""
     from nbdist.engine.saving.restore import Restored
 
-    values = dict(resident.moving.held(call.token, Restored).values())
+    values = resident.moving.held(call.token, Restored).give(_names(resident))
     resident.shell.user_ns.update(values)
     resident.moving.end(call.token)
     return Named(names=tuple(values)), []

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.saving.exchange import Exchange
+from nbdist.engine.saving.objects import with_states
 from nbdist.engine.saving.parts import Parts, is_spanning
 from nbdist.errors import ArrayError
 from nbdist.quantities import processes_text
@@ -111,6 +112,7 @@ def _arrays(value: Any) -> list[Any]:
     import jax
 
     try:
-        return [leaf for leaf in jax.tree.leaves(value) if isinstance(leaf, jax.Array)]
+        leaves = jax.tree.leaves(with_states("it", value))
     except Exception:  # noqa: BLE001 - a class of the user's that cannot be taken apart
         return []
+    return [leaf for leaf in leaves if isinstance(leaf, jax.Array)]

@@ -7,6 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
+from nbdist.engine.saving.objects import path_text, with_states
 from nbdist.errors import ArrayError
 
 SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
@@ -77,14 +78,13 @@ class Parts:
     def __init__(self, name: str, value: Any, *, values: bool = True) -> None:
         import jax
 
-        jax.tree.leaves(value, is_leaf=lambda node: _refuse_model(name, node))
-        with_paths, self.tree = jax.tree_util.tree_flatten_with_path(value)
+        with_paths, self.tree = jax.tree_util.tree_flatten_with_path(with_states(name, value))
         self.name = name
         self.parts: list[Part] = []
         self.values: list[Any] = []
         self.shardings: list[Any] = []
         for path, leaf in with_paths:
-            part, written, sharding = _read(name, jax.tree_util.keystr(path), leaf, values=values)
+            part, written, sharding = _read(name, path_text(path), leaf, values=values)
             self.parts.append(part)
             self.values.append(written)
             self.shardings.append(sharding)
@@ -114,32 +114,6 @@ def is_spanning(leaf: Any) -> bool:
     if not isinstance(leaf, jax.Array) or isinstance(leaf, jax.core.Tracer):
         return False
     return jax.process_count() == 1 or not leaf.is_fully_addressable
-
-
-def _refuse_model(name: str, value: Any) -> bool:
-    """Never true, so that JAX asks this of everything in a tree.
-
-    Raises:
-      ArrayError: It is a model or module, which others may refer to, and which a restore would make anew.
-    """
-    bases = [f"{base.__module__}.{base.__qualname__}" for base in type(value).__mro__]
-    if any(
-        base.startswith("flax.nnx.") and base.endswith((".Module", ".Pytree")) for base in bases
-    ):
-        raise ArrayError(
-            f"{name} is or holds an object of Flax NNX ({type(value).__name__}), which is not "
-            "saved itself. Save its "
-            f"state, state = nnx.state({name}), and after the restore call nnx.update({name}, "
-            "state). Nothing was "
-            "written."
-        )
-    if any(base.startswith(("keras.", "tf_keras.")) for base in bases):
-        raise ArrayError(
-            f"{name} is or holds an object of Keras ({type(value).__name__}), which is not saved "
-            "by shard. Save it with "
-            "nbdist.keras.Checkpoint or nbdist.keras.save. Nothing was written."
-        )
-    return False
 
 
 def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, Any]:

@@ -13,6 +13,7 @@ from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.engine.saving.folder import Save, Variable
+from nbdist.engine.saving.objects import given_back, keeps_its_own
 from nbdist.engine.saving.parts import SCALARS, Part, Parts
 from nbdist.engine.saving.places import Places, sharding_text
 from nbdist.engine.saving.save import refuse_other_folders
@@ -33,9 +34,16 @@ class Restored(Held):
     def __init__(self, values: Mapping[str, Any]) -> None:
         self._values = dict(values)
 
-    def values(self) -> dict[str, Any]:
-        """By name."""
-        return self._values
+    def give(self, variables: Mapping[str, Any]) -> dict[str, Any]:
+        """What the names are to lead to; models that are there have what was read.
+
+        Args:
+          variables: The user's, by name, as they were when this was read.
+        """
+        return {
+            name: given_back(variables[name], value) if name in variables else value
+            for name, value in self._values.items()
+        }
 
     def close(self) -> None:
         """Lets go of them."""
@@ -156,10 +164,8 @@ def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
     if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
         raise ArrayError(
             f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and "
-            f"{len(variable.parts)} were saved, or they "
-            "have other names. Delete it with del, or restore under a value of the same "
-            "structure. No variable was "
-            "changed."
+            f"{len(variable.parts)} were saved, or they have other names. {_remedy(value)} No "
+            "variable was changed."
         )
     for part, saved in zip(mine.parts, variable.parts, strict=True):
         if _kind(part) != _kind(saved):
@@ -176,6 +182,15 @@ def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
             shardings[index], how = places.of(variable.name, saved)
             said[how] = None
     return Target(variable=variable, tree=mine.tree, shardings=shardings, how="; ".join(said))
+
+
+def _remedy(value: Any) -> str:
+    if keeps_its_own(value):
+        return (
+            "Make it as it was when it was saved: built, compiled, and its optimizer built as well "
+            "(model.optimizer.build(model.trainable_variables)), if it had been trained."
+        )
+    return "Delete it with del, or restore under a value of the same structure."
 
 
 def _unlike(name: str) -> str:

@@ -48,6 +48,16 @@ def state_of_module(value: object) -> Any | None:
     return nnx.split(value)[1]
 
 
+def state(value: Any) -> Any:
+    """The state of an NNX object, as a pytree."""
+    return sys.modules["flax.nnx"].state(value)
+
+
+def set_state(value: Any, state: Any) -> None:
+    """Has an NNX object take over such a state."""
+    sys.modules["flax.nnx"].update(value, state)
+
+
 def _is_one_of(bases: tuple[type, ...], wanted: object) -> bool:
     return wanted is not None and any(base is wanted for base in bases)
 

@@ -108,6 +108,24 @@ class Jax(Framework):
     def refuse_saving(self) -> None:
         """Its arrays are saved by shard; see `nbdist.engine.saving`."""
 
+    def keeps_its_own(self, value: Any) -> bool:
+        """An object of Flax NNX."""
+        from nbdist.engine.frameworks.jax.flax import is_module
+
+        return is_module(type(value).__mro__)
+
+    def state(self, value: Any) -> Any | None:
+        """See `nbdist.engine.frameworks.jax.flax.state`."""
+        from nbdist.engine.frameworks.jax.flax import state
+
+        return state(value)
+
+    def set_state(self, value: Any, state: Any) -> None:
+        """See `nbdist.engine.frameworks.jax.flax.set_state`."""
+        from nbdist.engine.frameworks.jax.flax import set_state
+
+        set_state(value, state)
+
     def versions(self, process: Process) -> Versions:
         """See `nbdist.engine.frameworks.jax.versions.versions`."""
         from nbdist.engine.frameworks.jax.start import step_of

@@ -97,6 +97,24 @@ class Keras(Jax):
         """None: arrays are summarized by the framework they belong to."""
         return None
 
+    def keeps_its_own(self, value: Any) -> bool:
+        """See `nbdist.engine.frameworks.keras.state.keeps_its_own`."""
+        from nbdist.engine.frameworks.keras.state import keeps_its_own
+
+        return keeps_its_own(value)
+
+    def state(self, value: Any) -> Any | None:
+        """See `nbdist.engine.frameworks.keras.state.state`."""
+        from nbdist.engine.frameworks.keras.state import state
+
+        return state(value)
+
+    def set_state(self, value: Any, state: Any) -> None:
+        """See `nbdist.engine.frameworks.keras.state.set_state`."""
+        from nbdist.engine.frameworks.keras.state import set_state
+
+        set_state(value, state)
+
     def comparer(self) -> Comparer | None:
         """What compares the distribution that is set."""
         from nbdist.engine.frameworks.keras.comparer import Comparer

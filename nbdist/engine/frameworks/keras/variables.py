@@ -106,6 +106,18 @@ def raw_value(variable: Any) -> Any | None:
     return attribute(variable, "_raw_value") if in_nnx_mode else None
 
 
+def set_raw_value(variable: Any, value: Any) -> None:
+    """Has a variable hold an array of the same shape and dtype, as it lies.
+
+    Private API: `Variable._value`, as in `raw_value`; the public `assign` may lay the array anew. Without it, and
+    where Flax NNX keeps the value, `assign` is called.
+    """
+    if "_value" in live(variable):
+        variable._value = value
+    else:
+        variable.assign(value)
+
+
 def path_of(variable: Any) -> str:
     """A variable's path in Keras, such as `"sequential/dense/kernel"`; empty where it has none.
 

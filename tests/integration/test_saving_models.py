@@ -1,0 +1,142 @@
+"""Models of Keras are saved by shard, and train on where they stood, on fewer processes and another mesh."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import ArrayError
+
+MODEL = """
+import jax, keras, numpy as np
+devices = keras.distribution.list_devices()
+layout = keras.distribution.LayoutMap(
+    keras.distribution.DeviceMesh((len(devices) // 2, 2), ["batch", "model"], devices)
+)
+layout[".*kernel"] = (None, "model")
+keras.distribution.set_distribution(
+    keras.distribution.ModelParallel(
+        layout_map=layout, batch_dim_name="batch", auto_shard_dataset=False
+    )
+)
+def new_model(seed, *, units=16, build=True):
+    keras.utils.set_random_seed(seed)
+    layers = [keras.layers.Dense(units, activation="tanh"), keras.layers.Dropout(0.1), keras.layers.Dense(2)]
+    found = keras.Sequential([keras.Input((8,)), *layers])
+    found.compile(keras.optimizers.Adam(0.01), "mse")
+    if build:
+        found.optimizer.build(found.trainable_variables)
+    return found
+rng = np.random.default_rng(0)
+X = rng.normal(size=(16, 8)).astype("f4")
+Y = X.sum(1, keepdims=True).repeat(2, 1)
+def train(found):
+    me, count = jax.process_index(), jax.process_count()
+    return [float(found.train_on_batch(X[me::count], Y[me::count])) for _ in range(2)]
+def bits(found):
+    every = [*found.variables, *found.optimizer.variables]
+    gather = jax.jit(lambda x: x, out_shardings=jax.sharding.NamedSharding(layout.device_mesh.backend_mesh, jax.sharding.PartitionSpec()))
+    return [np.asarray(gather(one.value).addressable_data(0)).tobytes() for one in every]
+"""
+
+
+def start(processes: int) -> Session:
+    found = nbdist.start(processes, devices_per_process=2, platform="cpu", framework="keras")
+    found.run(MODEL)
+    return found
+
+
+@pytest.fixture(scope="module")
+def saved(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[bytes]]:
+    """A save by four processes, and what they had."""
+    folder = tmp_path_factory.mktemp("saves") / "four"
+    with start(4) as session:
+        session.run("model = new_model(1)\ntrain(model)\nmine = {'model': model, 'epoch': 3}")
+        assert session.save(folder, ["model", "mine"]).names == ("model", "mine")
+        session.run("found = bits(model)")
+        return folder, session.pull("found")
+
+
+@pytest.fixture(scope="module")
+def two() -> Iterator[Session]:
+    with start(2) as session:
+        yield session
+
+
+def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
+    two: Session, saved: tuple[Path, list[bytes]]
+) -> None:
+    folder, before = saved
+    two.run("model = old = new_model(2)\ntrain(model)\nmine = {'model': model, 'epoch': 0}")
+    two.run("found = bits(model)")
+    assert two.pull("found") != before
+    assert two.restore(folder).how["model"] == "as it lay before"
+    two.run("found = bits(model)\nsame = model is old and mine['model'] is old, mine['epoch']")
+    assert two.pull("found") == before
+    assert two.pull("same") == (True, 3)
+    two.run(
+        "wanted = jax.sharding.PartitionSpec(None, 'model')\n"
+        "assert model.layers[0].kernel.value.sharding.spec == wanted\n"
+        "losses = train(model)"
+    )
+    # What it has trained on with is what was saved, in all that counts.
+    two.run("again = train(model)")
+    two.restore(folder, ["model"])
+    two.run("assert train(model) == losses and train(model) == again")
+
+
+@pytest.mark.parametrize(
+    ("model", "said"),
+    [
+        ("new_model(2, build=False)", r"model is not here as it was saved: .* optimizer built as well"),
+        ("new_model(2, units=8)", r"model\.layers\[0\]\.\w+ is array f32\[\S*8\] here and was"),
+        ("new_model(2).layers[0]", "model is not here as it was saved"),
+        ("keras.callbacks.History()", r"object of Keras \(History\) that is not saved"),
+        ("keras.Sequential([keras.layers.Dense(2)])", "a Sequential that has no arrays yet"),
+        ("[1]", "model is not here as it was saved"),
+    ],
+)
+def test_what_does_not_fit_is_refused_and_nothing_changes(
+    two: Session, saved: tuple[Path, list[bytes]], model: str, said: str
+) -> None:
+    two.run(f"model = {model}\nmine = {{'model': new_model(5), 'epoch': 0}}")
+    two.run("found = bits(mine['model'])")
+    before = two.pull("found")
+    with pytest.raises(ArrayError, match=said):
+        two.restore(saved[0], ["mine", "model"])
+    two.run("found = bits(mine['model'])")
+    assert two.pull("found") == before
+    assert two.pull("mine['epoch']") == 0
+
+
+def test_layers_optimizers_and_variables_are_saved_by_themselves(
+    two: Session, tmp_path: Path
+) -> None:
+    two.run("whole = new_model(3)\ntrain(whole)")
+    two.run("parts = [whole.layers[0], whole.optimizer, whole.layers[0].bias]\nfound = bits(whole)")
+    before = two.pull("found")
+    two.save(tmp_path / "it", ["parts"])
+    two.run("train(whole)\nfound = bits(whole)")
+    assert two.pull("found") != before
+    two.restore(tmp_path / "it")
+    two.run("again = bits(whole)\nkept = parts[0] is whole.layers[0]")
+    again = two.pull("again")
+    assert two.pull("kept")
+    # The last layer was not saved.
+    assert [n for n, one in enumerate(again) if one != before[n]] == [
+        n for n, one in enumerate(two.pull("found")) if one == again[n] and one != before[n]
+    ]
+
+
+def test_without_names_models_are_among_what_is_saved(two: Session, tmp_path: Path) -> None:
+    two.run(
+        "for name in ('parts', 'whole', 'mine', 'model', 'old'): globals().pop(name, None)\n"
+        "trained = new_model(4)\ncallback = keras.callbacks.History()"
+    )
+    said = two.save(tmp_path / "it")
+    assert said.names == ("trained",)
+    assert said.left_out == ()

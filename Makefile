@@ -30,12 +30,14 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-variants test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
 	@echo "make docs             the documentation, as a site in build/docs"
-	@echo "make test             all checks, and the tests of everything but TensorFlow"
+	@echo "make test             all checks, and the tests of all that runs on one machine"
+	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
+	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
 	@echo "make test-oldest      the tests that depend on versions, with the oldest ones"
 	@echo "make test-rehearse    programs compiled for TPUs that are not there"
@@ -92,12 +94,25 @@ docs: $(READY)
 	@echo build/docs/index.html
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
+# Three at a time on two cores: a fifth of the time a test waits.
+PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
+
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder
+	$(PYTEST) -m "not variant" --ignore=tests/hosts
 	@$(BIN)/python -m tests.versions newest
+
+# Of tests that start processes, the cases beside the first.
+test-variants: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(BIN)/python -m tests.testbed.install
+	$(PYTEST) -m variant tests/browser tests/integration
+
+test-hosts: $(READY)
+	$(BIN)/python -m tests.testbed.install
+	$(PYTEST) tests/hosts
 
 test-tensorflow: $(READY_TENSORFLOW)
 	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow

@@ -14,6 +14,7 @@ from labpage import Lab, LabPage, moving, notebook, slices_shown
 from playwright.sync_api import BrowserContext, expect
 
 from tests.places import GOLDEN
+from tests.variants import cases
 
 SESSION = f"""
 import json, threading, time
@@ -147,7 +148,7 @@ def test_a_saved_notebook_has_none_of_the_data(saved: dict[str, Any]) -> None:
     assert "processes" not in json.dumps(saved["cells"][1]["outputs"])
 
 
-@pytest.mark.parametrize("kernel", ["none", "a new one"])
+@pytest.mark.parametrize("kernel", cases("a new one", "none"))
 def test_a_saved_notebook_shows_the_still_picture_and_no_error(
     lab: Lab, lab_page: Callable[[], LabPage], shots: Path, saved: dict[str, Any], kernel: str
 ) -> None:

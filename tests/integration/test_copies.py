@@ -13,6 +13,7 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import OptionError, ProcessError
+from tests.variants import cases
 from tests.waiting import wait_for
 
 PROCESSES = 3
@@ -99,7 +100,7 @@ def said_by(session: Session, capsys: pytest.CaptureFixture[str]) -> Callable[[s
     return said
 
 
-@pytest.mark.parametrize("victim", [2, 0])
+@pytest.mark.parametrize("victim", cases(0, 2))
 def test_what_has_not_changed_since_is_there_as_before(session: Session, victim: int) -> None:
     session.run("kept = rows.sum()")
     kill(session, victim)

@@ -14,6 +14,7 @@ import pytest
 from nbdist.cells.outcome import WAIT_SECONDS
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook
+from tests.variants import cases
 from tests.waiting import wait_for
 
 COLLECTIVE = """
@@ -114,7 +115,7 @@ def test_a_session_that_is_not_to_be_repaired_refuses_what_computes_until_it_is_
         kernel.run("%dist_shutdown")
 
 
-@pytest.mark.parametrize("targets", ["", " --on 0"], ids=["finished", "not in it"])
+@pytest.mark.parametrize("targets", cases("", " --on 0"), ids=["finished", "not in it"])
 def test_one_that_waits_for_what_another_will_not_send_is_named_with_its_line_and_freed(
     notebook: Notebook, targets: str
 ) -> None:
@@ -164,7 +165,7 @@ def test_a_process_that_ignores_interrupts_is_reported_and_the_cell_ends(
     assert "without process 0" in notebook.good("%%dist\nkept").text
 
 
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGSEGV])
+@pytest.mark.parametrize("number", cases(signal.SIGKILL, signal.SIGSEGV))
 def test_a_killed_engine_is_named_with_its_signal(notebook: Notebook, number: int) -> None:
     pid = engine_pid(notebook, 1)
     request = notebook.send(

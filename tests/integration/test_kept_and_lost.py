@@ -10,6 +10,7 @@ import pytest
 
 from tests.integration.kernels import Kernels
 from tests.integration.notebook import Notebook, gone
+from tests.variants import cases
 
 START = (
     "%dist_init -n 2 --platform cpu --keep --env MY_TOKEN=s3cret "
@@ -52,7 +53,7 @@ def pids_of(notebook: Notebook) -> list[int]:
     return [int(line.split()[-1]) for line in notebook.good(SETUP).text.splitlines()]
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", cases(0, 1))
 def test_one_that_ends_between_cells_is_replaced_with_the_variables_that_are_not_written_down(
     kernels: Kernels, lost: int
 ) -> None:
@@ -67,7 +68,7 @@ def test_one_that_ends_between_cells_is_replaced_with_the_variables_that_are_not
     assert kernels.folders == []
 
 
-@pytest.mark.parametrize("lost", [0, 1])
+@pytest.mark.parametrize("lost", cases(0, 1))
 def test_one_that_ends_in_a_cell_is_named_at_its_end_and_replaced_before_the_next(
     kernels: Kernels, lost: int
 ) -> None:

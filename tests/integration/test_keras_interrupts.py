@@ -8,6 +8,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.notebook import Notebook
+from tests.variants import cases
 
 START = "%dist_init -n 2 --devices-per-process 2 --platform cpu --framework keras"
 SETUP = """%%dist
@@ -57,7 +58,7 @@ def notebook(kernel: Notebook) -> Iterator[Notebook]:
     kernel.run("%dist_shutdown")
 
 
-@pytest.mark.parametrize("leaves", ["Leaves", "LeavesBetweenEpochs"])
+@pytest.mark.parametrize("leaves", cases("Leaves", "LeavesBetweenEpochs"))
 def test_the_others_are_freed_when_one_raises_in_the_middle_of_fit(
     notebook: Notebook, leaves: str
 ) -> None:

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.integration.notebook import Notebook
+from tests.variants import cases
 
 START = "%dist_init -n {n} --devices-per-process {k} --platform cpu --framework keras"
 DEVICES = """
@@ -29,7 +30,7 @@ def two(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
         yield found
 
 
-@pytest.mark.parametrize("count", [2, 4])
+@pytest.mark.parametrize("count", cases(2, 4))
 def test_k1_initialize_is_broadcast_with_each_process_s_own_id(
     renewed: Notebook, count: int
 ) -> None:

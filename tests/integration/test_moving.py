@@ -9,6 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from tests.integration.notebook import Notebook, Output
+from tests.variants import cases
 
 SETUP = """%%dist
 import jax, numpy as np, os, signal, time
@@ -127,8 +128,8 @@ def test_an_array_is_pushed_under_a_sharding(notebook: Notebook) -> None:
     notebook.good("%%dist\nassert w.sharding.spec == P('x') and w.sum() == 66")
 
 
-@pytest.mark.parametrize("way", ["shared", "messages"])
-@pytest.mark.parametrize("values", ["x", "x --sharding NamedSharding(mesh,P(\\'x\\'))"])
+@pytest.mark.parametrize("way", cases("shared", "messages"))
+@pytest.mark.parametrize("values", cases("x --sharding NamedSharding(mesh,P(\\'x\\'))", "x"))
 def test_an_interrupted_push_says_so_in_one_line_and_leaves_nothing(
     notebook: Notebook, values: str, way: str
 ) -> None:
@@ -168,7 +169,7 @@ def test_a_push_that_is_interrupted_before_anything_is_sent_says_so_in_one_line(
     )
 
 
-@pytest.mark.parametrize("way", ["shared", "messages"])
+@pytest.mark.parametrize("way", cases("shared", "messages"))
 def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(
     notebook: Notebook, way: str
 ) -> None:
@@ -204,8 +205,8 @@ def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
 # The last one: a process ends in it.
 
 
-@pytest.mark.parametrize("way", ["shared", "messages"])
-@pytest.mark.parametrize("magic", ["%dist_pull", "%dist_push"])
+@pytest.mark.parametrize("way", cases("shared", "messages"))
+@pytest.mark.parametrize("magic", cases("%dist_pull", "%dist_push"))
 def test_a_process_that_ends_in_the_middle_is_named(
     notebook: Notebook, magic: str, way: str
 ) -> None:

@@ -14,6 +14,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
 from nbdist.session.recovery import inplace
+from tests.variants import cases
 from tests.waiting import wait_for
 
 PROCESSES = 3
@@ -86,7 +87,7 @@ def kill(session: Session, process_id: int, number: int) -> None:
     wait_for(lambda: session.out_of_step)
 
 
-@pytest.mark.parametrize("lost", range(PROCESSES))
+@pytest.mark.parametrize("lost", cases(*range(PROCESSES)))
 def test_training_goes_on_with_the_losses_of_an_undisturbed_run(
     session: Session, undisturbed: list[float], lost: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -155,7 +156,7 @@ def test_two_at_once(session: Session, undisturbed: list[float]) -> None:
     assert session.pull("me", each=True) == {p: p for p in range(PROCESSES)}
 
 
-@pytest.mark.parametrize("when", ["start_again", "coordination", "bring"])
+@pytest.mark.parametrize("when", cases("bring", "start_again", "coordination"))
 def test_another_that_ends_in_the_middle_of_a_repair_is_replaced_as_well(
     session: Session,
     undisturbed: list[float],
@@ -245,10 +246,10 @@ def test_a_hook_that_sets_it_again_lets_cells_go_on(session: Session) -> None:
 
 @pytest.mark.parametrize(
     "stuck",
-    [
+    cases(
         "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT])\n    time.sleep(600)",
         "os.kill(os.getpid(), signal.SIGSTOP)",
-    ],
+    ),
     ids=["deaf", "stopped"],
 )
 def test_one_that_no_interrupt_reaches_is_ended_and_replaced_when_that_is_asked_for(

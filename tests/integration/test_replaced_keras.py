@@ -9,6 +9,7 @@ import pytest
 
 import nbdist
 from nbdist.errors import SessionError
+from tests.variants import cases
 from tests.waiting import wait_for
 
 DATA = """
@@ -45,7 +46,7 @@ def fit():
 
 
 @pytest.mark.parametrize(
-    ("processes", "lost", "distribution"), [(3, 1, "data_parallel"), (2, 0, "model_parallel")]
+    ("processes", "lost", "distribution"), cases((2, 0, "model_parallel"), (3, 1, "data_parallel"))
 )
 def test_a_model_trains_on_with_the_losses_of_an_undisturbed_run(
     processes: int, lost: int, distribution: str

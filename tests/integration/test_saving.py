@@ -14,6 +14,7 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import ArrayError, GoneError, OptionError, SessionError, SpecError
 from tests.integration.notebook import Notebook
+from tests.variants import cases
 
 MESH = """
 import os
@@ -267,7 +268,7 @@ KILLED = {
 }
 
 
-@pytest.mark.parametrize("killed", KILLED)
+@pytest.mark.parametrize("killed", cases(*KILLED))
 def test_a_save_killed_in_the_middle_leaves_the_one_before_whole(
     tmp_path: Path, killed: str
 ) -> None:
@@ -316,7 +317,9 @@ def test_a_flax_module_is_saved_by_its_state_and_restored_into_what_is_there(
     )
     assert session.save(tmp_path / "it").names == ("other", "n")
     before = session.pull("other")["kernel"].tobytes()
-    session.run("other = old = module(1)\nn = {'step': 0, 'model': other, 'state': nnx.state(other)}")
+    session.run(
+        "other = old = module(1)\nn = {'step': 0, 'model': other, 'state': nnx.state(other)}"
+    )
     assert session.pull("other")["kernel"].tobytes() != before
     session.restore(tmp_path / "it")
     assert session.pull("other")["kernel"].tobytes() == before

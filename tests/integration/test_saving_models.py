@@ -39,7 +39,9 @@ def train(found):
     return [float(found.train_on_batch(X[me::count], Y[me::count])) for _ in range(2)]
 def bits(found):
     every = [*found.variables, *found.optimizer.variables]
-    gather = jax.jit(lambda x: x, out_shardings=jax.sharding.NamedSharding(layout.device_mesh.backend_mesh, jax.sharding.PartitionSpec()))
+    mesh = layout.device_mesh.backend_mesh
+    whole = jax.sharding.NamedSharding(mesh, jax.sharding.PartitionSpec())
+    gather = jax.jit(lambda x: x, out_shardings=whole)
     return [np.asarray(gather(one.value).addressable_data(0)).tobytes() for one in every]
 """
 
@@ -92,7 +94,10 @@ def test_a_model_and_its_optimizer_are_what_they_were_and_train_on(
 @pytest.mark.parametrize(
     ("model", "said"),
     [
-        ("new_model(2, build=False)", r"model is not here as it was saved: .* optimizer built as well"),
+        (
+            "new_model(2, build=False)",
+            r"model is not here as it was saved: .* optimizer built as well",
+        ),
         ("new_model(2, units=8)", r"model\.layers\[0\]\.\w+ is array f32\[\S*8\] here and was"),
         ("new_model(2).layers[0]", "model is not here as it was saved"),
         ("keras.callbacks.History()", r"object of Keras \(History\) that is not saved"),

@@ -19,6 +19,7 @@ from nbdist.errors import LaunchError, OptionError, SessionError
 from nbdist.machine import ports
 from tests.integration.conftest import START
 from tests.integration.notebook import Notebook, gone
+from tests.variants import cases
 
 
 def is_loopback(address: str) -> bool:
@@ -86,7 +87,7 @@ def test_loading_twice_and_unloading_are_harmless(fresh: Notebook) -> None:
     assert "not found" in fresh.run("%%dist\n1").text + fresh.run("%%dist\n1").traceback
 
 
-@pytest.mark.parametrize("keep", ["", " --keep"])
+@pytest.mark.parametrize("keep", cases("", " --keep"))
 def test_a_session_is_there_again_after_a_reload_and_goes_on_while_nbdist_is_not_loaded(
     fresh: Notebook, keep: str
 ) -> None:
@@ -346,7 +347,7 @@ print(child)
 """
 
 
-@pytest.mark.parametrize("how", ["exit", "SIGKILL", "SIGKILL with a forked child"])
+@pytest.mark.parametrize("how", cases("SIGKILL with a forked child", "exit", "SIGKILL"))
 def test_nothing_outlives_the_kernel(tmp_path: Path, how: str) -> None:
     with Notebook(folder=tmp_path) as notebook:
         notebook.good("%load_ext nbdist")

@@ -29,12 +29,6 @@ if TYPE_CHECKING:
     from nbdist.engine.values.parts import Children
 
 
-class Suffix(str):
-    """What follows the expression of an object to reach an array of it: `.layers[0].kernel`."""
-
-    __slots__ = ()
-
-
 class Framework:
     """One framework; a folder of `nbdist.engine.frameworks` has one as `FRAMEWORK`, in its module `framework`.
 

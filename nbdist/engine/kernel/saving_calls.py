@@ -6,8 +6,10 @@ from typing import TYPE_CHECKING, Any
 
 from nbdist.contract.calls import saving as contract
 from nbdist.contract.calls.values import Named
+from nbdist.engine.frameworks import imported
 from nbdist.engine.kernel.together import together
 from nbdist.engine.namespace.names import users
+from nbdist.engine.saving.objects import Objects
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -28,7 +30,9 @@ def save_arrays(
 
     with together(resident, call.number, "What was to be saved"):
         exchange = _exchange(resident, call)
-        return save(call.path, call.names, _names(resident), exchange, resident.host), []
+        return save(
+            call.path, call.names, _names(resident), Objects(imported()), exchange, resident.host
+        ), []
 
 
 def read_arrays(
@@ -40,7 +44,9 @@ def read_arrays(
 
     with together(resident, call.number, "What was to be restored"):
         exchange = _exchange(resident, call)
-        report, held = restore(call.path, call.names, _names(resident), exchange, resident.host)
+        report, held = restore(
+            call.path, call.names, _names(resident), Objects(imported()), exchange, resident.host
+        )
         resident.moving.begin(call.token, held)
     return report, []
 

@@ -6,20 +6,21 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from nbdist.engine.saving.exchange import Exchange
-from nbdist.engine.saving.objects import with_states
+from nbdist.engine.saving.objects import Objects
 from nbdist.engine.saving.parts import Parts, is_spanning
 from nbdist.errors import ArrayError
 from nbdist.quantities import processes_text
 
 
 def chosen(
-    names: Sequence[str], variables: Mapping[str, Any]
+    names: Sequence[str], variables: Mapping[str, Any], objects: Objects
 ) -> tuple[dict[str, Parts], list[str]]:
     """The variables to save, and in words what was not asked for by name and cannot be saved.
 
     Args:
       names: As a person has written them; none: all that hold arrays on several processes.
       variables: The user's, by name.
+      objects: Models among them.
 
     Raises:
       ArrayError: There is no such name, or its value cannot be saved.
@@ -28,17 +29,17 @@ def chosen(
     if unknown:
         raise ArrayError(f"The processes have no name {unknown[0]!r}; nothing was written.")
     if names:
-        return {name: Parts(name, variables[name]) for name in names}, []
+        return {name: Parts(name, variables[name], objects) for name in names}, []
     found, left_out = {}, []
     for name, value in variables.items():
-        arrays = _arrays(value)
+        arrays = _arrays(value, objects)
         if not any(is_spanning(array) for array in arrays):
             left_out += (
                 [f"{name}: each process has its own; give its name to save it"] if arrays else []
             )
             continue
         try:
-            found[name] = Parts(name, value)
+            found[name] = Parts(name, value, objects)
         except ArrayError as error:
             left_out.append(str(error).removesuffix(" Nothing was written."))
     return found, left_out
@@ -108,11 +109,11 @@ def _difference(name: str, of_each: Sequence[Sequence[Sequence[str]]]) -> str:
     return f"{name} differs between processes. Nothing was written."
 
 
-def _arrays(value: Any) -> list[Any]:
+def _arrays(value: Any, objects: Objects) -> list[Any]:
     import jax
 
     try:
-        leaves = jax.tree.leaves(with_states("it", value))
+        leaves = jax.tree.leaves(objects.with_states("it", value))
     except Exception:  # noqa: BLE001 - a class of the user's that cannot be taken apart
         return []
     return [leaf for leaf in leaves if isinstance(leaf, jax.Array)]

@@ -7,7 +7,7 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-from nbdist.engine.saving.objects import path_text, with_states
+from nbdist.engine.saving.objects import Objects, path_text
 from nbdist.errors import ArrayError
 
 SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
@@ -62,6 +62,7 @@ class Parts:
     Args:
       name: Of the variable.
       value: Any object.
+      objects: Models, and what else keeps its arrays by itself.
       values: Whether the values themselves are wanted: an array must have them then.
 
     Attributes:
@@ -75,10 +76,12 @@ class Parts:
       ArrayError: There is something in it that cannot be saved.
     """
 
-    def __init__(self, name: str, value: Any, *, values: bool = True) -> None:
+    def __init__(self, name: str, value: Any, objects: Objects, *, values: bool = True) -> None:
         import jax
 
-        with_paths, self.tree = jax.tree_util.tree_flatten_with_path(with_states(name, value))
+        with_paths, self.tree = jax.tree_util.tree_flatten_with_path(
+            objects.with_states(name, value)
+        )
         self.name = name
         self.parts: list[Part] = []
         self.values: list[Any] = []

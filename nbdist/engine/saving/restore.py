@@ -13,7 +13,7 @@ from nbdist.engine.saving import folder as folders
 from nbdist.engine.saving import orbax
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.engine.saving.folder import Save, Variable
-from nbdist.engine.saving.objects import given_back, keeps_its_own
+from nbdist.engine.saving.objects import Objects
 from nbdist.engine.saving.parts import SCALARS, Part, Parts
 from nbdist.engine.saving.places import Places, sharding_text
 from nbdist.engine.saving.save import refuse_other_folders
@@ -29,10 +29,12 @@ class Restored(Held):
 
     Args:
       values: By name.
+      objects: Models among what is there.
     """
 
-    def __init__(self, values: Mapping[str, Any]) -> None:
+    def __init__(self, values: Mapping[str, Any], objects: Objects) -> None:
         self._values = dict(values)
+        self._objects = objects
 
     def give(self, variables: Mapping[str, Any]) -> dict[str, Any]:
         """What the names are to lead to; models that are there have what was read.
@@ -41,7 +43,7 @@ class Restored(Held):
           variables: The user's, by name, as they were when this was read.
         """
         return {
-            name: given_back(variables[name], value) if name in variables else value
+            name: self._objects.given_back(variables[name], value) if name in variables else value
             for name, value in self._values.items()
         }
 
@@ -68,7 +70,12 @@ class Target:
 
 
 def restore(
-    path: str, names: tuple[str, ...], variables: Mapping[str, Any], exchange: Exchange, host: str
+    path: str,
+    names: tuple[str, ...],
+    variables: Mapping[str, Any],
+    objects: Objects,
+    exchange: Exchange,
+    host: str,
 ) -> tuple[Saving, Restored]:
     """Reads variables; called on all processes at the same time.
 
@@ -76,6 +83,7 @@ def restore(
       path: The folder, as a person has written it.
       names: Of the variables; none: all of the save.
       variables: The user's, by name.
+      objects: Models among them.
       exchange: With the other processes.
       host: The name of this one's.
 
@@ -109,7 +117,7 @@ def restore(
             )
 
     def plan() -> list[Any]:
-        targets.extend(_targets(saves[0], path, names, variables))
+        targets.extend(_targets(saves[0], path, names, variables, objects))
         return [
             [t.variable.name, t.how, [s and sharding_text(s) for s in t.shardings]] for t in targets
         ]
@@ -134,11 +142,15 @@ def restore(
     made: dict[str, Any] = {}
     exchange.all("read", lambda: made.update({t.variable.name: _value(t, arrays) for t in targets}))
     report = Saving(path=said[0]["folder"], names=tuple(_reported(target) for target in targets))
-    return report, Restored(made)
+    return report, Restored(made, objects)
 
 
 def _targets(
-    save: Save, path: str, names: tuple[str, ...], variables: Mapping[str, Any]
+    save: Save,
+    path: str,
+    names: tuple[str, ...],
+    variables: Mapping[str, Any],
+    objects: Objects,
 ) -> list[Target]:
     there = {variable.name: variable for variable in save.variables}
     unknown = [name for name in names if name not in there]
@@ -149,22 +161,22 @@ def _targets(
         )
     places = Places(variables)
     return [
-        _as_it_is(there[name], variables[name], places)
+        _as_it_is(there[name], variables[name], places, objects)
         if name in variables
         else _anew(there[name], places)
         for name in names or there
     ]
 
 
-def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
+def _as_it_is(variable: Variable, value: Any, places: Places, objects: Objects) -> Target:
     try:
-        mine = Parts(variable.name, value, values=False)
+        mine = Parts(variable.name, value, objects, values=False)
     except ArrayError as error:
         raise ArrayError(f"{_unlike(variable.name)}: {error}") from error
     if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
         raise ArrayError(
             f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and "
-            f"{len(variable.parts)} were saved, or they have other names. {_remedy(value)} No "
+            f"{len(variable.parts)} were saved, or they have other names. {_remedy(value, objects)} No "
             "variable was changed."
         )
     for part, saved in zip(mine.parts, variable.parts, strict=True):
@@ -184,8 +196,8 @@ def _as_it_is(variable: Variable, value: Any, places: Places) -> Target:
     return Target(variable=variable, tree=mine.tree, shardings=shardings, how="; ".join(said))
 
 
-def _remedy(value: Any) -> str:
-    if keeps_its_own(value):
+def _remedy(value: Any, objects: Objects) -> str:
+    if objects.keeps_its_own(value):
         return (
             "Make it as it was when it was saved: built, compiled, and its optimizer built as well "
             "(model.optimizer.build(model.trainable_variables)), if it had been trained."

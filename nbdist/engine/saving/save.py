@@ -13,13 +13,19 @@ from nbdist.engine.saving import orbax
 from nbdist.engine.saving.chosen import chosen, refuse_differing, refuse_nothing
 from nbdist.engine.saving.exchange import Exchange
 from nbdist.engine.saving.folder import Save, Variable
+from nbdist.engine.saving.objects import Objects
 from nbdist.engine.saving.parts import Parts
 from nbdist.engine.saving.structure import plain
 from nbdist.errors import OptionError
 
 
 def save(
-    path: str, names: tuple[str, ...], variables: Mapping[str, Any], exchange: Exchange, host: str
+    path: str,
+    names: tuple[str, ...],
+    variables: Mapping[str, Any],
+    objects: Objects,
+    exchange: Exchange,
+    host: str,
 ) -> Saving:
     """Writes variables; called on all processes at the same time.
 
@@ -27,6 +33,7 @@ def save(
       path: The folder, as a person has written it.
       names: Of the variables; none: all that hold arrays on several processes.
       variables: The user's, by name.
+      objects: Models among them.
       exchange: With the other processes.
       host: The name of this one's.
 
@@ -41,7 +48,7 @@ def save(
     def look() -> dict[str, Any]:
         orbax.refuse_without()
         folder = folders.folder_of(path)
-        parts, others = chosen(names, variables)
+        parts, others = chosen(names, variables, objects)
         found.update(parts)
         left_out.extend(others)
         return {

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from nbdist.engine.frameworks.framework import Suffix
 from nbdist.engine.frameworks.keras.classes import is_layer, is_optimizer, is_variable
 from nbdist.engine.frameworks.keras.variables import (
     Places,
@@ -14,6 +13,7 @@ from nbdist.engine.frameworks.keras.variables import (
     raw_value,
     set_raw_value,
 )
+from nbdist.engine.saving.objects import Suffix
 
 
 def keeps_its_own(value: Any) -> bool:

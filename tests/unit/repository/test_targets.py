@@ -1,0 +1,46 @@
+"""What `make test` leaves out another target runs, and `.ci/run` calls them all."""
+
+from __future__ import annotations
+
+import re
+
+from tests.places import ROOT
+
+MAKEFILE = (ROOT / "Makefile").read_text(encoding="utf-8")
+
+
+def recipes() -> dict[str, tuple[str, str]]:
+    """Each target that runs tests: what it needs, and its commands."""
+    found = re.findall(r"^([a-z][\w-]*):(.*)\n((?:\t.*\n)+)", MAKEFILE, re.M)
+    return {
+        name: (needs, commands)
+        for name, needs, commands in found
+        if re.search(r"pytest\b|\$\(PYTEST\)", commands) and name.startswith("test")
+    }
+
+
+def test_every_target_of_tests_is_called_for_each_change() -> None:
+    called = set(re.findall(r"^  make ([\w-]+) ", (ROOT / ".ci" / "run").read_text(), re.M))
+    needed = {word for name in called for word in recipes()[name][0].split()}
+    assert recipes().keys() == called | (needed & recipes().keys())
+
+
+def test_what_is_left_out_of_one_is_in_another() -> None:
+    _, whole = recipes()["test"]
+    others = {name: commands for name, (_, commands) in recipes().items() if name != "test"}
+    left_out = re.findall(r"--ignore=(\S+)", whole)
+    assert left_out
+    for folder in left_out:
+        assert [name for name, commands in others.items() if f" {folder}\n" in commands], folder
+    assert '-m "not variant"' in whole
+    assert "-m variant tests/browser tests/integration" in others["test-variants"]
+
+
+def test_no_case_is_left_out_elsewhere() -> None:
+    elsewhere = [
+        path.relative_to(ROOT).as_posix()
+        for path in sorted((ROOT / "tests").rglob("test_*.py"))
+        if path.parent.name not in ("browser", "integration")
+        and re.search(r"^from tests\.variants import", path.read_text(encoding="utf-8"), re.M)
+    ]
+    assert elsewhere == []

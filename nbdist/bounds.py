@@ -63,6 +63,11 @@ def intersection(one: Bounds, other: Sequence[Sequence[int]]) -> Bounds:
     ]
 
 
+def contains(outer: Bounds, inner: Bounds) -> bool:
+    """Whether all of `inner` lies in `outer`."""
+    return all(a <= c and d <= b for (a, b), (c, d) in zip(outer, inner, strict=True))
+
+
 def slices(bounds: Bounds, origin: Bounds | None = None) -> tuple[Any, ...]:
     """Bounds as an index; with `origin`, into an array that begins there."""
     starts = [0] * len(bounds) if origin is None else [start for start, _ in origin]

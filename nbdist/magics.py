@@ -103,10 +103,13 @@ class DistMagics(Magics):
             options.attach_arguments(asked) if asked.attach else options.start_arguments(asked)
         )
         if self.session is not None and self.session.alive:
+            if not asked.attach and options.asks_for_processes_alone(arguments):
+                self._resize(arguments["processes"])
+                return
             raise SessionError(
                 f"A session is running, and nothing has been changed: {self.session.describe()}. Go on with "
-                "%%dist; %dist_init --restart starts it afresh as it was; for other options end it first, with "
-                "%dist_shutdown."
+                "%%dist; %dist_init -n N alone changes the number of its processes; %dist_init --restart starts "
+                "it afresh as it was; for other options end it first, with %dist_shutdown."
             )
         progress = Progress(in_notebook=self._in_notebook)
         if asked.attach:
@@ -119,6 +122,11 @@ class DistMagics(Magics):
         self.session = start_session(StartOptions(**arguments), progress=progress, feed=self.feed)
         with _undone_by_interrupt(self.session.shutdown):
             self._started(progress, kept_here(besides=self.session.id))
+
+    def _resize(self, processes: int) -> None:
+        session = self._active()
+        progress = Progress(in_notebook=self._in_notebook)
+        progress.close(session.resize(processes, progress=progress))
 
     def _restart(self) -> None:
         session = self._active()
@@ -136,9 +144,9 @@ class DistMagics(Magics):
     @teaching
     def dist_recover(self, line: str) -> None:
         """Bring the processes in step again; with TensorFlow, replace lost ones and make the strategy anew."""
-        options.dist_recover().parse(line)
+        asked = options.dist_recover().parse(line)
         progress = Progress(in_notebook=self._in_notebook)
-        progress.close(self._active().recover(progress=progress))
+        progress.close(self._active().recover(without=asked.without, progress=progress))
 
     @property
     def _in_notebook(self) -> bool:

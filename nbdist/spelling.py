@@ -48,6 +48,8 @@ COMMANDS = {
     "unchecked": ("%%dist --no-check", "session.run(…, check=False)"),
     "push": ("%dist_push", "session.push"),
     "pull": ("%dist_pull", "session.pull"),
+    "save": ("%dist_save", "session.save"),
+    "restore": ("%dist_restore", "session.restore"),
     "mesh": ("%dist_mesh", "session.mesh()"),
     "rehearse": ("%%dist_rehearse", "nbdist rehearse"),
 }

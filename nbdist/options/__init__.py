@@ -36,6 +36,7 @@ from nbdist.options.magics import MAGICS, ON_THE_PROCESSES
 from nbdist.options.parser import HelpShown, Parser
 from nbdist.options.rehearsal import dist_plan, dist_rehearse, rehearse_options
 from nbdist.options.start import (
+    asks_for_processes_alone,
     attach_arguments,
     dist_init,
     refuse_beside_restart,
@@ -47,6 +48,7 @@ __all__ = [
     "ON_THE_PROCESSES",
     "HelpShown",
     "Parser",
+    "asks_for_processes_alone",
     "attach_arguments",
     "before_expression",
     "dist",

@@ -20,12 +20,25 @@ def dist_shutdown() -> Parser:
 
 def dist_recover() -> Parser:
     """`%dist_recover`."""
-    return Parser(
+    parser = Parser(
         "%dist_recover",
         "Bring the processes in step again; they keep their variables. With TensorFlow: start lost processes "
         "again, and make the strategy anew.",
-        example="%dist_recover",
+        example="%dist_recover --without h2",
     )
+    parser.add_argument(
+        "--without",
+        metavar="HOSTS",
+        default=(),
+        type=_hosts,
+        help="go on without these hosts, as h2,h3: meshes are made anew over the devices of the others, and "
+        "arrays move there",
+    )
+    return parser
+
+
+def _hosts(text: str) -> tuple[str, ...]:
+    return tuple(name for word in text.split(",") if (name := word.strip()))
 
 
 def dist_interrupt() -> Parser:

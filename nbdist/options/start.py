@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.start_options import FLAGS, PROCESSES
+from nbdist.launch.model.start_options import FLAGS, PROCESSES, StartOptions
 from nbdist.options.parser import Parser
 from nbdist.spelling import option
 
@@ -96,6 +96,13 @@ ATTACH_ARGUMENTS = frozenset(
         *("initialization_timeout_s", "heartbeat_timeout_s", "shutdown_timeout_s"),
     )
 )
+
+
+def asks_for_processes_alone(arguments: Mapping[str, Any]) -> bool:
+    """Whether a number of processes was asked for, and nothing else, in arguments of `nbdist.start`."""
+    plain = StartOptions()
+    given = {name for name, value in arguments.items() if value != getattr(plain, name)}
+    return given == {"processes"}
 
 
 def start_arguments(asked: argparse.Namespace) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from nbdist.cells.history import History
@@ -15,15 +16,17 @@ from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
-from nbdist.launch.start.spawn import Spawned
+from nbdist.launch.start.spawn import Spawned, spawn
+from nbdist.quantities import count_text, seconds_text
 from nbdist.rules import Rules
+from nbdist.session import resizing
 from nbdist.session.alone import AskedAlone
 from nbdist.session.description import describe, remarks
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.evaluating import Evaluation
 from nbdist.session.keeping import say_kept, say_running, take_up, write_down
 from nbdist.session.looking import Looks
-from nbdist.session.recovery.after import left_unsettled, make_sure, recover
+from nbdist.session.recovery.after import exclusive, left_unsettled, make_sure, recover
 from nbdist.session.recovery.widget import deliver
 from nbdist.session.running import Cells
 from nbdist.session.user_files import files_brought
@@ -69,7 +72,7 @@ class Life:
         self._brought: list[str] = []
         self._remarks: list[str] = []
         engines.widgets.on_event = self._widget_event
-        engines.on_replaced = self._write_down
+        engines.on_replaced = self.write_down
 
     @classmethod
     def begin(
@@ -81,6 +84,7 @@ class Life:
         rules: Rules,
         progress: StartProgress,
         publish: Callable[[Snapshot], None],
+        after: Life | None = None,
     ) -> Life:
         """Starts processes whose agents are there.
 
@@ -91,22 +95,26 @@ class Life:
           rules: Of the session.
           progress: As for `nbdist.start`.
           publish: Gets each new snapshot, on the monitor's thread.
+          after: The life before this one, whose cells were those of the same session.
 
         Raises:
           LaunchError: They could not be started; nothing is left.
         """
         engines = EngineGroup.begin(spawned, session=session, progress=progress, publish=publish)
         try:
+            history = History(Path(engines.link.folder))
+            history.cells = list(after.cells.history.cells) if after is not None else []
             life = cls(
                 engines,
                 session=session,
                 asked=asked,
                 rules=rules,
-                history=History(Path(engines.link.folder)),
+                history=history,
+                number=max((cell.number for cell in history.cells), default=0),
                 came="ready",
             )
             life._brought = files_brought(engines.link.agents)
-            unwritten = life._write_down()
+            unwritten = life.write_down()
         except BaseException:
             engines.stop()
             registry.remove(session)
@@ -184,7 +192,7 @@ class Life:
         done = recover(self.engines, progress=progress)
         self.cells.history.recovered()
         if self.engines.link.agents.all:  # else it is another kernel's, or nobody's, to be found
-            self._write_down()
+            self.write_down()
         return done
 
     def stop(self) -> None:
@@ -201,7 +209,71 @@ class Life:
             self.cells.background.leave()
             self.engines.leave()
 
-    def _write_down(self) -> str | None:
+    def resized(
+        self,
+        asked: Plan,
+        *,
+        without: Sequence[str],
+        publish: Callable[[Snapshot], None],
+        progress: StartProgress,
+        say: Callable[[str], None],
+    ) -> tuple[Life, str]:
+        """Another life of this session, on other processes that have the variables of these.
+
+        Args:
+          asked: Where they run.
+          without: Hosts of this life that are left out.
+          publish: As for `begin`.
+          progress: As for `nbdist.start`.
+          say: Gets what will lie otherwise, before anything is started.
+
+        Returns:
+          That life, and what was done, in one line and one more for each thing that is not as before. This one
+          goes on until it is `replaced`.
+
+        Raises:
+          NbdistError: It cannot be, or did not succeed; this life goes on.
+        """
+        began = time.monotonic()
+        engines = self.engines
+        living = resizing.sources(engines, without)
+        lost: tuple[str, ...] = ()
+        if engines.facts.out_of_step:
+            lost = exclusive(engines, lambda: resizing.calm(engines, living, say=say))
+        for text in resizing.changes(engines, living[0], len(asked.workers)):
+            say(text)
+        try:
+            life = Life.begin(
+                spawn(asked),
+                session=self._session,
+                asked=asked,
+                rules=self._rules,
+                progress=progress,
+                publish=publish,
+                after=self,
+            )
+            try:
+                done = resizing.bring(engines, life.engines, living, lost)
+            except BaseException:
+                life.stop()
+                raise
+        except BaseException:
+            self.write_down()  # it is found again where it was
+            raise
+        life.engines.health.recovered(unsure=done.unsure)
+        head = (
+            f"{count_text(len(asked.workers), 'process')} in place of {len(engines.plan.workers)} after "
+            f"{seconds_text(time.monotonic() - began)}{'' if done.lost else '; all variables kept'}"
+        )
+        return life, "\n".join([head, *done.lines])
+
+    def replaced(self) -> None:
+        """Stops what was started: another life of the same session goes on."""
+        self.cells.background.leave()
+        self.engines.stop()
+
+    def write_down(self) -> str | None:
+        """Has the session found from elsewhere; why it cannot be, if so."""
         return write_down(self.engines, session=self._session, asked=self._asked, rules=self._rules)
 
     def _widget_event(self, event: Event) -> None:

@@ -17,13 +17,14 @@ from nbdist.contract.history import PastCell
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import SessionError
 from nbdist.launch.files.sync import Copied
+from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress, silent
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
 from nbdist.launch.sessions.withheld import say_given, with_values
 from nbdist.launch.start.spawn import Spawned, spawn
 from nbdist.output.shown import SHOWN
 from nbdist.rules import Rules
-from nbdist.session import interrupting, moving, saving
+from nbdist.session import interrupting, moving, resizing, saving
 from nbdist.session.life import Life
 from nbdist.session.moving import LARGE_BYTES, Progress
 from nbdist.session.saving import Saved
@@ -39,6 +40,9 @@ from nbdist.view.shards import Shards
 from nbdist.view.text import status_text
 
 A = TypeVar("A")
+
+Say = Callable[[str], None]
+"""Gets lines while something lasts."""
 
 ANSWER_SECONDS = 30.0
 """How long an idle process may take to answer a small request."""
@@ -78,20 +82,24 @@ class Session:
         self.feed = self._views.feed
         if isinstance(source, AttachedCluster):
             self._asked, self._ours, self.id = source.asked, source.ours, source.session
-            life = Life.attach(source, rules=rules, progress=progress, publish=self._views.publish)
+            channel = self._views.channel()
+            channel.open()
+            life = Life.attach(source, rules=rules, progress=progress, publish=channel.publish)
             self._take(life)
         else:
             self._asked, self._ours, self.id = source.plan, True, uuid.uuid4().hex[:8]
             self._start(source, progress)
 
     def _start(self, spawned: Spawned, progress: StartProgress) -> None:
+        channel = self._views.channel()
+        channel.open()
         life = Life.begin(
             spawned,
             session=self.id,
             asked=self._asked,
             rules=self._rules,
             progress=progress,
-            publish=self._views.publish,
+            publish=channel.publish,
         )
         self._take(life)
 
@@ -632,7 +640,60 @@ class Session:
         """
         return sync_files(self._alive().engines)
 
-    def recover(self, *, progress: StartProgress | None = None) -> str:
+    def resize(
+        self, processes: int, *, progress: StartProgress | None = None, say: Say = print
+    ) -> str:
+        """Goes on with another number of processes on this machine, which have the variables of those there are.
+
+        New ones are started beside the others, get the names of one of them and their parts of all arrays, and
+        take their place. A mesh over all devices is made anew: the first axis that can takes another size. Arrays
+        keep their `PartitionSpec` on it; a dimension that the new size does not divide is whole on each device.
+
+        Args:
+          processes: How many there are to be.
+          progress: As for `nbdist.start`.
+          say: Gets what will lie otherwise, before anything is started.
+
+        Returns:
+          What was done, in one line, and one more for each thing that is not as before.
+
+        Raises:
+          OptionError: There are so many, or that cannot be; nothing was changed.
+          SessionError: Of this session it cannot be changed, or it is not in step; nothing was changed.
+          ArrayError: A mesh or a variable cannot be on so many; nothing was changed.
+          LaunchError: They could not be started; nothing was changed.
+          GoneError: A process ended meanwhile; the processes there were are still there.
+        """
+        return self._resize(lambda plan: resizing.planned(plan, processes), (), progress, say)
+
+    def _resize(
+        self,
+        asked: Callable[[Plan], Plan],
+        without: Sequence[str],
+        progress: StartProgress | None,
+        say: Say,
+    ) -> str:
+        before, channel = self._alive(), self._views.channel()
+        before.cells.wait_for_ends()
+        resizing.refuse(before.engines, self._asked)
+        plan = asked(self._asked)
+        life, done = before.resized(
+            plan, without=without, publish=channel.publish, progress=progress or silent, say=say
+        )
+        atexit.unregister(self.leave)
+        self._asked = plan
+        self._take(life)
+        channel.open(life.engines.monitor.snapshot())
+        before.replaced()
+        return done
+
+    def recover(
+        self,
+        *,
+        without: Sequence[str] = (),
+        progress: StartProgress | None = None,
+        say: Say = print,
+    ) -> str:
         """Brings the processes in step again, and starts others in the place of those that have ended.
 
         Variables stay, but for what had not been computed on all processes. A new process gets the names of one
@@ -640,7 +701,10 @@ class Session:
         named. With TensorFlow new processes have no variables, and the strategy is made anew.
 
         Args:
+          without: Hosts that are left out, such as one that does not come back: other processes take the place
+            of those on the others, as in `resize`.
           progress: As for `nbdist.start`.
+          say: As for `resize`, where hosts are left out.
 
         Returns:
           What was done, in one line, and one more for each thing that is not as before.
@@ -649,7 +713,13 @@ class Session:
           SessionError: A process is in the middle of a cell.
           RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
           LaunchError: It did not succeed with TensorFlow.
+          OptionError: `without` names no host of the session, or all.
         """
+        if without:
+            hosts = [without] if isinstance(without, str) else list(without)
+            return self._resize(
+                lambda plan: resizing.planned_without(plan, hosts), hosts, progress, say
+            )
         return self._alive().recover(progress=progress or silent)
 
     def restart(self, *, progress: StartProgress | None = None) -> None:

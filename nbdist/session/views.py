@@ -22,6 +22,7 @@ class Views:
     def __init__(self, feed: Feed | None) -> None:
         self.feed = feed or Feed()
         self._pictures: list[Picture] = []
+        self._open: Channel | None = None
 
     def picture(self, snapshot: Callable[[], Snapshot], *, path: str | None) -> Picture:
         """A picture that follows the session.
@@ -34,8 +35,42 @@ class Views:
         self._pictures = [*self._pictures[-MAX_PICTURES + 1 :], picture]
         return picture
 
+    def channel(self) -> Channel:
+        """What the processes of one life publish to."""
+        return Channel(self)
+
+    def publish(self, snapshot: Snapshot, channel: Channel) -> None:
+        """Called on a monitor's thread with each new snapshot."""
+        if self._open is channel:
+            self.feed.push(snapshot)
+            for picture in self._pictures:
+                picture.follow(snapshot)
+
+    def open(self, channel: Channel) -> None:
+        """From now on this one is followed, and no other."""
+        self._open = channel
+
+
+class Channel:
+    """The snapshots of the processes of one life, which are shown while it is the open one.
+
+    Args:
+      views: What follows them.
+    """
+
+    def __init__(self, views: Views) -> None:
+        self._views = views
+
     def publish(self, snapshot: Snapshot) -> None:
         """Called on the monitor's thread with each new snapshot."""
-        self.feed.push(snapshot)
-        for picture in self._pictures:
-            picture.follow(snapshot)
+        self._views.publish(snapshot, self)
+
+    def open(self, snapshot: Snapshot | None = None) -> None:
+        """Has this one followed from now on.
+
+        Args:
+          snapshot: What is known by now, if something is.
+        """
+        self._views.open(self)
+        if snapshot is not None:
+            self.publish(snapshot)

@@ -6,8 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from nbdist.bounds import contains, elements
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.namespace import (
+    CoverNamespace,
     LeftOut,
     MakeNamespace,
     NamespaceArray,
@@ -27,6 +29,7 @@ from nbdist.dtypes import dtype_named
 from nbdist.engine.probe.samples import digest_of
 from nbdist.launch.start.request import Request
 from nbdist.merge.samples import Compared
+from nbdist.values.covers import cover
 from nbdist.values.flow import (
     Answers,
     Processes,
@@ -61,6 +64,7 @@ class Brought:
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
+      changes: What does not lie as it did, a sentence each.
     """
 
     source: int
@@ -74,6 +78,7 @@ class Brought:
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
     set_again: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
     @property
     def unsure(self) -> frozenset[str]:
@@ -93,6 +98,7 @@ class Bringing:
       generation: The number of the back end of all.
       timeout_s: How long nothing may move.
       before: What is known of names of the process that has ended, compared with the first source.
+      resized_to: How many processes there are where the newcomer is, if they are another number.
     """
 
     processes: Processes
@@ -102,6 +108,7 @@ class Bringing:
     generation: int
     timeout_s: float
     before: Compared = NOTHING
+    resized_to: int | None = None
 
     def run(self, *, progress: Progress = silent) -> Brought:
         """Brings all that can go.
@@ -118,10 +125,15 @@ class Bringing:
     def _run(self, progress: Progress) -> Brought:
         first, *others = self.sources
         offer, (placements, structure) = self._ask(
-            {first: self._send(first, OfferNamespace(token=self.token))}
+            {first: self._send(first, OfferNamespace(token=self.token, processes=self.resized_to))}
         )[first]
         spanning = tuple(array.key for array in offer.arrays if array.spans)
-        asked = {p: self._send(p, OfferArrays(token=self.token, keys=spanning)) for p in others}
+        asked = {
+            p: self._send(
+                p, OfferArrays(token=self.token, keys=spanning, processes=self.resized_to)
+            )
+            for p in others
+        }
         offers = {first: offer, **{p: answer for p, (answer, _) in self._ask(asked).items()}}
         room, _ = self._ask(
             {
@@ -134,7 +146,7 @@ class Bringing:
                 )
             }
         )[self.newcomer]
-        lost, parts = self._parts(offers, room)
+        lost, parts = self._parts(offers, self._covered(offers, room))
         Transfer(self.processes, token=self.token, timeout_s=self.timeout_s).run(
             parts, progress=progress
         )
@@ -150,6 +162,24 @@ class Bringing:
             }
         )[self.newcomer]
         return self._brought(offers, lost, parts, made)
+
+    def _covered(self, offers: Mapping[int, NamespaceOffer], room: Room) -> Room:
+        """Has parts that nobody has as they are wanted come as they are there."""
+        arrays = offers[self.sources[0]].arrays
+        covers = []
+        for array, wanted in zip(arrays, room.wanted, strict=True):
+            there = [
+                other
+                for offer in offers.values()
+                for other in offer.arrays
+                if other.key == array.key
+            ]
+            pieces = [piece for other in there if _same(other, array) for piece in other.every]
+            covers.append(tuple(cover(part, pieces) for part in wanted))
+        if all(len(parts) == 1 for its in covers for parts in its):
+            return room
+        asked = self._send(self.newcomer, CoverNamespace(token=self.token, covers=tuple(covers)))
+        return self._ask({self.newcomer: asked})[self.newcomer][0]
 
     def _brought(
         self,
@@ -176,6 +206,7 @@ class Bringing:
             set_again=made.set_again,
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
+            changes=offer.changes,
         )
 
     def _numbered(self, offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:
@@ -248,16 +279,15 @@ class Bringing:
         wanted = box(piece.bounds)
         for process_id, its in held.items():
             number, other = its.get(array.key, (0, None))
-            if other is None or (other.origin, other.shape, other.dtype) != (
-                array.origin,
-                array.shape,
-                array.dtype,
-            ):
+            if other is None or not _same(other, array):
                 continue
             if not array.spans and process_id != self.sources[0]:
                 continue
-            if wanted in other.every:
-                found[process_id] = number, other.every.index(wanted)
+            index = next((n for n, b in enumerate(other.every) if contains(b, wanted)), None)
+            if index is None and other.every and not elements(wanted):
+                index = 0  # nothing is taken of it
+            if index is not None:
+                found[process_id] = number, index
         return found
 
     def _send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
@@ -265,6 +295,11 @@ class Bringing:
 
     def _ask(self, asked: Mapping[int, Request[A]]) -> Answers[A]:
         return ask_each(self.processes, asked, timeout_s=self.timeout_s)
+
+
+def _same(one: NamespaceArray, other: NamespaceArray) -> bool:
+    """Whether they are one array on two processes."""
+    return (one.origin, one.shape, one.dtype) == (other.origin, other.shape, other.dtype)
 
 
 def differing(offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:

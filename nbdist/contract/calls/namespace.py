@@ -59,6 +59,7 @@ class NamespaceOffer:
       digests: A short text for each name, equal where what it holds is; of arrays on several processes only the
         kind counts.
       own: Names that lead to arrays of this process alone.
+      changes: What will not be as here, where the devices are others; a sentence each.
     """
 
     arrays: tuple[NamespaceArray, ...]
@@ -66,6 +67,7 @@ class NamespaceOffer:
     left_out: tuple[LeftOut, ...] = ()
     digests: Mapping[str, str] = field(default_factory=dict)
     own: tuple[str, ...] = ()
+    changes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -73,19 +75,32 @@ class OfferNamespace(Call[NamespaceOffer]):
     """Keeps what the user's names lead to for a kernel that takes it to a new process.
 
     Two buffers come with the answer: how the arrays lie, and the namespace without them.
+
+    Attributes:
+      token: Under which it is kept.
+      processes: How many there are where it goes, if they are another number: meshes over all devices are then
+        made anew.
     """
 
     NAME: ClassVar[str] = "offer_namespace"
     token: str
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OfferArrays(Call[NamespaceOffer]):
-    """Keeps those arrays that another process has offered, as far as this process has parts of them."""
+    """Keeps those arrays that another process has offered, as far as this process has parts of them.
+
+    Attributes:
+      token: Under which they are kept.
+      keys: Those of the arrays.
+      processes: As in `OfferNamespace`.
+    """
 
     NAME: ClassVar[str] = "offer_arrays"
     token: str
     keys: tuple[str, ...]
+    processes: int | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -102,6 +117,20 @@ class ReceiveNamespace(Call[Room]):
     token: str
     arrays: tuple[NamespaceArray, ...]
     generation: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class CoverNamespace(Call[Room]):
+    """Has the parts of arrays that are wanted come in parts as others have them.
+
+    Attributes:
+      token: Under which the namespace comes.
+      covers: Of each array, for each part that is wanted, those parts of which it is put together.
+    """
+
+    NAME: ClassVar[str] = "cover_namespace"
+    token: str
+    covers: tuple[tuple[tuple[Box, ...], ...], ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -176,8 +176,13 @@ class Framework:
         """A repair of this process in place that has just begun."""
         raise SessionError(f"{self.title} cannot be repaired in place.")
 
-    def placements(self, process: Process) -> Placements:
-        """What its arrays and devices are to another process."""
+    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+        """What its arrays and devices are to another process.
+
+        Args:
+          process: This one.
+          processes: How many there are where they go; None: as many as here.
+        """
         raise SessionError(f"Arrays of {self.title} cannot be taken to a new process.")
 
     def objects(self, process_id: int) -> Objects | None:

@@ -159,6 +159,7 @@ def calls() -> Mapping[type[contract.Call[Any]], Handler]:
         namespace_contract.AskUsed: namespace.used_names,
         namespace_contract.OfferArrays: namespace.offer_arrays,
         namespace_contract.ReceiveNamespace: namespace.receive_namespace,
+        namespace_contract.CoverNamespace: namespace.cover_namespace,
         namespace_contract.MakeNamespace: namespace.make_namespace,
         copies_contract.OfferCopies: copies.offer_copies,
         copies_contract.ReceiveCopies: copies.receive_copies,

@@ -28,7 +28,7 @@ def offer_namespace(
     resident: Resident, buffers: Buffers, call: contract.OfferNamespace
 ) -> tuple[contract.NamespaceOffer, list[Any]]:
     """See `OfferNamespace`."""
-    held = _outgoing(resident, call.token)
+    held = _outgoing(resident, call.token, processes=call.processes)
     offer, pickles = held.offer(_names(resident), resident.hooks)
     return offer, list(pickles)
 
@@ -49,7 +49,8 @@ def offer_arrays(
     resident: Resident, buffers: Buffers, call: contract.OfferArrays
 ) -> tuple[contract.NamespaceOffer, list[Any]]:
     """See `OfferArrays`."""
-    return _outgoing(resident, call.token).offer_arrays(call.keys, _names(resident)), []
+    held = _outgoing(resident, call.token, processes=call.processes)
+    return held.offer_arrays(call.keys, _names(resident)), []
 
 
 def receive_namespace(
@@ -61,6 +62,13 @@ def receive_namespace(
     held = IncomingNamespace(resident.shell.user_ns, placements, call.arrays, buffers[0])
     resident.moving.begin(call.token, held)
     return held.describe(), []
+
+
+def cover_namespace(
+    resident: Resident, buffers: Buffers, call: contract.CoverNamespace
+) -> tuple[Room, list[Any]]:
+    """See `CoverNamespace`."""
+    return resident.moving.held(call.token, IncomingNamespace).cover(call.covers), []
 
 
 def make_namespace(
@@ -83,8 +91,8 @@ def make_namespace(
     ), []
 
 
-def _outgoing(resident: Resident, token: str) -> OutgoingNamespace:
-    placements = resident.framework.placements(resident)
+def _outgoing(resident: Resident, token: str, *, processes: int | None = None) -> OutgoingNamespace:
+    placements = resident.framework.placements(resident, processes=processes)
     look = functools.partial(
         digests,
         offer_array=resident.framework.offer_array,

@@ -7,9 +7,9 @@ import sys
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from nbdist.bounds import shape_of
+from nbdist.bounds import shape_of, slices
 from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.values import Room, Spot, box
+from nbdist.contract.calls.values import Box, Room, Spot, box
 from nbdist.dtypes import dtype_named
 from nbdist.engine.namespace.objects import Objects
 from nbdist.engine.namespace.packing import unpacked
@@ -52,6 +52,14 @@ class IncomingNamespace(Sink):
             available=checkup.memory()["available"],
             group=checkup.group(),
         )
+
+    def cover(self, covers: Sequence[Sequence[Sequence[Box]]]) -> Room:
+        """Has the parts that are wanted come in parts; see `CoverNamespace`."""
+        self._places = [
+            _covered(bounds, finish, its, dtype_named(array.dtype))
+            for array, (bounds, finish), its in zip(self._arrays, self._places, covers, strict=True)
+        ]
+        return self.describe()
 
     def share(self, sizes: Sequence[int], spots: Sequence[Sequence[Spot]]) -> list[Any]:
         """Makes room for all that is to come in messages; shares it with nobody.
@@ -129,6 +137,30 @@ def whole(array: NamespaceArray) -> tuple[list[list[list[int]]], Any]:
         return parts[0]
 
     return [[[0, size] for size in array.shape]], finish
+
+
+def _covered(
+    wanted: list[list[list[int]]],
+    finish: Callable[[Parts], Any],
+    covers: Sequence[Sequence[Box]],
+    dtype: Any,
+) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
+    """Where other parts come than those of which the array is made: these, and how it is made of them."""
+
+    def whole_parts(parts: Parts) -> Any:
+        if parts is None:
+            return finish(None)
+        import numpy
+
+        left, found = iter(parts), []
+        for bounds, cover in zip(wanted, covers, strict=True):
+            made = numpy.empty(shape_of(bounds), dtype)
+            for part in cover:
+                made[slices(part, bounds)] = next(left)
+            found.append(made)
+        return finish(found)
+
+    return [[list(pair) for pair in part] for cover in covers for part in cover], whole_parts
 
 
 def set_process_state(state: dict[str, Any]) -> None:

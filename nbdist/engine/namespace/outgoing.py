@@ -86,6 +86,7 @@ class OutgoingNamespace(Source):
             left_out=tuple(left_out),
             digests=looked.found,
             own=looked.own,
+            changes=tuple(self._placements.changes()),
         )
         return offer, [placements, structure]
 

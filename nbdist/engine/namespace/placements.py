@@ -61,6 +61,9 @@ class Placements(Protocol):
     ) -> tuple[list[list[list[int]]], Callable[[Parts], Any]]:
         """Which parts of an array belong here, and how to make it of them."""
 
+    def changes(self) -> Sequence[str]:
+        """What of all that was described will not be as here, a sentence each."""
+
     def settings(self) -> Any:
         """What the framework keeps for the process beside objects with names; pickled with `reference`."""
 

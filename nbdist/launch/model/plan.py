@@ -108,6 +108,17 @@ class Plan:
             processes.append(replace(process, host=host, slot=slot, local_device_ids=ids))
         return replace(self, processes=tuple(processes))
 
+    def resized(self, count: int) -> Plan:
+        """This plan with so many processes, all alike, on the one host that it has."""
+        first = self.processes[0]
+        return replace(
+            self,
+            processes=tuple(
+                replace(first, process_id=number, slot=number, task_index=number)
+                for number in range(count)
+            ),
+        )
+
     def without(self, host: str) -> Plan:
         """This plan without one host; process ids stay dense, so those behind it move up."""
         left = [process for process in self.processes if process.host != host]

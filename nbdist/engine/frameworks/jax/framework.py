@@ -149,12 +149,16 @@ class Jax(Framework):
 
         return Repair(process.shell.user_ns, folder=process.folder, step=step_of(process))
 
-    def placements(self, process: Process) -> Placements:
-        """See `nbdist.engine.frameworks.jax.placements`."""
+    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+        """See `nbdist.engine.frameworks.jax.placements`, and for another number `.resized`."""
         from nbdist.engine.frameworks.jax.placements import Placements
-        from nbdist.engine.frameworks.jax.start import step_of
+        from nbdist.engine.frameworks.jax.resized import Resized
+        from nbdist.engine.frameworks.jax.start import step_or_new
 
-        return Placements(process.shell.user_ns, step_of(process))
+        step = step_or_new(process)
+        if processes is None:
+            return Placements(process.shell.user_ns, step)
+        return Resized(process.shell.user_ns, step, processes)
 
     def objects(self, process_id: int) -> Objects | None:
         """See `nbdist.engine.frameworks.jax.objects.Objects`."""

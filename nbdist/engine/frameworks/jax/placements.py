@@ -220,6 +220,10 @@ class Placements:
         place = jax.local_devices(backend=device.platform).index(device)
         return "device", device.platform, OWN, place
 
+    def changes(self) -> Sequence[str]:
+        """None: the devices are as here."""
+        return ()
+
     def settings(self) -> Any:
         """JAX's configuration, and the mesh and the device that are set."""
         jax = sys.modules["jax"]
@@ -248,6 +252,10 @@ class Placements:
                 for n, (_, platform, process, place) in enumerate(devices):
                     found[n] = find_device(platform, process, place)
                 return kinds.Mesh(found.reshape(shape), names, axis_types=types)
+            case ("anew", sizes, names, types):
+                return kinds.Mesh(
+                    numpy.array(jax.devices()).reshape(sizes), names, axis_types=types
+                )
             case ("named", mesh, spec, memory):
                 return kinds.NamedSharding(mesh, spec, memory_kind=memory)
             case ("single", (_, platform, process, place), memory):

@@ -76,6 +76,11 @@ def stay_in_step(
     return tuple(sorted(step.ports))
 
 
+def step_or_new(process: Process) -> Step:
+    """What this process counts; of one that is alone, which counts nothing, one in which nothing was counted."""
+    return step_of(process) if process.step is not None else Step(process.publish_step, before=())
+
+
 def step_of(process: Process) -> Step:
     """What this process counts and proves; there is one once it has joined others."""
     assert isinstance(process.step, Step)

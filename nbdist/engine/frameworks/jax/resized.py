@@ -1,0 +1,170 @@
+"""How meshes, shardings and arrays lie on another number of processes.
+
+A mesh over all devices is made anew over those that there are then: one axis gets another size, all else is kept.
+An array keeps its `PartitionSpec` on it, but for dimensions that the new size does not divide: these are whole.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from nbdist.engine.frameworks.jax.placements import Device, Placements
+from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.errors import ArrayError
+from nbdist.quantities import array_type_text, count_text
+
+Entry = Any
+"""Of a `PartitionSpec`, for one dimension."""
+
+
+@dataclass(frozen=True)
+class _Laid:
+    """In place of the sharding of one array."""
+
+    mesh: Any
+    spec: tuple[Entry, ...]
+    memory: str | None
+
+
+class Resized(Placements):
+    """Those of this process, as they are described to processes of another number.
+
+    Args:
+      namespace: The user's.
+      step: Has noted which program computed what.
+      processes: How many there will be.
+
+    Raises:
+      ArrayError: Of what is described, when something cannot be on so many.
+    """
+
+    def __init__(self, namespace: dict[str, Any], step: Step, processes: int) -> None:
+        import jax
+
+        super().__init__(namespace, step)
+        self._processes = processes
+        self._before = jax.device_count()
+        self._devices = processes * jax.local_device_count()
+        if self._before != jax.process_count() * jax.local_device_count():
+            raise ArrayError(
+                "The processes have different numbers of devices, so that nobody can say how many "
+                f"{count_text(processes, 'process')} will have. Nothing was changed."
+            )
+        self._changes: dict[str, None] = {}
+
+    def changes(self) -> Sequence[str]:
+        """What was made anew, or lies otherwise."""
+        return tuple(self._changes)
+
+    def placement(self, array: Any) -> Any:
+        """As for as many processes, but with a spec that fits its shape."""
+        import jax
+
+        sharding, *rest = super().placement(array)
+        if type(sharding) is jax.sharding.NamedSharding and self._is_over_all(sharding.mesh):
+            spec = self._fitting(array, sharding)
+            sharding = _Laid(sharding.mesh, spec, sharding.memory_kind)
+        return (sharding, *rest)
+
+    def reference(self, value: Any) -> Any | None:
+        """As for as many processes, but for meshes over all devices."""
+        import jax
+
+        if type(value) is _Laid:
+            return "named", value.mesh, jax.sharding.PartitionSpec(*value.spec), value.memory
+        if type(value) is jax.sharding.Mesh and self._is_over_all(value):
+            return "anew", self._sizes(value), value.axis_names, value.axis_types
+        return super().reference(value)
+
+    def _is_over_all(self, mesh: Any) -> bool:
+        return type(mesh) is sys.modules["jax"].sharding.Mesh and mesh.size == self._before
+
+    def _sizes(self, mesh: Any) -> tuple[int, ...]:
+        before = dict(mesh.shape)
+        found = resized(before, self._devices)
+        if found is None:
+            raise ArrayError(
+                f"The mesh {_mesh_text(before)} cannot be made anew over "
+                f"{count_text(self._devices, 'device')}: no size of one axis gives it so many. "
+                f"{_that_would(before, self._devices // self._processes)} Nothing was changed."
+            )
+        if found != before:
+            self._changes[f"mesh {_mesh_text(before)} becomes {_mesh_text(found)}"] = None
+        if list(mesh.devices.flat) != sys.modules["jax"].devices():
+            self._changes[
+                f"mesh {_mesh_text(found)} is in the order of jax.devices(), which it was not before"
+            ] = None
+        return tuple(found.values())
+
+    def _fitting(self, array: Any, sharding: Any) -> tuple[Entry, ...]:
+        """The spec of an array, without the axes that no longer divide a dimension."""
+        sizes = dict(zip(sharding.mesh.axis_names, self._sizes(sharding.mesh), strict=True))
+        spec = []
+        for dimension, entry in enumerate(sharding.spec):
+            axes = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
+            count = math.prod(sizes[axis] for axis in axes)
+            if array.shape[dimension] % count == 0:
+                spec.append(entry)
+                continue
+            spec.append(None)
+            path = self._key(array)
+            named = " × ".join(f"{axis}={sizes[axis]}" for axis in axes)
+            self._changes[
+                f"{path} ({array_type_text(str(array.dtype), array.shape)}): {named} does not divide "
+                f"dimension {dimension} of {array.shape[dimension]}, which is whole on each device now"
+            ] = None
+        return tuple(spec)
+
+    def _all_own(self, devices: Iterable[Any]) -> bool:
+        """Of a mesh over a part of the devices: whether it is over this process's alone."""
+        if super()._all_own(devices := list(devices)):
+            return True
+        raise ArrayError(
+            f"A mesh lies on {len(devices)} of {count_text(self._before, 'device')}, on several processes: "
+            f"nothing says where it would be among {self._devices}. Delete it, with what lies on it (del), "
+            "or make it over all devices. Nothing was changed."
+        )
+
+    def _device(self, device: Any, *, own: bool) -> Device:
+        if not own and device.process_index >= self._processes:
+            raise ArrayError(
+                f"A variable refers to {device} of process {device.process_index}, which will not be "
+                "there. Delete it (del). Nothing was changed."
+            )
+        return super()._device(device, own=own)
+
+
+def resized(axes: Mapping[str, int], devices: int) -> dict[str, int] | None:
+    """The sizes of a mesh over another number of devices: the first axis that can take another size does.
+
+    Args:
+      axes: Sizes by name, in order.
+      devices: How many there are.
+
+    Returns:
+      None where no axis can.
+    """
+    total = math.prod(axes.values())
+    if devices == total:
+        return dict(axes)
+    for name, size in axes.items():
+        others = total // size
+        if devices % others == 0:
+            return {**axes, name: devices // others}
+    return None
+
+
+def _that_would(axes: Mapping[str, int], each: int) -> str:
+    """For how many processes, of so many devices each, a mesh can be made anew."""
+    total = math.prod(axes.values())
+    most = 2 * total // each
+    fitting = [n for n in range(1, most + 1) if resized(axes, n * each) is not None]
+    return f"It can for {', '.join(map(str, fitting))} processes of {count_text(each, 'device')}."
+
+
+def _mesh_text(axes: Mapping[str, int]) -> str:
+    return " × ".join(f"{name}={size}" for name, size in axes.items())

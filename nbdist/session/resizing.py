@@ -1,0 +1,336 @@
+"""Another number of processes: others are started, get names and arrays of those there are, and replace them."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, TypeVar
+
+from nbdist.contract.asides import Aside
+from nbdist.contract.calls.call import Call
+from nbdist.contract.calls.namespace import OfferNamespace
+from nbdist.contract.calls.stepping import AskSent, Forget, Save
+from nbdist.contract.calls.values import LetGo
+from nbdist.errors import GoneError, OptionError, SessionError
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.start.request import Request
+from nbdist.quantities import (
+    array_type_text,
+    bytes_text,
+    count_text,
+    hosts_text,
+    names_text,
+    processes_text,
+)
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.replacing import forgetting, lost_in_part, unsure
+from nbdist.session.recovery.strategy import refuse_busy
+from nbdist.session.recovery.under_way import until_computed
+from nbdist.session.recovery.versions import LOST_MEANS, common_serial, disagreeing
+from nbdist.spelling import command, option
+from nbdist.values.flow import ask_each, send
+from nbdist.values.namespace import Bringing, Brought
+
+A = TypeVar("A")
+
+ANSWER_SECONDS = 10.0
+"""How long a process that is in no cell may take to answer."""
+
+SAVE_SECONDS = 300.0
+"""How long looking at all arrays may take; a computation that has been sent is waited for."""
+
+BRING_SECONDS = 120.0
+"""So long nothing may move while a namespace is brought."""
+
+LEAVING_SECONDS = 2.0
+"""How long a process of a host that is left out may take to answer; one that is in a cell does not."""
+
+NEW = 1 << 20
+"""Added to the ids of new processes while there are both."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Resized:
+    """What another number of processes has cost.
+
+    Attributes:
+      lines: What is not as before, each with three blanks before it.
+      lost: Paths of arrays that have no values any more.
+      unsure: See `nbdist.session.recovery.replacing.unsure`.
+    """
+
+    lines: tuple[str, ...]
+    lost: tuple[str, ...]
+    unsure: Mapping[str, str]
+
+
+def refuse(engines: EngineGroup, asked: Plan) -> None:
+    """Lets pass a session whose number of processes can be changed.
+
+    Raises:
+      SessionError: It cannot; says what to do.
+    """
+    then = (
+        f"Nothing was changed. {command('save')}, a start with another number, and {command('restore')} "
+        "take arrays there."
+    )
+    framework = framework_named(asked.framework)
+    if asked.framework != "jax":
+        raise SessionError(
+            f"The number of processes is changed for JAX alone, and these compute with {framework.title}. {then}"
+        )
+    if asked.platform != "cpu":
+        raise SessionError(
+            f"The number of processes is changed where they compute on the CPU alone: a {asked.platform.upper()} "
+            f"belongs to one process at a time, and new ones begin while the others are there. {then}"
+        )
+    if asked.placement.job is not None:
+        raise SessionError(f"The processes are the tasks of a job, which keeps its size. {then}")
+    if not asked.initialize:
+        raise SessionError(f"The cells themselves have joined the processes. {then}")
+    if asked.jax.get("local_device_ids") or any(
+        one.local_device_ids is not None or one.partition_index is not None
+        for one in asked.processes
+    ):
+        raise SessionError(f"Devices were given to processes one by one. {then}")
+    if not engines.link.agents.all:
+        raise SessionError(f"Another kernel has started the processes. {then}")
+
+
+def planned(asked: Plan, processes: int) -> Plan:
+    """The plan with another number of processes on this machine.
+
+    Raises:
+      OptionError: There are so many, or that cannot be.
+    """
+    if processes < 1:
+        raise OptionError(
+            f"{option('processes', processes)}: the number of processes must be 1 or more."
+        )
+    if processes == len(asked.processes):
+        raise OptionError(
+            f"{option('processes', processes)}: there are {processes} already; nothing was changed."
+        )
+    if not asked.placement.on_this_machine:
+        raise OptionError(
+            f"{option('processes', processes)}: the processes are on {hosts_text(asked.hosts.values())}. "
+            f"{command('recover')} leaves hosts out with {option('without', 'HOST')}. Nothing was changed."
+        )
+    return asked.resized(processes)
+
+
+def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
+    """The plan without these hosts.
+
+    Raises:
+      OptionError: There are no such hosts, or no others.
+    """
+    there = tuple(dict.fromkeys(asked.hosts.values()))
+    unknown = [host for host in hosts if host not in there]
+    if unknown:
+        raise OptionError(
+            f"{option('without', unknown[0])}: the hosts of this session are {names_text(there)}."
+        )
+    if not set(there) - set(hosts):
+        raise OptionError(
+            f"{option('without', ','.join(hosts))}: no host would be left. {command('shutdown')} ends the session."
+        )
+    for host in hosts:
+        asked = asked.without(host)
+    return asked
+
+
+def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
+    """The processes whose names and arrays are taken, the one whose names are taken first.
+
+    Those on hosts that are left out come last: what only they have of arrays is taken as well, if they answer.
+
+    Raises:
+      SessionError: One of them is in a cell or gone, or they may hold what does not belong together.
+    """
+    facts, hosts = engines.facts, engines.plan.hosts
+    left_out = {p for p in facts.workers if hosts[p] in without}
+    refuse_busy(engines, {*left_out, *facts.stuck})
+    staying = facts.workers - left_out
+    ended = staying & {*facts.lost, *facts.stuck}
+    if ended == staying:
+        raise SessionError(
+            f"No process lives on {hosts_text(hosts[p] for p in staying)}. {command('restart')} starts afresh."
+        )
+    if (ended or facts.out_of_step) and not without:
+        raise SessionError(
+            f"The processes are not in step{f': {facts.why}' if facts.why else ''}. {command('recover')} "
+            "brings them there; then their number can be changed."
+        )
+    leaving = _answering(engines, left_out - {*facts.lost, *facts.stuck})
+    # Process 0 is the one that code makes an exception of most often.
+    return [*sorted(staying - ended, key=lambda p: (p == 0, p)), *leaving]
+
+
+def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
+    """Those that answer at once."""
+    asked = {}
+    for process_id in sorted(process_ids):
+        if engines.proves and engines.plan.hosts[process_id] not in engines.facts.silent:
+            with contextlib.suppress(GoneError):
+                asked[process_id] = engines.send(process_id, AskSent())
+    until = time.monotonic() + LEAVING_SECONDS
+    for request in asked.values():
+        request.wait(max(0.0, until - time.monotonic()))
+    return [process_id for process_id, request in asked.items() if request.ready()]
+
+
+def calm(
+    engines: EngineGroup, living: Collection[int], *, say: Callable[[str], None]
+) -> tuple[str, ...]:
+    """Takes the arrays that not all processes have computed, after which all others can be read.
+
+    Args:
+      engines: Processes of which none is in a cell.
+      living: Those that live, of a session that is out of step.
+      say: Gets lines while it lasts.
+
+    Returns:
+      The paths of these arrays.
+
+    Raises:
+      RecoveryError: A process failed, ended, or did not answer.
+    """
+    states = ask_all(engines, AskSent(), within_s=ANSWER_SECONDS, of=living)
+    common = common_serial(states.values())
+    until_computed(engines, states, say=say)
+    cut = partial(engines.link.agents.ask, Aside.CUT)
+    cut(sorted(living))
+    saved = ask_all(engines, Save(common=common), within_s=SAVE_SECONDS, meanwhile=cut, of=living)
+    mixed = disagreeing({p: answer.versions for p, answer in saved.items()}, common=common)
+    forgotten = ask_all(
+        engines,
+        Forget(paths=mixed.paths, unnamed=mixed.unnamed),
+        within_s=ANSWER_SECONDS,
+        of=living,
+    )
+    return tuple(sorted({*mixed.paths, *(n for a in forgotten.values() for n in a.lost)}))
+
+
+def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...]:
+    """What will lie otherwise on another number of processes, a sentence each; nothing is changed by asking.
+
+    Raises:
+      ArrayError: Something cannot be there.
+    """
+    token = str(engines.next_number())
+    try:
+        call = OfferNamespace(token=token, processes=processes)
+        asked = {source: send(engines, source, call)}
+        offer, _ = ask_each(engines, asked, timeout_s=BRING_SECONDS)[source]
+        return offer.changes
+    finally:
+        with contextlib.suppress(GoneError):
+            engines.send(source, LetGo(token=token))
+
+
+def bring(
+    before: EngineGroup, now: EngineGroup, living: Sequence[int], lost: Collection[str]
+) -> Resized:
+    """Gives all new processes the names of one of those before, and their parts of all arrays.
+
+    Args:
+      before: The processes that there were.
+      now: The new ones, joined; none has any names yet.
+      living: As `sources` gives them.
+      lost: Arrays that have no values any more.
+
+    Raises:
+      NbdistError: A process has ended meanwhile, did not answer, or could not make what has come.
+    """
+    generation = 1
+    if before.proves:
+        states = ask_all(before, AskSent(), within_s=ANSWER_SECONDS, of=living)
+        generation += max(state.sent.generation for state in states.values())
+    found = {
+        p: Bringing(
+            processes=Both(before, now),
+            newcomer=NEW + p,
+            sources=living,
+            token=str(now.next_number()),
+            generation=generation,
+            timeout_s=BRING_SECONDS,
+            resized_to=len(now.plan.workers),
+        ).run()
+        for p in sorted(now.facts.workers)
+    }
+    if len(before.plan.workers) == 1:
+        # What one process had by itself was what there was.
+        found = {p: replace(one, alone=()) for p, one in found.items()}
+    missing = lost_in_part(found)
+    if missing:
+        ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
+    gone = {*lost, *(array.key for array in missing if not array.key.startswith("@"))}
+    return Resized(lines=tuple(_lines(found, gone)), lost=tuple(sorted(gone)), unsure=unsure(found))
+
+
+class Both:
+    """Two groups of processes as one: those before by their ids, the new ones `NEW` behind theirs."""
+
+    def __init__(self, before: EngineGroup, now: EngineGroup) -> None:
+        self._before, self._now = before, now
+
+    def send(self, process_id: int, call: Call[A], *buffers: Any) -> Request[A]:
+        """Sends a request; does not wait."""
+        group, number = self._of(process_id)
+        return group.send(number, call, *buffers)
+
+    def where(self, process_id: int) -> str:
+        """`process 1 (host h1)`; of a new one `new process 1`."""
+        group, number = self._of(process_id)
+        return f"{'new ' if group is self._now else ''}{group.where(number)}"
+
+    def gone(self, process_id: int) -> str | None:
+        """How a process has ended; None while it lives."""
+        group, number = self._of(process_id)
+        end = group.link.exits.get(number)
+        return None if end is None else str(end)
+
+    def _of(self, process_id: int) -> tuple[EngineGroup, int]:
+        return (self._now, process_id - NEW) if process_id >= NEW else (self._before, process_id)
+
+
+def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
+    first = next(iter(found.values()))
+    nbytes = sum(one.nbytes for one in found.values())
+    arrays = f", and {bytes_text(nbytes)} of arrays" if nbytes else ""
+    has = "each have" if len(found) > 1 else "has"
+    lines = [
+        f"   {processes_text(found)} {has} the {count_text(len(first.names), 'name')} that process "
+        f"{first.source} had{arrays}"
+    ]
+    lines += [f"   {text}" for text in first.changes]
+    if gone:
+        types = {
+            array.key: f" ({array_type_text(array.dtype, array.shape)})"
+            for array in lost_in_part(found)
+        }
+        listed = names_text([f"{path}{types.get(path, '')}" for path in sorted(gone)])
+        lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
+    for left in first.left_out:
+        lines.append(f"   {left.name} ({left.type}) could not be brought along: {left.why}")
+    if first.numbered:
+        lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
+    doubtful = sorted({name for one in found.values() for name in one.unsure})
+    if doubtful:
+        lines.append(
+            f"   {names_text(doubtful)}: as process {first.source} had it, and it may have been each process's "
+            "own: set again what was, before it is used"
+        )
+    again = sorted({n for one in found.values() for n in one.set_again})
+    if again:
+        lines.append(f"   {names_text(again)}: set again by functions with @nbdist.on_recover")
+    lines += [
+        f"   {text}" for text in dict.fromkeys(t for one in found.values() for t in one.hooks)
+    ]
+    return lines

@@ -1,0 +1,126 @@
+"""A host that does not come back is left out: the others go on with the variables, on a smaller mesh."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import OptionError, ProcessError, SessionError
+from tests.hosts.left import Left
+from tests.testbed.hosts import TestBed
+from tests.waiting import wait_for
+
+TRAINING = """
+import time
+import jax, jax.numpy as jnp, nbdist, numpy as np, optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+rng = np.random.default_rng(0)
+params = {"w": put(rng.normal(size=(8, 4)).astype("f4"), None, "model")}
+tx = optax.adam(1e-2)
+state = jax.jit(tx.init)(params)
+data = put(np.arange(96, dtype="f4").reshape(12, 8) / 96, "data")
+@jax.jit
+def update(params, state, x):
+    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, value
+def step():
+    global params, state
+    params, state, value = update(params, state, data)
+    return float(value)
+losses = [step() for _ in range(3)]
+"""
+
+TREE = ("params", "state")
+
+
+def start(hosts: TestBed, **options: float) -> Session:
+    return nbdist.start(
+        hosts="h[1-3]:1",
+        devices_per_process=2,
+        ssh_config=str(hosts.ssh_config),
+        give_up_s=3,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def bits(session: Session, *names: str) -> list[bytes]:
+    session.run(f"found = jax.tree.leaves([{', '.join(names)}])")
+    found = [np.asarray(leaf).tobytes() for leaf in session.pull("found")]
+    session.run("del found")
+    return found
+
+
+def test_a_host_that_was_powered_off_is_left_out_and_training_goes_on(
+    hosts: TestBed, left: Left, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with start(hosts, copies_s=0) as session:
+        session.run(TRAINING)
+        before = bits(session, *TREE)
+        whole = session.pull("data")
+        hosts.crash(2)
+        wait_for(lambda: session.out_of_step)
+        with pytest.raises(SessionError, match="Nothing can be started where it was"):
+            session.run("step()")
+        said = session.recover(without=["h2"])
+        assert said.startswith("2 processes in place of 3 after"), said
+        assert "all variables kept" in said
+        assert "mesh data=3 × model=2 becomes data=2 × model=2" in capsys.readouterr().out
+        assert session.hosts == {0: "h1", 1: "h3"}
+        # Weights were on each; of the data h2 had a third, which another host has kept.
+        assert bits(session, *TREE) == before
+        assert np.array_equal(session.pull("data"), whole)
+        session.run("more = [step() for _ in range(3)]")
+        assert session.pull("more")[0] < session.pull("losses")[-1]
+        hosts.boot(2)
+    left.nothing()
+
+
+def test_in_the_middle_of_a_cell_what_only_it_had_is_lost_and_named(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts) as session:
+        session.run(TRAINING)
+        before = bits(session, *TREE)
+        handle = session.run(
+            "def long():\n    mine = params, state\n    while True:\n"
+            "        *mine, value = update(*mine, data)\n        float(value)\n"
+            "long()",
+            wait=False,
+        )
+        wait_for(lambda: all(p.state == "running" for p in session.snapshot().processes))
+        hosts.crash(3)
+        with pytest.raises(ProcessError, match="h3"):
+            handle.wait()
+        said = session.recover(without="h3")
+        assert "lost: data (f32[12, 8])" in said, said
+        assert bits(session, *TREE) == before
+        with pytest.raises(ProcessError, match="deleted"):
+            session.run("step()")
+        session.run("data = put(np.ones((12, 8), 'f4'), 'data')\nstep()")
+        hosts.boot(3)
+    left.nothing()
+
+
+def test_hosts_that_are_not_there_and_all_hosts_are_refused(hosts: TestBed, left: Left) -> None:
+    with start(hosts) as session:
+        session.run(TRAINING)
+        with pytest.raises(
+            OptionError, match=r"without='h9': the hosts of this session are h1, h2"
+        ):
+            session.recover(without="h9")
+        with pytest.raises(OptionError, match="no host would be left"):
+            session.recover(without=["h1", "h2", "h3"])
+        with pytest.raises(OptionError, match=r"leaves hosts out with without='?HOST"):
+            session.resize(2)
+        # One that lives is left out as well, and nothing is lost.
+        before = bits(session, *TREE, "data")
+        said = session.recover(without="h1")
+        assert "all variables kept" in said
+        assert bits(session, *TREE, "data") == before
+    left.nothing()

@@ -33,6 +33,7 @@ COMMANDS = {
     "attach": ("%dist_init --attach {}", "nbdist.attach({})"),
     "restart": ("%dist_init --restart", "session.restart()"),
     "recover": ("%dist_recover", "session.recover()"),
+    "without": ("%dist_recover --without HOST", "session.recover(without='HOST')"),
     "shutdown": ("%dist_shutdown", "session.shutdown()"),
     "doctor": ("%dist_doctor", "nbdist doctor"),
     "interrupt": ("%dist_interrupt", "session.interrupt()"),

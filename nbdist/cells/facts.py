@@ -26,6 +26,13 @@ WITHOUT_REPAIR = (
 """Of a process that is gone with its host, or with the agent that had started it."""
 
 
+WITHOUT_HOST = (
+    "Nothing can be started where it was: {without} goes on without that host, {pull} brings values here, "
+    "{restart} starts afresh."
+)
+"""The same where the session can go on with fewer hosts."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Kept between cells, replaced as a whole.
@@ -39,7 +46,7 @@ class Facts:
     in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
     until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
     whatever was done then. `unsure` are names of processes that have taken the place of ended ones, which may not
-    be what those had, and where.
+    be what those had, and where. `leaves_out` says whether the session can go on without one of its hosts.
     """
 
     workers: frozenset[int]
@@ -54,6 +61,7 @@ class Facts:
     repaired: str | None = None
     diverged: str | None = None
     unsure: Mapping[str, str] = field(default_factory=dict)
+    leaves_out: bool = False
 
     @property
     def out_of_step(self) -> bool:
@@ -65,7 +73,9 @@ class Facts:
         """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
         lost = not self.workers.isdisjoint(self.unreachable)
         without = self.proves and lost and self.advice != ELSEWHERE
-        return sentence(WITHOUT_REPAIR if without else self.advice)
+        if not without:
+            return sentence(self.advice)
+        return sentence(WITHOUT_HOST if self.leaves_out else WITHOUT_REPAIR)
 
     @property
     def why_and_advice(self) -> str:

@@ -13,6 +13,7 @@ from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.resizable import can_leave_out_hosts
 from nbdist.merge import Known
 from nbdist.monitor import Monitor
 from nbdist.session.engine_state import EngineState
@@ -41,6 +42,7 @@ class Health:
         self.facts = Facts(
             workers=frozenset(worker.process_id for worker in plan.workers),
             advice=framework_named(plan.framework).after_failure if within_reach else ELSEWHERE,
+            leaves_out=can_leave_out_hosts(plan),
         )
         self.last_cell = 0
         self._recover = RECOVER if within_reach else ELSEWHERE

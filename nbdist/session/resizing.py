@@ -11,12 +11,12 @@ from typing import Any, TypeVar
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
-from nbdist.contract.calls.namespace import OfferNamespace
+from nbdist.contract.calls.namespace import LeftOut, OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
 from nbdist.errors import GoneError, OptionError, SessionError
-from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.resizable import why_fixed
 from nbdist.launch.start.request import Request
 from nbdist.quantities import (
     array_type_text,
@@ -79,25 +79,9 @@ def refuse(engines: EngineGroup, asked: Plan) -> None:
         f"Nothing was changed. {command('save')}, a start with another number, and {command('restore')} "
         "take arrays there."
     )
-    framework = framework_named(asked.framework)
-    if asked.framework != "jax":
-        raise SessionError(
-            f"The number of processes is changed for JAX alone, and these compute with {framework.title}. {then}"
-        )
-    if asked.platform != "cpu":
-        raise SessionError(
-            f"The number of processes is changed where they compute on the CPU alone: a {asked.platform.upper()} "
-            f"belongs to one process at a time, and new ones begin while the others are there. {then}"
-        )
-    if asked.placement.job is not None:
-        raise SessionError(f"The processes are the tasks of a job, which keeps its size. {then}")
-    if not asked.initialize:
-        raise SessionError(f"The cells themselves have joined the processes. {then}")
-    if asked.jax.get("local_device_ids") or any(
-        one.local_device_ids is not None or one.partition_index is not None
-        for one in asked.processes
-    ):
-        raise SessionError(f"Devices were given to processes one by one. {then}")
+    why = why_fixed(asked)
+    if why is not None:
+        raise SessionError(f"{why} {then}")
     if not engines.link.agents.all:
         raise SessionError(f"Another kernel has started the processes. {then}")
 
@@ -228,7 +212,7 @@ def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...
         call = OfferNamespace(token=token, processes=processes)
         asked = {source: send(engines, source, call)}
         offer, _ = ask_each(engines, asked, timeout_s=BRING_SECONDS)[source]
-        return offer.changes
+        return (*offer.changes, *(_left_out(one) for one in offer.left_out))
     finally:
         with contextlib.suppress(GoneError):
             engines.send(source, LetGo(token=token))
@@ -268,9 +252,10 @@ def bring(
         # What one process had by itself was what there was.
         found = {p: replace(one, alone=()) for p, one in found.items()}
     missing = lost_in_part(found)
-    if missing:
-        ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
     gone = {*lost, *(array.key for array in missing if not array.key.startswith("@"))}
+    if missing:
+        forgotten = ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
+        gone |= {name for answer in forgotten.values() for name in answer.lost}
     return Resized(lines=tuple(_lines(found, gone)), lost=tuple(sorted(gone)), unsure=unsure(found))
 
 
@@ -300,6 +285,10 @@ class Both:
         return (self._now, process_id - NEW) if process_id >= NEW else (self._before, process_id)
 
 
+def _left_out(one: LeftOut) -> str:
+    return f"{one.name} ({one.type}) is not brought along: {one.why}"
+
+
 def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
     first = next(iter(found.values()))
     nbytes = sum(one.nbytes for one in found.values())
@@ -317,8 +306,7 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         }
         listed = names_text([f"{path}{types.get(path, '')}" for path in sorted(gone)])
         lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
-    for left in first.left_out:
-        lines.append(f"   {left.name} ({left.type}) could not be brought along: {left.why}")
+    lines += [f"   {_left_out(one)}" for one in first.left_out]
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
     doubtful = sorted({name for one in found.values() for name in one.unsure})

@@ -674,7 +674,9 @@ class Session:
         say: Say,
     ) -> str:
         before, channel = self._alive(), self._views.channel()
-        before.cells.wait_for_ends()
+        done = before.cells.wait_for_ends()
+        if done is not None:
+            say(done)
         resizing.refuse(before.engines, self._asked)
         plan = asked(self._asked)
         life, done = before.resized(

@@ -10,8 +10,6 @@ import pytest
 from labpage import Lab, LabPage, notebook
 from playwright.sync_api import BrowserContext, Locator, expect
 
-from tests.variants import cases
-
 START = "%load_ext nbdist\n%dist_init -n 2 --devices-per-process 2 --platform cpu"
 
 MODEL = """%%dist
@@ -85,10 +83,10 @@ def run_cell(lab_: LabPage) -> Locator:
 
 @pytest.mark.parametrize(
     ("theme", "said", "after", "loss"),
-    cases(
+    [
         ("light", "ValueError: no data", "All variables kept.", "0.8100"),
         ("dark", "all processes finished the cell, but", LOST, "0.7290"),
-    ),
+    ],
     ids=["raised", "nobody raised"],
 )
 def test_the_view_shows_the_repair_and_training_goes_on(

@@ -478,6 +478,16 @@ def arrays_are_forgotten_by_name_and_a_second_time_does_no_harm(world):
 
 
 @situation
+def an_array_that_nobody_has_as_a_whole_goes_from_all_its_names(world):
+    tree = {"w": jnp.ones(3), "n": jnp.zeros(2)}
+    world.names.update(now=tree, saved=(tree, 2), also=tree["w"])
+    lost = forget(world.names, world.step, paths=["now['w']"], unnamed=[], whole=True)
+    assert lost == ["also", "saved[0]['w']"]
+    assert world.names["also"] is tree["w"]
+    assert tree["w"].is_deleted() and not tree["n"].is_deleted()
+
+
+@situation
 def an_array_under_a_right_name_as_well_stays_there(world):
     tree = {"w": jnp.ones(3), "n": 1}
     holder = types.SimpleNamespace(w=jnp.zeros(3))

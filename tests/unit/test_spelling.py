@@ -69,7 +69,7 @@ OF_PLAN = ("rehearsal/", "rehearsing/")
 
 OF_SESSION = {
     name
-    for method in (Session.run, Session.push, Session.pull)
+    for method in (Session.run, Session.push, Session.pull, Session.recover)
     for name in inspect.signature(method).parameters
 }
 
@@ -139,7 +139,7 @@ def test_texts_name_only_options_there_are() -> None:
 
 @pytest.mark.parametrize("name", sorted({name for _, name in named()} - FLAGS.keys()))
 def test_the_flag_of_a_method_is_one_that_its_magic_takes(name: str) -> None:
-    magics = ("dist", "dist_push", "dist_pull", "dist_plan")
+    magics = ("dist", "dist_push", "dist_pull", "dist_plan", "dist_recover")
     assert flag(name) in {flag for magic in magics for flag in MAGICS[magic]().flags}
 
 

@@ -151,11 +151,19 @@ class Forgotten:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Forget(Call[Forgotten]):
-    """Takes arrays whose pieces do not belong together: by path, and by origin those that no path leads to."""
+    """Takes arrays whose pieces do not belong together.
+
+    Attributes:
+      paths: What these lead to.
+      unnamed: The origins of those that no path leads to.
+      whole: Whether no process has all of them any more: then no other path leads to them either. Else an array
+        that another path leads to as well, which is right, stays there.
+    """
 
     NAME: ClassVar[str] = "forget"
     paths: tuple[str, ...]
     unnamed: tuple[Origin, ...]
+    whole: bool = False
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -167,9 +167,21 @@ class Framework:
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def forget(
-        self, process: Process, paths: Collection[str], unnamed: Collection[Origin]
+        self,
+        process: Process,
+        paths: Collection[str],
+        unnamed: Collection[Origin],
+        *,
+        whole: bool = False,
     ) -> list[str]:
-        """Takes arrays whose pieces do not belong together; answers which others could not be kept."""
+        """Takes arrays whose pieces do not belong together; answers which other paths led to them.
+
+        Args:
+          process: This one.
+          paths: Of the arrays.
+          unnamed: The origins of those that no path leads to.
+          whole: See `nbdist.contract.calls.stepping.Forget`.
+        """
         raise SessionError(f"The programs of {self.title} are not counted.")
 
     def repair(self, process: Process) -> Repairs:

@@ -406,7 +406,7 @@ def forget(
     resident: Resident, buffers: Buffers, call: stepping.Forget
 ) -> tuple[stepping.Forgotten, list[Any]]:
     """See `Forget`."""
-    lost = resident.framework.forget(resident, call.paths, call.unnamed)
+    lost = resident.framework.forget(resident, call.paths, call.unnamed, whole=call.whole)
     return stepping.Forgotten(lost=tuple(lost)), []
 
 

@@ -19,6 +19,7 @@ from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.values.arrays import Piece, is_numpy_array
 from nbdist.engine.values.moving import Source
+from nbdist.errors import ArrayError
 
 APART_BYTES = 1 << 16
 """Arrays of NumPy from this size on travel beside the pickle of what holds them."""
@@ -61,6 +62,9 @@ class OutgoingNamespace(Source):
         Args:
           names: The user's names.
           hooks: Functions that are to be called on the new process, by name.
+
+        Raises:
+          ArrayError: Something cannot be where the devices are others; says what, by its name.
         """
         names, left_out = dict(names), []
         state = {
@@ -73,9 +77,12 @@ class OutgoingNamespace(Source):
             structure = self._packed({**state, "names": names})
         except Exception:  # noqa: BLE001 - any object's own
             for name, value in list(names.items()):
-                why = self._why_not(value)
-                if why is not None:
-                    left_out.append(LeftOut(name=name, type=type(value).__qualname__, why=why))
+                error = self._why_not(value)
+                if isinstance(error, ArrayError):
+                    raise ArrayError(f"{name}: {error}") from error
+                if error is not None:
+                    kind = type(value).__qualname__
+                    left_out.append(LeftOut(name=name, type=kind, why=error_text(error)))
                     del names[name]
             structure = self._packed({**state, "names": names})
         placements = self._packed([self._placement(array) for array in self._arrays])
@@ -113,11 +120,11 @@ class OutgoingNamespace(Source):
         found = (one.reduce(value) for one in self._objects.values())
         return next((one for one in found if one is not None), None)
 
-    def _why_not(self, value: object) -> str | None:
+    def _why_not(self, value: object) -> Exception | None:
         try:
             self._packed(value)
         except Exception as error:  # noqa: BLE001 - any object's own
-            return error_text(error)
+            return error
         return None
 
     def _reference(self, value: Any) -> Any:

@@ -174,7 +174,8 @@ def repair(
         | {array.key for array in missing if not array.key.startswith("@")}
     )
     if missing:
-        ask_all(engines, forgetting(missing), within_s=ANSWER_SECONDS)
+        forgotten = ask_all(engines, forgetting(missing), within_s=ANSWER_SECONDS)
+        gone_paths |= {name for answer in forgotten.values() for name in answer.lost}
     returned = back(engines, gone_paths, new=gone)
     ports = {p: answer.ports for p, answer in restored.items()}
     engines.meet(ports | {p: joined[p].ports or () for p in gone})

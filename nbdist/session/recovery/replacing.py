@@ -120,6 +120,7 @@ def forgetting(arrays: Sequence[NamespaceArray]) -> Forget:
     return Forget(
         paths=tuple(a.key for a in arrays if not a.key.startswith("@")),
         unnamed=tuple(a.origin for a in arrays if a.key.startswith("@") and a.origin is not None),
+        whole=True,
     )
 
 

@@ -143,6 +143,17 @@ def test_no_repair_is_offered_where_nobody_can_replace_a_process() -> None:
     assert without.remedy == "%dist_recover tries again."
 
 
+def test_where_hosts_can_be_left_out_that_is_offered_for_a_process_that_nobody_can_replace() -> (
+    None
+):
+    facts = Facts(
+        workers=frozenset({0, 1}), advice="{recover} tries again.", proves=True, leaves_out=True
+    )
+    lost = replace(facts, lost={1: "killed"}, unreachable=frozenset({1}))
+    assert "%dist_recover --without HOST goes on without that host" in lost.remedy
+    assert facts.remedy == "%dist_recover tries again."
+
+
 def test_the_error_says_since_when_why_and_what_to_do() -> None:
     facts = Facts(
         workers=frozenset({0, 1}),

@@ -134,13 +134,19 @@ class Jax(Framework):
         return versions(process.shell.user_ns, step_of(process))
 
     def forget(
-        self, process: Process, paths: Collection[str], unnamed: Collection[Origin]
+        self,
+        process: Process,
+        paths: Collection[str],
+        unnamed: Collection[Origin],
+        *,
+        whole: bool = False,
     ) -> list[str]:
         """See `nbdist.engine.frameworks.jax.versions.forget`."""
-        from nbdist.engine.frameworks.jax.start import step_of
+        from nbdist.engine.frameworks.jax.start import step_or_new
         from nbdist.engine.frameworks.jax.versions import forget
 
-        return forget(process.shell.user_ns, step_of(process), paths=paths, unnamed=unnamed)
+        names, step = process.shell.user_ns, step_or_new(process)
+        return forget(names, step, paths=paths, unnamed=unnamed, whole=whole)
 
     def repair(self, process: Process) -> Repairs:
         """A repair of this process that has just begun."""

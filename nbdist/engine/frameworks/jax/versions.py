@@ -80,12 +80,13 @@ def forget(
     *,
     paths: Collection[str],
     unnamed: Collection[Origin],
+    whole: bool = False,
 ) -> list[str]:
     """Has what these paths lead to raise an error when it is used.
 
     An array that a right path leads to as well stays there: the name gets containers of its own, in which an
     array without values stands for it. Where that cannot be, since an object would have to be another one, the
-    array is deleted all the same.
+    array is deleted all the same; with `whole` in any case.
 
     Returns:
       The right paths whose arrays were deleted.
@@ -93,6 +94,13 @@ def forget(
     import jax
 
     alone, shared = mixed(namespace, step, paths=paths, unnamed=unnamed)
+    if whole:
+        every = alone | shared
+        named = array_paths(namespace, jax.Array)
+        for array in every.values():
+            if not array.is_deleted():
+                array.delete()
+        return sorted(path for path, a in named.items() if id(a) in every and path not in paths)
     for name in sorted({_name(path) for path in paths} & namespace.keys()):
         within = array_paths({name: namespace[name]}, jax.Array)
         wrong = {id(a) for path, a in within.items() if path in paths and id(a) in shared}

@@ -130,10 +130,12 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
         versions=lambda p: Versions(
             versions={"w": (0, p, "0")}, reasons={}, unnamed=(), generation=0
         ),
-        forget=lambda p, paths, unnamed: deleted.append((p, paths)) or Forgotten(lost=()),
+        forget=lambda p, paths, unnamed, whole: (
+            deleted.append((p, paths, whole)) or Forgotten(lost=())
+        ),
     )
     done = settled(engines)
-    assert deleted == [(0, ("w",)), (1, ("w",))]
+    assert deleted == [(0, ("w",), False), (1, ("w",), False)]
     assert done.lost == ("w",)
     assert str(done.done).startswith("in step; lost: w")
 

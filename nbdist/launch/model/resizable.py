@@ -1,0 +1,37 @@
+"""Whether a session can go on with another number of processes."""
+
+from __future__ import annotations
+
+from nbdist.launch.model.framework import framework_named
+from nbdist.launch.model.plan import Plan
+
+
+def why_fixed(plan: Plan) -> str | None:
+    """Why the number of processes stays as it is, as a sentence; None where it can be changed.
+
+    Args:
+      plan: As it was asked for.
+    """
+    if plan.framework != "jax":
+        title = framework_named(plan.framework).title
+        return f"The number of processes is changed for JAX alone, and these compute with {title}."
+    if plan.platform != "cpu":
+        return (
+            f"The number of processes is changed where they compute on the CPU alone: a {plan.platform.upper()} "
+            "belongs to one process at a time, and new ones begin while the others are there."
+        )
+    if plan.placement.job is not None:
+        return "The processes are the tasks of a job, which keeps its size."
+    if not plan.initialize:
+        return "The cells themselves have joined the processes."
+    if plan.jax.get("local_device_ids") or any(
+        one.local_device_ids is not None or one.partition_index is not None
+        for one in plan.processes
+    ):
+        return "Devices were given to processes one by one."
+    return None
+
+
+def can_leave_out_hosts(plan: Plan) -> bool:
+    """Whether it can go on without one of its hosts."""
+    return len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None

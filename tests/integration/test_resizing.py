@@ -1,0 +1,218 @@
+"""A session goes on with another number of processes, which have its variables on meshes made anew."""
+
+from __future__ import annotations
+
+import os
+import signal
+from collections.abc import Iterator
+
+import numpy as np
+import psutil
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import ArrayError, GoneError, OptionError, ProcessError, SessionError
+from nbdist.session import resizing
+from tests.integration.notebook import Notebook
+from tests.waiting import wait_for
+
+TRAINING = """
+import jax, jax.numpy as jnp, nbdist, numpy as np, optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+rng = np.random.default_rng(0)
+params = {"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}
+tx = optax.adam(1e-2)
+state = jax.jit(tx.init)(params)
+data = put(np.arange(144, dtype="f4").reshape(12, 12) / 144, "data")
+odd = put(np.arange(8, dtype="f4"), ("data", "model"))
+key = jax.random.key(3)
+@jax.jit
+def update(params, state, x):
+    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, value
+def step():
+    global params, state
+    params, state, value = update(params, state, data)
+    return float(value)
+me = jax.process_index()
+@nbdist.on_recover
+def own():
+    global rows
+    rows = np.arange(24).reshape(-1, jax.process_count())[:, jax.process_index()]
+own()
+losses = [step() for _ in range(3)]
+other = [params["w"], {"same": data}]
+"""
+
+NAMES = "params, state, data, odd, jax.random.key_data(key), other"
+
+
+@pytest.fixture
+def session() -> Iterator[Session]:
+    """Four processes that have trained."""
+    with nbdist.start(4, devices_per_process=2, platform="cpu") as found:
+        found.run(TRAINING)
+        yield found
+
+
+def bits(session: Session) -> list[bytes]:
+    session.run(f"found = jax.tree.leaves([{NAMES}])")
+    found = [np.asarray(leaf).tobytes() for leaf in session.pull("found")]
+    session.run("del found")
+    return found
+
+
+def pids(session: Session) -> list[int]:
+    return [p.pid for p in session.snapshot().processes if p.pid is not None]
+
+
+def test_training_goes_on_on_fewer_and_on_more(session: Session) -> None:
+    before, first = bits(session), pids(session)
+    shown: list[str] = []
+    said = session.resize(3, say=shown.append)
+    assert shown == [
+        "mesh data=4 × model=2 becomes data=3 × model=2",
+        "odd (f32[8]): data=3 × model=2 does not divide dimension 0 of 8, which is whole on each device now",
+    ]
+    assert said.startswith("3 processes in place of 4 after"), said
+    assert "all variables kept" in said
+    assert "me: the number of the process, on each its own" in said
+    assert "rows: set again by functions with @nbdist.on_recover" in said
+    assert bits(session) == before
+    session.run(
+        "assert jax.process_count() == 3 and me == jax.process_index() and len(rows) == 8\n"
+        "assert dict(mesh.shape) == {'data': 3, 'model': 2}\n"
+        "assert params['w'].sharding.spec == P('data', 'model') and odd.sharding.spec == P(None)\n"
+        "assert other[0] is params['w'] and other[1]['same'] is data\n"
+        "more = step()"
+    )
+    assert session.pull("more") == pytest.approx(session.pull("losses")[-1], rel=0.1)
+    assert session.pull("more") < session.pull("losses")[-1]
+    gone = [psutil.pid_exists(pid) for pid in first]
+    assert not any(gone)
+    assert [past.outcome for past in session.history][:1] == ["finished"]
+    before = bits(session)
+    session.resize(6, say=shown.append)
+    assert len(session.snapshot().processes) == 6
+    assert bits(session) == before
+    session.run("assert dict(mesh.shape) == {'data': 6, 'model': 2}\nstep()")
+    # A death there is repaired as any other.
+    os.kill(pids(session)[5], signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+    assert "process 5 started again" in session.recover()
+
+
+def test_one_alone_and_back(session: Session) -> None:
+    before = bits(session)
+    session.resize(1, say=[].append)
+    session.run("assert jax.device_count() == 2 and dict(mesh.shape) == {'data': 1, 'model': 2}")
+    assert bits(session) == before
+    said = session.resize(2, say=[].append)
+    # Of one process nobody can say what was its own.
+    assert "me: as process 0 had it, and it may have been each process's own" in said
+    with pytest.raises(SessionError, match=r"This cell was not run.*: me on processes 0, 1"):
+        session.run("mine = data[me]")
+    session.run("me = jax.process_index()")
+    assert bits(session) == before
+    session.run("step()")
+
+
+@pytest.mark.parametrize(
+    ("code", "number", "error", "said"),
+    [
+        ("", 4, OptionError, r"processes=4: there are 4 already; nothing was changed"),
+        ("", 0, OptionError, r"processes=0: the number of processes must be 1 or more"),
+        (
+            "cube = jax.make_mesh((2, 2, 2), ('x', 'y', 'z'))\n",
+            3,
+            ArrayError,
+            r"cube: .*x=2 × y=2 × z=2 cannot be made anew over 6 devices.* for 2, 4, 6, 8 processes of 2",
+        ),
+        (
+            "part = jax.sharding.Mesh(np.array(jax.devices()[:4]), ('x',))\n",
+            3,
+            ArrayError,
+            "A mesh lies on 4 of 8 devices.* nothing says where it would be among 6",
+        ),
+        (
+            "last = jax.devices()[-1]\n",
+            3,
+            ArrayError,
+            r"refers to .* of process 3, which will not be there\. Delete it",
+        ),
+    ],
+    ids=["as many", "none", "no size", "a part", "a device"],
+)
+def test_what_cannot_be_is_refused_and_nothing_changes(
+    session: Session, code: str, number: int, error: type[Exception], said: str
+) -> None:
+    before, first = bits(session), pids(session)
+    session.run(code)
+    with pytest.raises(error, match=said):
+        session.resize(number)
+    assert pids(session) == first
+    assert bits(session) == before
+
+
+@pytest.mark.parametrize("fault", [GoneError("new process 1 has ended"), KeyboardInterrupt()])
+def test_where_it_does_not_succeed_the_session_is_as_it_was(
+    session: Session, monkeypatch: pytest.MonkeyPatch, fault: BaseException
+) -> None:
+    before, first, new = bits(session), pids(session), []
+
+    def bring(before: object, now: object, *rest: object) -> None:
+        new.extend(p.pid for p in now.monitor.snapshot().processes)  # type: ignore[attr-defined]
+        raise fault
+
+    with monkeypatch.context() as patch:
+        patch.setattr(resizing, "bring", bring)
+        with pytest.raises(type(fault)):
+            session.resize(3)
+    assert new and not any(map(psutil.pid_exists, new))
+    assert pids(session) == first
+    assert bits(session) == before
+    session.run("step()")
+    session.resize(2, say=[].append)
+    session.run("step()")
+
+
+def test_a_death_is_repaired_first_and_what_is_lost_stays_lost(session: Session) -> None:
+    os.kill(pids(session)[2], signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+    shown: list[str] = []
+    said = session.resize(2, say=shown.append)
+    assert "process 2 started again; lost: data" in shown[0], shown
+    assert "all variables kept" in said
+    with pytest.raises(ProcessError, match="RuntimeError"):
+        session.run("step()")
+    # All that leads to them is named: nobody has them as a whole.
+    assert "other[0]" in shown[0] and "other[1]['same']" in shown[0]
+    session.run("assert other[1]['same'].is_deleted()")
+
+
+def test_what_cannot_be_pickled_is_named_before_and_after(session: Session) -> None:
+    session.run("lines = (n for n in range(3))")
+    shown: list[str] = []
+    said = session.resize(3, say=shown.append)
+    assert any(line.startswith("lines (generator) is not brought along: ") for line in shown)
+    assert "   lines (generator) is not brought along: " in said
+    with pytest.raises(ProcessError, match="NameError"):
+        session.run("lines")
+
+
+def test_by_magic_in_a_live_session(fresh: Notebook) -> None:
+    fresh.good("%dist_init -n 2 --devices-per-process 2 --platform cpu")
+    fresh.good("%%dist\n" + TRAINING)
+    shown = fresh.good("%dist_init -n 3").text
+    assert "mesh data=2 × model=2 becomes data=3 × model=2" in shown
+    assert "3 processes in place of 2 after" in shown
+    assert "processes 0–2" in fresh.good("%dist print(jax.process_count())").text
+    assert "there are 3 already" in fresh.bad("%dist_init -n 3").traceback
+    assert "--platform" not in fresh.bad("%dist_init -n 2 --platform cpu").traceback
+    assert "A session is running" in fresh.bad("%dist_init -n 2 --platform cpu").traceback
+    assert "--without h9" in fresh.bad("%dist_recover --without h9").traceback

@@ -93,7 +93,7 @@ class DistMagics(Magics):
     @line_magic
     @teaching
     def dist_init(self, line: str) -> None:
-        """Start processes, connect them, and form one cluster."""
+        """Start processes, connect them, and form one cluster; in a live one, -n alone changes their number."""
         asked = options.dist_init().parse(line)
         if asked.restart:
             options.refuse_beside_restart(asked)

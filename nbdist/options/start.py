@@ -16,7 +16,7 @@ def dist_init() -> Parser:
     """`%dist_init`."""
     parser = Parser(
         "%dist_init",
-        "Start processes, connect them, and form one cluster.",
+        "Start processes, connect them, and form one cluster. In a live session, -n alone changes their number.",
         example="%dist_init -n 4 --devices-per-process 2",
     )
     parser.add_argument(

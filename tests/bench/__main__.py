@@ -17,6 +17,7 @@ from tests.bench import (
     probe,
     program,
     replace,
+    saving,
     start,
     values,
 )
@@ -33,6 +34,7 @@ def main() -> None:
     in_step.main()
     replace.main()
     copies.main()
+    saving.main()
     probe.main()
     program.main()
     values.main()

@@ -102,6 +102,20 @@ def test_training_goes_on_with_the_losses_of_an_undisturbed_run(cells: dict[str,
     assert text_of(cells["pull"]) == "(True, 72)"
 
 
+def test_half_the_processes_go_on_and_a_save_of_all_is_restored_there(
+    cells: dict[str, Any],
+) -> None:
+    assert re.search(
+        r"params, opt_state \(\S+ KB\) saved in .*after-72-steps", text_of(cells["save"])
+    )
+    shown = text_of(cells["half"])
+    assert "mesh data=4 becomes data=2" in shown, shown
+    assert re.search(r"1 process in place of 2 after [\d.]+ s; all variables kept", shown), shown
+    assert "80 steps on 2 devices, loss 0." in text_of(cells["half-on"])
+    assert "as it lay before" in text_of(cells["restore"])
+    assert "the same 8 losses again: True" in text_of(cells["restore-on"])
+
+
 def test_the_training_learns(cells: dict[str, Any]) -> None:
     found = re.search(r"loss (\S+) → (\S+), accuracy (\S+)", text_of(cells["calm"]))
     assert found

@@ -1,0 +1,42 @@
+"""Whether a session can go on with another number of processes."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from nbdist.launch.model.placement import Job, Placement
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.resizable import can_leave_out_hosts, why_fixed
+from tests.builders.hosts import plan_of
+
+HERE = plan_of(processes=2)
+JOB = Placement(job=Job(command=("srun",), task_variable="X", python="python", processes=4))
+
+
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (replace(HERE, framework="keras"), "for JAX alone, and these compute with Keras"),
+        (replace(HERE, platform="gpu"), "a GPU belongs to one process at a time"),
+        (replace(HERE, placement=JOB), "tasks of a job, which keeps its size"),
+        (replace(HERE, initialize=False), "The cells themselves have joined"),
+        (
+            replace(
+                HERE, processes=tuple(replace(p, local_device_ids=(0,)) for p in HERE.processes)
+            ),
+            "Devices were given to processes one by one",
+        ),
+    ],
+)
+def test_what_keeps_its_number_says_why(asked: Plan, said: str) -> None:
+    found = why_fixed(asked)
+    assert found is not None and said in found
+    assert why_fixed(HERE) is None
+
+
+def test_hosts_are_left_out_where_there_are_others() -> None:
+    assert can_leave_out_hosts(plan_of("h1", "h2"))
+    assert not can_leave_out_hosts(plan_of("h1"))
+    assert not can_leave_out_hosts(replace(plan_of("h1", "h2"), framework="tensorflow"))

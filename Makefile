@@ -103,7 +103,7 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,tests/hosts $(TESTS_KERAS))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_KERAS))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.

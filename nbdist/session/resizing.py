@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
-from nbdist.contract.calls.namespace import LeftOut, OfferNamespace
+from nbdist.contract.calls.namespace import OfferNamespace
 from nbdist.contract.calls.stepping import AskSent, Forget, Save
 from nbdist.contract.calls.values import LetGo
 from nbdist.errors import GoneError, OptionError, SessionError
@@ -59,7 +59,7 @@ class Resized:
     """What another number of processes has cost.
 
     Attributes:
-      lines: What is not as before, each with three blanks before it.
+      lines: What the new processes have, and what of it may not be as before, each with three blanks before it.
       lost: Paths of arrays that have no values any more.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
     """
@@ -212,7 +212,8 @@ def changes(engines: EngineGroup, source: int, processes: int) -> tuple[str, ...
         call = OfferNamespace(token=token, processes=processes)
         asked = {source: send(engines, source, call)}
         offer, _ = ask_each(engines, asked, timeout_s=BRING_SECONDS)[source]
-        return (*offer.changes, *(_left_out(one) for one in offer.left_out))
+        left_out = (f"{o.name} ({o.type}) is not brought along: {o.why}" for o in offer.left_out)
+        return (*offer.changes, *left_out)
     finally:
         with contextlib.suppress(GoneError):
             engines.send(source, LetGo(token=token))
@@ -285,10 +286,6 @@ class Both:
         return (self._now, process_id - NEW) if process_id >= NEW else (self._before, process_id)
 
 
-def _left_out(one: LeftOut) -> str:
-    return f"{one.name} ({one.type}) is not brought along: {one.why}"
-
-
 def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
     first = next(iter(found.values()))
     nbytes = sum(one.nbytes for one in found.values())
@@ -298,7 +295,6 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         f"   {processes_text(found)} {has} the {count_text(len(first.names), 'name')} that process "
         f"{first.source} had{arrays}"
     ]
-    lines += [f"   {text}" for text in first.changes]
     if gone:
         types = {
             array.key: f" ({array_type_text(array.dtype, array.shape)})"
@@ -306,7 +302,6 @@ def _lines(found: Mapping[int, Brought], gone: Collection[str]) -> list[str]:
         }
         listed = names_text([f"{path}{types.get(path, '')}" for path in sorted(gone)])
         lines += [f"   lost: {listed}", f"   {LOST_MEANS}"]
-    lines += [f"   {_left_out(one)}" for one in first.left_out]
     if first.numbered:
         lines.append(f"   {names_text(first.numbered)}: the number of the process, on each its own")
     doubtful = sorted({name for one in found.values() for name in one.unsure})

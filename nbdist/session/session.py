@@ -678,11 +678,12 @@ class Session:
         if done is not None:
             say(done)
         resizing.refuse(before.engines, self._asked)
-        plan = asked(self._asked)
+        plan = with_values(asked(self._asked), os.environ)
         life, done = before.resized(
             plan, without=without, publish=channel.publish, progress=progress or silent, say=say
         )
         atexit.unregister(self.leave)
+        self._given = say_given(self._asked)
         self._asked = plan
         self._take(life)
         channel.open(life.engines.monitor.snapshot())

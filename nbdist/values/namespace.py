@@ -64,7 +64,6 @@ class Brought:
       nbytes: Of the arrays that were sent.
       hooks: What functions of the user's have raised.
       set_again: Names that these functions have set on the new process.
-      changes: What does not lie as it did, a sentence each.
     """
 
     source: int
@@ -78,7 +77,6 @@ class Brought:
     nbytes: int = 0
     hooks: tuple[str, ...] = ()
     set_again: tuple[str, ...] = ()
-    changes: tuple[str, ...] = ()
 
     @property
     def unsure(self) -> frozenset[str]:
@@ -206,7 +204,6 @@ class Bringing:
             set_again=made.set_again,
             nbytes=sum(part.nbytes for part in parts),
             hooks=made.hooks,
-            changes=offer.changes,
         )
 
     def _numbered(self, offers: Mapping[int, NamespaceOffer]) -> tuple[str, ...]:

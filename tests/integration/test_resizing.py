@@ -195,14 +195,35 @@ def test_a_death_is_repaired_first_and_what_is_lost_stays_lost(session: Session)
     session.run("assert other[1]['same'].is_deleted()")
 
 
-def test_what_cannot_be_pickled_is_named_before_and_after(session: Session) -> None:
+def test_what_cannot_be_pickled_is_named_before(session: Session) -> None:
     session.run("lines = (n for n in range(3))")
     shown: list[str] = []
-    said = session.resize(3, say=shown.append)
+    session.resize(3, say=shown.append)
     assert any(line.startswith("lines (generator) is not brought along: ") for line in shown)
-    assert "   lines (generator) is not brought along: " in said
     with pytest.raises(ProcessError, match="NameError"):
         session.run("lines")
+
+
+def test_a_kept_session_is_found_again_with_its_new_number() -> None:
+    with nbdist.start(
+        2, devices_per_process=2, platform="cpu", keep=True, environment={"MINE": "1"}
+    ) as first:
+        first.run(TRAINING)
+        before, name = bits(first), first.id
+        first.detach()
+        second = nbdist.attach(name)
+        with pytest.MonkeyPatch.context() as patch:
+            # Another kernel's value of --env is not written down.
+            with pytest.raises(SessionError, match="MINE"):
+                second.resize(3, say=[].append)
+            patch.setenv("MINE", "1")
+            second.resize(3, say=[].append)
+        assert bits(second) == before
+        second.detach()
+        third = nbdist.attach(name)
+        assert len(third.hosts) == 3
+        assert bits(third) == before
+        third.shutdown()
 
 
 def test_by_magic_in_a_live_session(fresh: Notebook) -> None:

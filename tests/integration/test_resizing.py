@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 from collections.abc import Iterator
+from pathlib import Path
 
 import numpy as np
 import psutil
@@ -204,26 +205,22 @@ def test_what_cannot_be_pickled_is_named_before(session: Session) -> None:
         session.run("lines")
 
 
-def test_a_kept_session_is_found_again_with_its_new_number() -> None:
-    with nbdist.start(
-        2, devices_per_process=2, platform="cpu", keep=True, environment={"MINE": "1"}
-    ) as first:
-        first.run(TRAINING)
-        before, name = bits(first), first.id
-        first.detach()
-        second = nbdist.attach(name)
-        with pytest.MonkeyPatch.context() as patch:
-            # Another kernel's value of --env is not written down.
-            with pytest.raises(SessionError, match="MINE"):
-                second.resize(3, say=[].append)
-            patch.setenv("MINE", "1")
-            second.resize(3, say=[].append)
-        assert bits(second) == before
-        second.detach()
-        third = nbdist.attach(name)
-        assert len(third.hosts) == 3
-        assert bits(third) == before
-        third.shutdown()
+def test_a_kept_session_is_found_again_with_its_new_number(fresh: Notebook, tmp_path: Path) -> None:
+    fresh.good("%dist_init -n 2 --devices-per-process 2 --platform cpu --keep --env MINE=1")
+    fresh.good("%%dist\n" + TRAINING)
+    fresh.good("%dist_shutdown --leave")
+    (tmp_path / "second").mkdir()
+    with Notebook(folder=tmp_path / "second") as second:
+        second.good("%load_ext nbdist\n%dist_init --attach last")
+        # A value that another kernel has given is not written down.
+        assert "MINE" in second.bad("%dist_init -n 3").traceback
+        second.good("import os\nos.environ['MINE'] = '1'\n%dist_init -n 3")
+        second.good("%dist_shutdown --leave")
+    fresh.good("%dist_init --attach last")
+    shown = fresh.good("%dist print(jax.process_count(), dict(mesh.shape), len(losses))").text
+    assert "processes 0–2   3 {'data': 3, 'model': 2} 3" in shown
+    fresh.good("%dist_shutdown")
+    assert "no session" in fresh.bad("%dist_init --attach last").traceback.lower()
 
 
 def test_by_magic_in_a_live_session(fresh: Notebook) -> None:

@@ -274,7 +274,8 @@ def test_a_training_goes_on_through_all_of_them_to_the_weights_of_an_undisturbed
 ) -> None:
     chaos.session.run(f"begin()\ntrain_until({STEPS * FAULTS})")
     undisturbed = weights(chaos)
-    chaos.session.run("begin()")
+    # One step in a cell of its own: what an optimizer begins with lies on no other process yet, and is not copied.
+    chaos.session.run("begin()\ntrain_until(1)")
     for turn in range(FAULTS):
         fault = KINDS[turn] if turn < len(KINDS) else chaos.random.choice(KINDS)
         process = chaos.random.randrange(PROCESSES)

@@ -193,7 +193,7 @@ class Notebook:
     def _take(self, message: dict[str, Any], output: Output) -> bool:
         kind, content = message["msg_type"], message["content"]
         if kind == "stream":
-            output.shown.append((None, {"text/plain": content["text"], "stream": content["name"]}))
+            _add_stream(output, content["name"], content["text"])
         elif kind in ("display_data", "execute_result"):
             display_id = (content.get("transient") or {}).get("display_id")
             output.shown.append((display_id, content["data"]))
@@ -261,6 +261,15 @@ def gone(processes: list[psutil.Process]) -> list[psutil.Process]:
     """Those that do not end within half a minute; an empty list is what a test wants."""
     _, alive = psutil.wait_procs(processes, timeout=GONE_SECONDS)
     return [p for p in alive if p.is_running() and p.status() != psutil.STATUS_ZOMBIE]
+
+
+def _add_stream(output: Output, name: str, text: str) -> None:
+    """What follows in the same stream is one text with what was there: a line may come in two messages."""
+    last = output.shown[-1][1] if output.shown else {}
+    if last.get("stream") == name:
+        last["text/plain"] += text
+    else:
+        output.shown.append((None, {"text/plain": text, "stream": name}))
 
 
 def text_of(cell: Any) -> str:

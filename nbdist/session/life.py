@@ -253,7 +253,8 @@ class Life:
                 after=self,
             )
             try:
-                done = resizing.bring(engines, life.engines, living, lost)
+                with engines.settling:
+                    done = resizing.bring(engines, life.engines, living, lost)
             except BaseException:
                 life.stop()
                 raise

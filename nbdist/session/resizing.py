@@ -257,7 +257,14 @@ def bring(
     if missing:
         forgotten = ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
         gone |= {name for answer in forgotten.values() for name in answer.lost}
-    return Resized(lines=tuple(_lines(found, gone)), lost=tuple(sorted(gone)), unsure=unsure(found))
+    again = {name for one in found.values() for name in one.set_again}
+    # What was in doubt before is no surer on processes that have it from those.
+    doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
+    return Resized(
+        lines=tuple(_lines(found, gone)),
+        lost=tuple(sorted(gone)),
+        unsure={**doubted, **unsure(found)},
+    )
 
 
 class Both:

@@ -116,6 +116,8 @@ def test_one_alone_and_back(session: Session) -> None:
     said = session.resize(2, say=[].append)
     # Of one process nobody can say what was its own.
     assert "me: as process 0 had it, and it may have been each process's own" in said
+    # Nor is it surer on those that have it from these, though both have the same.
+    session.resize(3, say=[].append)
     with pytest.raises(SessionError, match=r"This cell was not run.*: me on processes 0, 1"):
         session.run("mine = data[me]")
     session.run("me = jax.process_index()")
@@ -231,6 +233,5 @@ def test_by_magic_in_a_live_session(fresh: Notebook) -> None:
     assert "3 processes in place of 2 after" in shown
     assert "processes 0–2" in fresh.good("%dist print(jax.process_count())").text
     assert "there are 3 already" in fresh.bad("%dist_init -n 3").traceback
-    assert "--platform" not in fresh.bad("%dist_init -n 2 --platform cpu").traceback
     assert "A session is running" in fresh.bad("%dist_init -n 2 --platform cpu").traceback
     assert "--without h9" in fresh.bad("%dist_recover --without h9").traceback

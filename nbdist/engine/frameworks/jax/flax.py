@@ -45,7 +45,7 @@ def state_of_module(value: object) -> Any | None:
     module = getattr(nnx, "Module", None)
     if nnx is None or module is None or not isinstance(value, module):
         return None
-    return nnx.split(value)[1]
+    return state(value)
 
 
 def state(value: Any) -> Any:

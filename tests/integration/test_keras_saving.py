@@ -144,10 +144,8 @@ def test_layers_optimizers_and_variables_are_saved_by_themselves(
 
 
 def test_without_names_models_are_among_what_is_saved(two: Session, tmp_path: Path) -> None:
-    two.run(
-        "for name in ('parts', 'whole', 'mine', 'model', 'old'): globals().pop(name, None)\n"
-        "trained = new_model(4)\ncallback = keras.callbacks.History()"
-    )
+    two.run("trained = new_model(4)\ncallback = keras.callbacks.History()")
     said = two.save(tmp_path / "it")
-    assert said.names == ("trained",)
-    assert said.left_out == ()
+    assert "trained" in said.names
+    assert "callback" not in said.names
+    assert not any("callback" in one for one in said.left_out)

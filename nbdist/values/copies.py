@@ -132,15 +132,15 @@ def missing(
 
     An array is the same on several processes where its path, its origin and its type are.
     """
-    owners: dict[tuple[str, Origin | None, Box], list[tuple[int, int, int]]] = {}
+    owners: dict[tuple[str, Origin | None, Box], dict[int, tuple[int, int]]] = {}
     keepers: set[tuple[Origin | None, Box]] = set()
     described: dict[str, NamespaceArray] = {}
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
             described[array.key] = array
             for piece, one in enumerate(array.pieces):
-                its = owners.setdefault((array.key, array.origin, one), [])
-                its.append((process_id, number, piece))
+                # Several names of one array have the path of the first.
+                owners.setdefault((array.key, array.origin, one), {})[process_id] = number, piece
             keepers.update((array.origin, one) for one in array.kept)
     alone, wanted = set(), []
     for (path, origin, one), found in owners.items():
@@ -150,7 +150,7 @@ def missing(
         if (origin, one) in keepers or origin is None:
             continue
         keepers.add((origin, one))  # another path may lead to it as well
-        ((holder, number, piece),) = found
+        ((holder, (number, piece)),) = found.items()
         copied = CopiedPiece(origin=origin, dtype=described[path].dtype, box=one)
         to = keeper_of(holder, hosts)
         wanted.append(Wanted(holder=holder, number=number, piece=piece, to=to, copied=copied))

@@ -30,13 +30,14 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-docs test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
 	@echo "make docs             the documentation, as a site in build/docs"
 	@echo "make test             all checks, and the tests of all that runs on one machine with JAX"
 	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
+	@echo "make test-docs        the tests of examples, notebooks and the site"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
 	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
@@ -96,6 +97,7 @@ docs: $(READY)
 
 # Files run in the order of `testpaths`, in which those that take long come first: what is left at the end is short.
 # Three at a time on two cores: a fifth of the time a test waits.
+TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integration/test_,tour.py break_it.py)
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
@@ -103,14 +105,19 @@ test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_KERAS))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_KERAS))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.
 test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
-	$(PYTEST) -m variant tests/browser tests/integration $(addprefix --ignore=,$(TESTS_KERAS))
+	$(PYTEST) -m variant tests/browser tests/integration $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_KERAS))
+
+# What a reader runs: the examples of the pages, the notebooks, and the site that is made of the pages.
+test-docs: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(PYTEST) $(TESTS_DOCS)
 
 test-keras: $(READY)
 	$(BIN)/python -m tests.browser.install

@@ -12,9 +12,6 @@ import pytest
 from tests.integration.notebook import ANSI, execute, text_of
 from tests.places import ROOT
 
-pytestmark = pytest.mark.variant
-"""In `make test` the browser runs the tour, and looks at it."""
-
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
 MAY_FAIL = "raises-exception"
 CELL_SECONDS = 150

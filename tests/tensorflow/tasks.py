@@ -18,6 +18,7 @@ from nbdist.engine.frameworks import array_of
 from nbdist.engine.frameworks.tensorflow import adapt as adaptation
 from nbdist.engine.frameworks.tensorflow import arrays, context, interrupt, observe
 from tests.tensorflow.workers import tf_config
+from tests.waiting import wait_for
 
 
 def data(rows: int) -> tuple[Any, Any]:
@@ -161,7 +162,7 @@ def blocked_and_back(*, talk: Any, index: int, again: list[str], graph: bool) ->
     """Trains, blocks in a collective until interrupted, and trains in a new cluster at other ports.
 
     Args:
-      talk: Says losses, "blocked" before it blocks, what freed it and what comes of the next collective;
+      talk: Says losses, "blocked" before it blocks, what freed it and what comes of a collective after that;
         then waits to go on.
       index: This worker.
       again: Addresses of the second cluster.
@@ -181,7 +182,8 @@ def blocked_and_back(*, talk: Any, index: int, again: list[str], graph: bool) ->
         total = tf.function(total) if graph else total
         talk.say("blocked")
         talk.say(raised(total, interrupts.translated))
-        talk.receive()
+        # What an interrupted collective leaves behind is aborted a moment later.
+        wait_for(lambda: interrupts.freed)
         interrupts.begin()
         talk.say(raised(total, interrupts.translated))
     talk.receive()

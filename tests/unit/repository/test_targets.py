@@ -31,7 +31,8 @@ def test_what_is_left_out_of_one_is_in_another() -> None:
     _, whole = recipes()["test"]
     others = {name: commands for name, (_, commands) in recipes().items() if name != "test"}
     left_out = re.findall(r"--ignore=,(.+)\)\n", whole)
-    assert left_out == ["$(TESTS_KERAS)"]
+    assert left_out == ["$(TESTS_DOCS) $(TESTS_KERAS)"]
+    assert others["test-docs"].endswith("$(PYTEST) $(TESTS_DOCS)\n")
     assert others["test-hosts"].endswith("$(PYTEST) tests/hosts\n")
     assert others["test-keras"].endswith("$(PYTEST) $(TESTS_KERAS)\n")
     assert '-m "not variant"' in whole
@@ -47,7 +48,7 @@ def test_each_folder_of_tests_is_run_by_a_target() -> None:
         room = folder.relative_to(ROOT / "tests").parts[0]
         assert re.search(rf"tests/{room}\b", commands), room
     # What is given by name is not ignored, so that `make test` would run these.
-    assert "tests/hosts" not in paths
+    assert not {"tests/hosts", "tests/docs"} & {*paths}
 
 
 def test_no_case_is_left_out_elsewhere() -> None:

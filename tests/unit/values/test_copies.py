@@ -80,7 +80,9 @@ def test_two_names_of_one_array_are_sent_once() -> None:
 
 def test_two_names_of_one_array_are_not_two_processes_that_have_it() -> None:
     """A process offers such an array under each name, each time with the path of the first."""
-    alone, wanted = missing(offers(*[[thirds("v", 1, p), thirds("v", 1, p)] for p in range(3)]), HERE)
+    alone, wanted = missing(
+        offers(*[[thirds("v", 1, p), thirds("v", 1, p)] for p in range(3)]), HERE
+    )
     assert alone == {"v"}
     assert [(w.holder, w.to) for w in wanted] == [(0, 1), (1, 2), (2, 0)]
 

@@ -45,6 +45,9 @@ class Interrupts:
 
     Args:
       main_thread: `threading.Thread.ident` of the thread that runs cells.
+
+    Attributes:
+      freed: Whether collectives were aborted in this cell.
     """
 
     def __init__(self, main_thread: int) -> None:
@@ -55,7 +58,7 @@ class Interrupts:
         self._before = -1
         self._pid = os.getpid()
         self._cells = 0
-        self._freed = False
+        self.freed = False
 
     def install(self) -> None:
         """Begins; on the main thread, like `signal.set_wakeup_fd`."""
@@ -106,13 +109,13 @@ class Interrupts:
             waits = not computes(seconds=PATIENCE_SECONDS, looks=LOOKS)
         if self._cells != cell or not self.inside():
             return
-        self._freed = True
+        self.freed = True
         abort_collectives(MESSAGE)
 
     def begin(self) -> None:
         """A cell starts: an interrupt of an earlier one does not concern it, however late it is seen to."""
         self._cells += 1
-        self._freed = False
+        self.freed = False
         if self._wakeup_write < 0:
             return
         room = select.poll()
@@ -126,7 +129,7 @@ class Interrupts:
         What was aborted ends with `tf.errors.UnavailableError`, or with pybind11's complaint that Python's own
         handler has raised in the middle of it. It is an interrupt where an interrupt has aborted it.
         """
-        if self._freed and isinstance(error, Exception):
+        if self.freed and isinstance(error, Exception):
             interrupt = KeyboardInterrupt(MESSAGE)
             interrupt.__cause__ = error
             return interrupt

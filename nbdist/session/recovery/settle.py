@@ -6,6 +6,7 @@ with what is pending, so that values would be mixed up; then only a repair helps
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field, replace
 
@@ -17,10 +18,10 @@ from nbdist.contract.calls.stepping import (
     Labels,
     Prove,
 )
-from nbdist.errors import NbdistError
+from nbdist.errors import GoneError, NbdistError
 from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
-from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
 from nbdist.session.recovery.compared import since
 from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
@@ -29,6 +30,7 @@ from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.strategy import NOT_OURS
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
+from nbdist.values.flow import HOW_SECONDS
 
 ANSWER_SECONDS = 10.0
 """How long a process that is in no cell may take to answer."""
@@ -120,15 +122,26 @@ def mend(
                     engines, number=engines.next_number(), say=say, states=states, gone=gone
                 )
         except NbdistError as error:
-            ends = engines.link.exits
-            if not tries_left or ends.keys() & engines.facts.workers <= gone:
-                return Settled(why=f"the repair failed: {error}")
-            say(f"the repair begins again: {error}")
-            engines.health.lost(ends)
+            why = str(error).rstrip(".")
+            if not tries_left or not _another_has_ended(engines, gone, error):
+                return Settled(why=f"the repair failed: {why}")
+            say(f"the repair begins again: {why}")
+            engines.health.lost(engines.link.exits)
             states = None
         else:
             return Settled(done=done.text(), lost=done.lost, unsure=done.unsure)
     raise AssertionError("every last try returns")
+
+
+def _another_has_ended(engines: EngineGroup, gone: Collection[int], error: NbdistError) -> bool:
+    """Whether a process has ended beside these; that it cannot be reached is known a moment before."""
+    unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
+    until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
+    while engines.link.exits.keys() & engines.facts.workers <= set(gone):
+        if time.monotonic() >= until:
+            return False
+        time.sleep(LOOK_SECONDS)
+    return True
 
 
 def gone_text(gone: Collection[int]) -> str:

@@ -20,7 +20,7 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
-from nbdist.errors import LaunchError, RecoveryError
+from nbdist.errors import GoneError, LaunchError, RecoveryError
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.session.recovery import after, asking, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
@@ -214,6 +214,33 @@ def test_a_repair_in_which_another_ends_begins_again_and_not_for_ever(
     assert begun == [frozenset(), frozenset({1})]
     assert lines == ["the repair begins again: process 1 killed meanwhile"]
     assert done.why == "the repair failed: process 1 killed meanwhile"
+
+
+def test_one_that_cannot_be_reached_is_replaced_when_its_agent_has_said_how_it_ended(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    engines = FakeEngines(step=sent)
+    engines.hosts_there = True
+    begun: list[frozenset[int]] = []
+
+    def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:
+        begun.append(gone)
+        if len(begun) > 1:
+            raise RecoveryError("no room.")
+        end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
+        # The controller has noticed that its connection is closed, and the agent reports it a moment later.
+        later = threading.Timer(0.2, lambda: engines.link.exits.update({1: end}))
+        later.start()
+        raise RecoveryError("process 1: process 1 has ended.") from GoneError(
+            "process 1 has ended."
+        )
+
+    monkeypatch.setattr(settle, "repair", fails)
+    lines: list[str] = []
+    done = mend(engines, say=lines.append)  # type: ignore[arg-type]
+    assert begun == [frozenset(), frozenset({1})]
+    assert lines == ["the repair begins again: process 1: process 1 has ended"]
+    assert done.why == "the repair failed: no room"
 
 
 def test_what_a_repair_has_done_is_said_in_lines() -> None:

@@ -6,6 +6,7 @@ who has finished, who has raised, who is gone, and which line the rest are in.
 
 from __future__ import annotations
 
+import re
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
@@ -25,6 +26,11 @@ MOST_CHARACTERS = 300
 WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
 
+
+CLOSED = re.compile(
+    r"closed by (the )?peer|reset by peer|broken pipe|socket closed|remote process exited", re.I
+)
+"""In the errors of gloo, gRPC and NCCL when the other end of a connection has gone away."""
 
 PROVING = ", waiting for what was sent to the devices"
 """Said of a process whose code has ended, and whose computations, or those of others, have not."""
@@ -63,10 +69,20 @@ def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
 
 
 def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
-    """The failure that came first; what nbdist was asked to stop is never a cause."""
+    """The failure that came first; what nbdist was asked to stop is never a cause.
+
+    That a connection was closed is what the others see of a process that dies, a moment before its host sees it.
+    """
     failed = [s for s in outcomes if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in outcomes if s.outcome == "not run" and s.error is not None]
-    return min(failed, key=lambda s: (s.time or 0.0, s.process_id), default=None)
+    first = _earliest(failed)
+    if first is not None and first.outcome == "raised" and CLOSED.search(first.error or ""):
+        return _earliest(s for s in failed if s.outcome == "gone") or first
+    return first
+
+
+def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
+    return min(outcomes, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 
 
 def say_processes(outcomes: Collection[ProcessOutcome]) -> str:

@@ -73,6 +73,19 @@ def test_a_process_that_compiles_is_not_called_stuck() -> None:
     assert divergence(by_id(compiling, process(1, "finished"))) is None
 
 
+GLOO = (
+    "JaxRuntimeError: UNKNOWN: Gloo all-reduce failed: Connection closed by peer [127.0.0.1]:16282"
+)
+
+
+@pytest.mark.parametrize(("error", "named"), [(GLOO, 1), ("ValueError: 1", 0)])
+def test_a_closed_connection_is_what_others_see_of_a_death(error: str, named: int) -> None:
+    others = [process(0, "raised", error=error, time=3.0), process(2, "raised", time=3.5)]
+    found = first_cause([*others, process(1, "gone", error="killed", time=3.1)])
+    assert found is not None and found.process_id == named
+    assert first_cause(others) == others[0]
+
+
 def test_the_first_failure_is_the_cause_and_interrupts_never_are() -> None:
     found = first_cause(
         [

@@ -27,10 +27,10 @@ WITHOUT_REPAIR = (
 
 
 WITHOUT_HOST = (
-    "Nothing can be started where it was: {without} goes on without that host, {pull} brings values here, "
+    "{recover} goes on when that host is back, {without} goes on without it, {pull} brings values here, "
     "{restart} starts afresh."
 )
-"""The same where the session can go on with fewer hosts."""
+"""The same where all processes can be started anew, also on fewer hosts."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -262,10 +262,14 @@ class Life:
             self.write_down()  # it is found again where it was
             raise
         life.engines.health.recovered(unsure=done.unsure)
-        head = (
-            f"{count_text(len(asked.workers), 'process')} in place of {len(engines.plan.workers)} after "
-            f"{seconds_text(time.monotonic() - began)}{'' if done.lost else '; all variables kept'}"
+        count, before = len(asked.workers), len(engines.plan.workers)
+        what = (
+            f"all {count_text(count, 'process')} started again"
+            if count == before
+            else f"{count_text(count, 'process')} in place of {before}"
         )
+        after = seconds_text(time.monotonic() - began)
+        head = f"{what} after {after}{'' if done.lost or done.returned else '; all variables kept'}"
         return life, "\n".join([head, *done.lines])
 
     def replaced(self) -> None:

@@ -28,6 +28,7 @@ from nbdist.quantities import (
 )
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import ask_all
+from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.replacing import forgetting, lost_in_part, unsure
 from nbdist.session.recovery.strategy import refuse_busy
 from nbdist.session.recovery.under_way import until_computed
@@ -61,11 +62,13 @@ class Resized:
     Attributes:
       lines: What the new processes have, and what of it may not be as before, each with three blanks before it.
       lost: Paths of arrays that have no values any more.
+      returned: Paths of arrays that are as they were when copies were made last.
       unsure: See `nbdist.session.recovery.replacing.unsure`.
     """
 
     lines: tuple[str, ...]
     lost: tuple[str, ...]
+    returned: frozenset[str]
     unsure: Mapping[str, str]
 
 
@@ -127,6 +130,14 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
     for host in hosts:
         asked = asked.without(host)
     return asked
+
+
+def hosts_gone(engines: EngineGroup) -> list[str]:
+    """The hosts that nothing can be started on as things are; they may be back by now."""
+    facts = engines.facts
+    if not (facts.leaves_out and facts.proves and engines.link.agents.all):
+        return []
+    return sorted({engines.plan.hosts[p] for p in facts.workers & facts.unreachable})
 
 
 def sources(engines: EngineGroup, without: Collection[str]) -> list[int]:
@@ -237,6 +248,33 @@ def bring(
     if before.proves:
         states = ask_all(before, AskSent(), within_s=ANSWER_SECONDS, of=living)
         generation += max(state.sent.generation for state in states.values())
+    found = _brought(before, now, living, generation)
+    missing = lost_in_part(found)
+    gone = {*lost, *(array.key for array in missing if not array.key.startswith("@"))}
+    returned = back(before, gone, gone=before.facts.workers - set(living))
+    if returned.paths:
+        # Of what they have gone back to, each part is somewhere.
+        found = _brought(before, now, living, generation)
+        missing = lost_in_part(found)
+        gone = {*gone, *(a.key for a in missing if not a.key.startswith("@"))} - returned.paths
+    if missing:
+        forgotten = ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
+        gone |= {name for answer in forgotten.values() for name in answer.lost}
+    again = {name for one in found.values() for name in one.set_again}
+    # What was in doubt before is no surer on processes that have it from those.
+    doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
+    return Resized(
+        lines=(*_lines(found, gone), *returned.lines),
+        lost=tuple(sorted(gone)),
+        returned=returned.paths,
+        unsure={**doubted, **unsure(found)},
+    )
+
+
+def _brought(
+    before: EngineGroup, now: EngineGroup, living: Sequence[int], generation: int
+) -> dict[int, Brought]:
+    """What each new process has got; a second time it gets all anew."""
     found = {
         p: Bringing(
             processes=Both(before, now),
@@ -252,19 +290,7 @@ def bring(
     if len(before.plan.workers) == 1:
         # What one process had by itself was what there was.
         found = {p: replace(one, alone=()) for p, one in found.items()}
-    missing = lost_in_part(found)
-    gone = {*lost, *(array.key for array in missing if not array.key.startswith("@"))}
-    if missing:
-        forgotten = ask_all(now, forgetting(missing), within_s=ANSWER_SECONDS)
-        gone |= {name for answer in forgotten.values() for name in answer.lost}
-    again = {name for one in found.values() for name in one.set_again}
-    # What was in doubt before is no surer on processes that have it from those.
-    doubted = {name: why for name, why in before.facts.unsure.items() if name not in again}
-    return Resized(
-        lines=tuple(_lines(found, gone)),
-        lost=tuple(sorted(gone)),
-        unsure={**doubted, **unsure(found)},
-    )
+    return found
 
 
 class Both:

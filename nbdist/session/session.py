@@ -15,7 +15,7 @@ from nbdist.cells.target_selector import Targets
 from nbdist.contract.calls.call import Call
 from nbdist.contract.history import PastCell
 from nbdist.contract.snapshot import Snapshot
-from nbdist.errors import SessionError
+from nbdist.errors import HostError, SessionError
 from nbdist.launch.files.sync import Copied
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.progress import StartProgress, silent
@@ -701,13 +701,14 @@ class Session:
 
         Variables stay, but for what had not been computed on all processes. A new process gets the names of one
         that has lived on, and the parts of arrays that others have; what only the one before had is lost, and
-        named. With TensorFlow new processes have no variables, and the strategy is made anew.
+        named. Where a host was gone and is back, all processes are started anew in this way. With TensorFlow new
+        processes have no variables, and the strategy is made anew.
 
         Args:
           without: Hosts that are left out, such as one that does not come back: other processes take the place
             of those on the others, as in `resize`.
           progress: As for `nbdist.start`.
-          say: As for `resize`, where hosts are left out.
+          say: As for `resize`, where hosts are left out or are back.
 
         Returns:
           What was done, in one line, and one more for each thing that is not as before.
@@ -716,6 +717,7 @@ class Session:
           SessionError: A process is in the middle of a cell.
           RecoveryError: It did not succeed with JAX or Keras; the session stays as it is.
           LaunchError: It did not succeed with TensorFlow.
+          HostError: A host that was gone is not back; nothing was changed.
           OptionError: `without` names no host of the session, or all.
         """
         if without:
@@ -723,7 +725,15 @@ class Session:
             return self._resize(
                 lambda plan: resizing.planned_without(plan, hosts), hosts, progress, say
             )
-        return self._alive().recover(progress=progress or silent)
+        life = self._alive()
+        gone = resizing.hosts_gone(life.engines)
+        if not gone:
+            return life.recover(progress=progress or silent)
+        try:
+            return self._resize(lambda plan: plan, gone, progress, say)
+        except HostError as error:
+            remedy = f"{error} Nothing was changed. {life.engines.facts.remedy}"
+            raise HostError(remedy, host=error.host) from error
 
     def restart(self, *, progress: StartProgress | None = None) -> None:
         """Stops all processes and starts the same plan afresh; their variables are lost.

@@ -79,13 +79,20 @@ class Returned:
     lines: tuple[str, ...] = ()
 
 
-def back(engines: EngineGroup, lost: Collection[str], *, new: Collection[int] = ()) -> Returned:
+def back(
+    engines: EngineGroup,
+    lost: Collection[str],
+    *,
+    new: Collection[int] = (),
+    gone: Collection[int] = (),
+) -> Returned:
     """Makes lost arrays what they were when copies were made last, with all that has changed since.
 
     Args:
-      engines: All of them, joined; none is in a cell.
+      engines: All of them; none is in a cell.
       lost: The paths of arrays that have no values any more.
-      new: The processes that have taken the place of others.
+      new: The processes that have taken the place of others; they have joined the others.
+      gone: Those that nobody has taken the place of.
 
     Raises:
       NbdistError: A process has ended meanwhile, or did not answer.
@@ -95,7 +102,7 @@ def back(engines: EngineGroup, lost: Collection[str], *, new: Collection[int] = 
         return Returned()
     found = go_back(
         Living(engines),
-        sorted(engines.facts.workers - set(new)),
+        sorted(engines.facts.workers - {*new, *gone}),
         sorted(new),
         number=kept.copied.number,
         token=str(engines.next_number()),

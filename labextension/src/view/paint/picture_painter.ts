@@ -47,20 +47,25 @@ export function paintIndices(
   dimensions: number,
   look: Look,
 ): void {
+  if (rectangles.some(({ number, height }) => holding.pieces[number] && height < 12)) return;
   const parts = cuts(holding.pieces, dimensions);
   const cut = parts.map((_, d) => d).filter(d => (parts[d]?.length ?? 1) > 1);
   g.font = `10px ${look.mono}`;
   g.fillStyle = look.ink;
   g.textAlign = 'center';
   g.textBaseline = 'middle';
-  const labels = rectangles.flatMap(({ number, ...box }) => {
+  const widths = new Map<string, number>(); // of so many labels few are different, and measuring takes long
+  const labels = [];
+  for (const { number, ...box } of rectangles) {
     const piece = holding.pieces[number];
-    if (!piece) return [];
+    if (!piece) continue;
     const indices = cut.map(d => parts[d]?.indexOf(piece.slices[d]?.[0] ?? 0) ?? 0).join(',');
     const text = labelOf(piece, indices, holding.own);
-    return [{ ...box, text, room: box.width - 3, needs: g.measureText(text).width }];
-  });
-  if (labels.some(({ height, needs, room }) => height < 12 || needs > room)) return;
+    const needs = widths.get(text) ?? g.measureText(text).width;
+    widths.set(text, needs);
+    if (needs > box.width - 3) return;
+    labels.push({ ...box, text });
+  }
   for (const { x, y, width, height, text } of labels) {
     g.fillText(text, x + width / 2, y + height / 2);
   }

@@ -1,0 +1,274 @@
+"""A training, and the faults that befall its processes: each is named, and the training goes on.
+
+Shared by the campaigns on one machine and on three hosts.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import TypeVar
+
+from nbdist import Session
+from nbdist.errors import CellTimeout, NbdistError
+from tests.waiting import wait_for
+
+SEED = int(os.environ.get("NBDIST_SEED", "1"))
+FAULTS = int(os.environ.get("NBDIST_FAULTS", "4"))
+"""So few in `make test`: the first kinds."""
+STEPS = 5
+"""Of the training between two faults."""
+
+LIMIT_SECONDS = 120.0
+"""No cell may take longer, on whichever machine: it hangs."""
+
+TRAINING = """
+import os, signal, time
+import jax, jax.numpy as jnp, nbdist, numpy as np, optax
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+tx = optax.adam(1e-2)
+def begin():
+    global params, state, done
+    rng = np.random.default_rng(0)
+    params = {"a": put(rng.normal(size=(12, 16)).astype("f4"), DIVIDED, "model"),
+              "b": put(rng.normal(size=(16, 1)).astype("f4"))}
+    state, done = jax.jit(tx.init)(params), 0
+@jax.jit
+def update(params, state, x):
+    def loss(p):
+        return ((jnp.tanh(x @ p["a"]) @ p["b"]) ** 2).mean()
+    value, grads = jax.value_and_grad(loss)(params)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, value
+@nbdist.on_recover
+def own():
+    global me, rows
+    me = jax.process_index()
+    rows = np.arange(24).reshape(-1, jax.process_count())[:, me]
+own()
+def batch(step):
+    data = np.random.default_rng(step).normal(size=(24, 12)).astype("f4")
+    return jax.make_array_from_process_local_data(NamedSharding(mesh, P("data")), data[rows])
+def step():
+    global params, state, done
+    new, moved, value = update(params, state, batch(done))
+    float(value)
+    params, state, done = new, moved, done + 1
+plan = None
+def train_until(last):
+    global plan
+    while done < last:
+        if plan is not None and done == plan[1] and me == plan[0]:
+            what, plan = plan[2], None
+            exec(what)
+        step()
+def weights():
+    return [np.asarray(leaf.addressable_data(0)).tobytes() for leaf in jax.tree.leaves((params, state))]
+"""
+
+
+COUNTED = "done = int(state[0].count.addressable_data(0))"
+"""How far a training is that has gone back to the last copies."""
+
+
+@dataclass
+class Chaos:
+    """A session with a training in it, and what befalls it.
+
+    Attributes:
+      divided: Whether the weights are divided over the processes, each of which keeps copies of those of another.
+      random: Chooses the faults, and when.
+      folder: For files of the faults.
+      send_signal: Sends a signal to a process by its host and pid.
+      heal: Called when something has failed, before the session is recovered.
+    """
+
+    session: Session
+    divided: bool
+    random: random.Random
+    folder: Path
+    send_signal: Callable[[str, int, int], None] = lambda host, pid, number: os.kill(pid, number)
+    heal: Callable[[], None] = lambda: None
+    rows: list[str] = field(default_factory=list)
+
+    @property
+    def processes(self) -> int:
+        return len(self.session.hosts)
+
+    def signal(self, process_id: int) -> Callable[[int], None]:
+        """Sends signals to the process that has this number now."""
+        seen = self.session.snapshot().processes[process_id]
+        assert seen.pid is not None
+        return partial(self.send_signal, seen.host, seen.pid)
+
+    def until(self, last: int) -> str:
+        """Trains until so many steps are done; answers what was said of the first failure."""
+        said = ""
+        code = f"saved = params, state, done\ntrain_until({last})"
+        for _ in range(6):
+            try:
+                self.session.run(code, timeout_s=LIMIT_SECONDS, grace_s=1)
+                return said
+            except CellTimeout:
+                raise
+            except NbdistError as error:
+                said = said or str(error)
+                self.heal()
+                if self.session.out_of_step:
+                    self.session.recover()
+                code = f"train_until({last})"
+                # Only the one that it befell has taken it back.
+                self.session.run("plan = None" + (f"\n{COUNTED}" if self.divided else ""))
+                if len(set(self.session.pull("done", each=True).values())) > 1:
+                    # An interrupt came when some had kept a step, and others had not yet.
+                    self.session.run("params, state, done = saved")
+        raise AssertionError(f"the training does not come to its end: {said}")
+
+
+def later(do: Callable[[], None], delay: float) -> threading.Timer:
+    timer = threading.Timer(delay, do)
+    timer.start()
+    return timer
+
+
+def exception(chaos: Chaos, process: int, last: int) -> str:
+    """Raised on one process."""
+    chaos.session.run(f"plan = ({process}, {last - 2}, 'raise ValueError(1)')")
+    said = chaos.until(last)
+    assert said == f"process {process} raised ValueError", said
+    return said
+
+
+def killed_in_a_cell(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL in the middle of a step."""
+    chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), 9)')")
+    said = chaos.until(last)
+    assert said == f"process {process} killed by signal 9 (SIGKILL)", said
+    return said
+
+
+def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
+    """A bug in C."""
+    chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), signal.SIGSEGV)')")
+    said = chaos.until(last)
+    assert said == f"process {process} killed by signal 11 (SIGSEGV)", said
+    return said
+
+
+def killed_between_cells(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL while nothing runs."""
+    chaos.signal(process)(signal.SIGKILL)
+    wait_for(lambda: chaos.session.out_of_step)
+    title = chaos.session.snapshot().notices[0].title
+    assert f"Process {process} is lost" in title, title
+    chaos.until(last)
+    return title
+
+
+def two_killed(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL of two at once, at any moment of a cell."""
+    other = (process + 1 + chaos.random.randrange(chaos.processes - 1)) % chaos.processes
+    if chaos.divided:
+        # Not the one that keeps its copies, nor the one whose copies it keeps.
+        other = (process + 2) % chaos.processes
+    both = [chaos.signal(process), chaos.signal(other)]
+
+    def kill() -> None:
+        for one in both:
+            one(signal.SIGKILL)
+
+    timer = later(kill, chaos.random.uniform(0, 0.3))
+    said = chaos.until(last)
+    timer.join()
+    # It may have come when the cell had ended.
+    return chaos.until(last) or said or "between two cells"
+
+
+def interrupted(chaos: Chaos, process: int, last: int) -> str:
+    """As by the stop button, at any moment of a cell."""
+    timer = later(chaos.session.interrupt, chaos.random.uniform(0, 0.3))
+    said = chaos.until(last)
+    timer.join()
+    assert said == "" or "interrupted" in said or "KeyboardInterrupt" in said, said
+    return said or "after the cell"
+
+
+def stopped_for_a_while(chaos: Chaos, process: int, last: int) -> str:
+    """SIGSTOP, and SIGCONT a second later."""
+    send = chaos.signal(process)
+    send(signal.SIGSTOP)
+    timer = later(lambda: send(signal.SIGCONT), 1.0)
+    said = chaos.until(last)
+    timer.join()
+    assert said == "", said
+    return "waited for"
+
+
+def endless(chaos: Chaos, process: int, last: int) -> str:
+    """A loop that no interrupt reaches, on one process; the others wait for it in a step."""
+    reached = chaos.folder / f"deaf-at-{last}"
+    deaf = (
+        "signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGINT]); "
+        f"open({str(reached)!r}, 'w').close(); time.sleep(600)"
+    )
+    chaos.session.run(f"plan = ({process}, {last - 2}, {deaf!r})")
+
+    def interrupt() -> None:
+        wait_for(reached.exists)
+        chaos.session.interrupt()
+
+    timer = later(interrupt, 0)
+    said = chaos.until(last)
+    timer.join()
+    assert f"process {process} did not stop when interrupted" in said, said
+    return said
+
+
+C = TypeVar("C", bound=Chaos)
+
+HEAD = ["| | fault | process | named as | |", "|---|---|---|---|---|"]
+
+
+def weights(chaos: Chaos) -> dict[int, list[bytes]]:
+    """Bytes of all weights and of the optimizer's state, by process id."""
+    chaos.session.run("found = weights()")
+    found: dict[int, list[bytes]] = chaos.session.pull("found", each=True)
+    chaos.session.run("del found")
+    return found
+
+
+def campaign(
+    chaos: C, kinds: Sequence[Callable[[C, int, int], str]], title: str, *, faults: int = FAULTS
+) -> None:
+    """A training without faults, and the same with them: each kind once, then any of them.
+
+    A fault gets the process that it befalls and the step until which the training is to go on. It answers what was
+    said of it.
+    """
+    chaos.session.run(f"begin()\ntrain_until({STEPS * faults})")
+    undisturbed = weights(chaos)
+    # One step in a cell of its own: what an optimizer begins with lies on no other process yet, and is not copied.
+    chaos.session.run("begin()\ntrain_until(1)")
+    for turn in range(faults):
+        fault = kinds[turn] if turn < len(kinds) else chaos.random.choice(kinds)
+        process = chaos.random.randrange(chaos.processes)
+        print(f"seed {SEED}, turn {turn}: {fault.__name__} on process {process}", flush=True)
+        began = time.monotonic()
+        said = fault(chaos, process, STEPS * (turn + 1))
+        seconds = time.monotonic() - began
+        doc = (fault.__doc__ or "").rstrip(".")
+        chaos.rows.append(f"| {turn + 1} | {doc} | {process} | {said} | {seconds:.1f} s |")
+    assert weights(chaos) == undisturbed
+    if "NBDIST_CHAOS" in os.environ:
+        with Path(os.environ["NBDIST_CHAOS"]).open("a") as file:
+            file.write("\n".join([f"## {title}", "", *HEAD, *chaos.rows, "", ""]))

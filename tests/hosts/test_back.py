@@ -1,0 +1,109 @@
+"""A host that was gone and is back: all processes are started anew, with the variables of those that lived on."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import nbdist
+from nbdist import Session
+from nbdist.errors import HostError, ProcessError
+from tests.hosts.left import Left
+from tests.testbed.hosts import TestBed
+from tests.waiting import wait_for
+
+TRAINING = """
+import jax, jax.numpy as jnp, nbdist, numpy as np, optax
+from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
+def put(array, *axes):
+    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+rng = np.random.default_rng(0)
+params = {"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}
+tx = optax.adam(1e-2)
+state, done = jax.jit(tx.init)(params), 0
+data = put(np.arange(144, dtype="f4").reshape(12, 12) / 144, "data")
+me = jax.process_index()
+@jax.jit
+def update(params, state, x):
+    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
+    updates, state = tx.update(grads, state)
+    return optax.apply_updates(params, updates), state, value
+def step():
+    global params, state, done
+    params, state, value = update(params, state, data)
+    done += 1
+    return float(value)
+"""
+
+TREE = ("params", "state")
+
+
+def start(hosts: TestBed, **options: float) -> Session:
+    return nbdist.start(
+        hosts="h[1-3]:1",
+        devices_per_process=2,
+        ssh_config=str(hosts.ssh_config),
+        give_up_s=3,
+        copies_s=0,
+        **options,  # type: ignore[arg-type]
+    )
+
+
+def bits(session: Session, *names: str) -> list[bytes]:
+    session.run(f"found = jax.tree.leaves([{', '.join(names)}])")
+    found = [np.asarray(leaf).tobytes() for leaf in session.pull("found")]
+    session.run("del found")
+    return found
+
+
+@pytest.mark.parametrize("host", [2, 1])
+def test_nothing_is_lost_of_what_was_copied_when_a_host_was_off_between_cells(
+    hosts: TestBed, left: Left, host: int
+) -> None:
+    with start(hosts) as session:
+        session.run(TRAINING)
+        session.run("for _ in range(3): step()")
+        before = bits(session, *TREE, "data")
+        hosts.crash(host)
+        wait_for(lambda: session.out_of_step)
+        with pytest.raises(HostError, match=rf"h{host}.* goes on when that host is back"):
+            session.recover()
+        assert session.out_of_step
+        hosts.boot(host)
+        said = session.recover()
+        assert said.startswith("all 3 processes started again after"), said
+        assert "all variables kept" in said, said
+        assert session.hosts == {0: "h1", 1: "h2", 2: "h3"}
+        assert bits(session, *TREE, "data") == before
+        assert session.pull("me", each=True) == {0: 0, 1: 1, 2: 2}
+        session.run("step()")
+    left.nothing()
+
+
+def test_one_that_is_off_in_the_middle_of_a_cell_takes_nothing_that_was_copied(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts) as session:
+        session.run(TRAINING)
+        session.run("step()")
+        before = bits(session, *TREE, "data")
+        session.run("losses = [step() for _ in range(4)]")
+        undisturbed, after = session.pull("losses"), bits(session, *TREE, "data")
+        session.restart()
+        session.run(TRAINING)
+        session.run("step()")
+        assert bits(session, *TREE, "data") == before
+        handle = session.run("while True: step()", wait=False)
+        wait_for(lambda: all(p.state == "running" for p in session.snapshot().processes))
+        hosts.crash(2)
+        with pytest.raises(ProcessError, match="h2"):
+            handle.wait()
+        hosts.boot(2)
+        said = session.recover()
+        assert "again as they were after cell" in said, said
+        assert bits(session, *TREE, "data") == before
+        session.run("losses = [step() for _ in range(4)]")
+        assert session.pull("losses") == undisturbed
+        assert bits(session, *TREE, "data") == after
+    left.nothing()

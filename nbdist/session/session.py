@@ -732,7 +732,7 @@ class Session:
         try:
             return self._resize(lambda plan: plan, gone, progress, say)
         except HostError as error:
-            remedy = f"{error} Nothing was changed. {life.engines.facts.remedy}"
+            remedy = f"{error}\nNothing was changed. {life.engines.facts.remedy}"
             raise HostError(remedy, host=error.host) from error
 
     def restart(self, *, progress: StartProgress | None = None) -> None:

@@ -18,6 +18,7 @@ from typing import TypeVar
 
 from nbdist import Session
 from nbdist.errors import CellTimeout, NbdistError
+from nbdist.quantities import where_text
 from tests.waiting import wait_for
 
 SEED = int(os.environ.get("NBDIST_SEED", "1"))
@@ -105,6 +106,10 @@ class Chaos:
     def processes(self) -> int:
         return len(self.session.hosts)
 
+    def where(self, process_id: int) -> str:
+        """As messages name it."""
+        return where_text([process_id], self.session.hosts)
+
     def signal(self, process_id: int) -> Callable[[int], None]:
         """Sends signals to the process that has this number now."""
         seen = self.session.snapshot().processes[process_id]
@@ -153,7 +158,7 @@ def killed_in_a_cell(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL in the middle of a step."""
     chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), 9)')")
     said = chaos.until(last)
-    assert said == f"process {process} killed by signal 9 (SIGKILL)", said
+    assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL)", said
     return said
 
 
@@ -161,7 +166,7 @@ def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
     """A bug in C."""
     chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), signal.SIGSEGV)')")
     said = chaos.until(last)
-    assert said == f"process {process} killed by signal 11 (SIGSEGV)", said
+    assert said == f"{chaos.where(process)} killed by signal 11 (SIGSEGV)", said
     return said
 
 

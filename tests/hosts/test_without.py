@@ -66,7 +66,7 @@ def test_a_host_that_was_powered_off_is_left_out_and_training_goes_on(
         hosts.crash(2)
         wait_for(lambda: session.out_of_step)
         with pytest.raises(
-            SessionError, match=r"session\.recover\(without='HOST'\) goes on without that host"
+            SessionError, match=r"session\.recover\(without='HOST'\) goes on without it"
         ):
             session.run("step()")
         said = session.recover(without=["h2"])

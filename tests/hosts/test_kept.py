@@ -7,12 +7,13 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
 import psutil
 import pytest
 
 import nbdist
 from nbdist import cli
-from nbdist.errors import ProcessError
+from nbdist.errors import ProcessError, SessionError
 from nbdist.launch.sessions import registry
 from nbdist.launch.sessions.registry import Record
 from tests.hosts.left import Left
@@ -33,9 +34,9 @@ time.sleep(600)
 """
 
 
-def left_by_a_killed_kernel(**options: object) -> Record:
-    """A kept session in the middle of a cell, and nobody there."""
-    command = [sys.executable, "-c", KERNEL, repr(options)]
+def left_by_a_killed_kernel(kernel_code: str = KERNEL, **options: object) -> Record:
+    """A kept session, in the middle of a cell unless other code is given, and nobody there."""
+    command = [sys.executable, "-c", kernel_code, repr(options)]
     with subprocess.Popen(command, stdout=subprocess.PIPE) as kernel:
         assert kernel.stdout is not None
         assert kernel.stdout.readline() == b"running\n"
@@ -132,4 +133,47 @@ def test_a_kept_job_that_waits_is_cancelled_when_its_kernel_is_killed(
         wait_for(slurm.jobs)
         kernel.send_signal(signal.SIGKILL)
     wait_for(lambda: not slurm.jobs())
+    left.nothing()
+
+
+TRAINED = """
+import sys, time
+import nbdist
+session = nbdist.start(platform="cpu", keep=True, copies_s=0, devices_per_process=1, **eval(sys.argv[1]))
+session.run('''
+import jax, numpy as np
+from jax.sharding import NamedSharding, PartitionSpec as P
+mesh = jax.make_mesh((jax.process_count(),), ("data",))
+w = jax.device_put(np.arange(12.0), NamedSharding(mesh, P("data")))
+w = jax.jit(lambda w: w + 1)(w)
+''')
+print("running", flush=True)
+time.sleep(600)
+"""
+
+
+@pytest.mark.parametrize("back", [False, True], ids=["off", "booted again"])
+def test_a_host_that_goes_away_while_nobody_is_there_is_named_and_taken_back(
+    hosts: TestBed, left: Left, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, back: bool
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    config = str(hosts.ssh_config)
+    record = left_by_a_killed_kernel(TRAINED, hosts="h1:1,h2:1,h3:1", ssh_config=config)
+    hosts.crash(2)
+    if back:
+        hosts.boot(2)
+    session = nbdist.attach(record.id)
+    wait_for(lambda: session.out_of_step)
+    assert "Process 1 on h2" in session.status()
+    with pytest.raises(SessionError, match=r"session\.recover\(\) goes on when that host is back"):
+        session.run("w = w + 1")
+    if not back:
+        hosts.boot(2)
+    said = session.recover()
+    assert said.startswith("all 3 processes started again after"), said
+    assert "all variables kept" in said, said
+    assert np.array_equal(session.pull("w"), np.arange(1.0, 13.0))
+    session.run("total = float(jax.jit(lambda w: w.sum())(w))")
+    assert session.pull("total") == 78.0
+    session.shutdown()
     left.nothing()

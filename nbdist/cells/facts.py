@@ -33,6 +33,14 @@ WITHOUT_HOST = (
 """The same where all processes can be started anew, also on fewer hosts."""
 
 
+WITHOUT_CONTROLLER = (
+    "Nothing can be asked of the processes any more. Those that live save their arrays on their hosts, in the "
+    "folder for temporary files: process N to nbdist-rescued-PID-*/process-N.npz, which numpy.load reads. "
+    "{restart} starts afresh."
+)
+"""Where ipyparallel's controller has ended, through which all that processes are asked goes."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
     """Kept between cells, replaced as a whole.
@@ -46,7 +54,8 @@ class Facts:
     in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
     until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
     whatever was done then. `unsure` are names of processes that have taken the place of ended ones, which may not
-    be what those had, and where. `leaves_out` says whether the session can go on without one of its hosts.
+    be what those had, and where. `leaves_out` says whether the session can go on without one of its hosts,
+    `cut_off` that the processes cannot be asked for anything any more.
     """
 
     workers: frozenset[int]
@@ -62,6 +71,7 @@ class Facts:
     diverged: str | None = None
     unsure: Mapping[str, str] = field(default_factory=dict)
     leaves_out: bool = False
+    cut_off: bool = False
 
     @property
     def out_of_step(self) -> bool:
@@ -71,6 +81,8 @@ class Facts:
     @property
     def remedy(self) -> str:
         """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
+        if self.cut_off:
+            return sentence(WITHOUT_CONTROLLER)
         lost = not self.workers.isdisjoint(self.unreachable)
         without = self.proves and lost and self.advice != ELSEWHERE
         if not without:

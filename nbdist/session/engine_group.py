@@ -276,6 +276,15 @@ class EngineGroup:
                 self.health.silent(since)
             case Exited() | ProcessLost() | HostEnded():
                 self.health.lost(self.link.exits)
+                self._rescue()
+
+    def _rescue(self) -> None:
+        """Has processes save what they hold when the controller has ended, through which all else is asked."""
+        agents = self.link.agents
+        if agents.controller_end is None or not agents.all or self.facts.cut_off:
+            return
+        self.health.cut_off()
+        agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
     def leave(self) -> None:
         """Lets the processes go on without this kernel; publishes a last snapshot."""

@@ -137,6 +137,12 @@ class Health:
             self.facts = replace(self.facts, unreachable=self.facts.unreachable | unreachable)
             self._show()
 
+    def cut_off(self) -> None:
+        """Nothing can be asked of them any more, from here or elsewhere."""
+        with self._lock:
+            self.facts = replace(self.facts, cut_off=True)
+            self._show()
+
     def take_outcomes(self, outcomes: Mapping[int, ProcessOutcome]) -> None:
         """Takes where the processes are in a cell that runs."""
         with self._lock:

@@ -150,7 +150,11 @@ def test_where_hosts_can_be_left_out_that_is_offered_for_a_process_that_nobody_c
         workers=frozenset({0, 1}), advice="{recover} tries again.", proves=True, leaves_out=True
     )
     lost = replace(facts, lost={1: "killed"}, unreachable=frozenset({1}))
-    assert "%dist_recover --without HOST goes on without that host" in lost.remedy
+    assert "%dist_recover --without HOST goes on without it" in lost.remedy
+    assert "%dist_recover goes on when that host is back" in lost.remedy
+    cut_off = replace(lost, cut_off=True)
+    assert cut_off.remedy.startswith("Nothing can be asked of the processes any more.")
+    assert "%dist_recover" not in cut_off.remedy
     assert facts.remedy == "%dist_recover tries again."
 
 

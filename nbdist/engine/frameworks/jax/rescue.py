@@ -17,7 +17,7 @@ def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
 
     Arrays of JAX are saved piece by piece, from wherever they are reached: `w[0:4, 0:2]` is one of `w`, by its
     bounds in the whole. Arrays of NumPy are saved that have a name of their own. `numpy.load` reads the file.
-    What is still being computed is left out.
+    What is still being computed is left out. The file is not there before it is whole.
     """
     import numpy
 
@@ -37,9 +37,10 @@ def rescue(namespace: dict[str, object], process_id: int) -> Rescued:
         except Exception:  # noqa: BLE001 - deleted, lost, or not ready: named
             left_out.append(path)
     folder = Path(tempfile.mkdtemp(prefix=f"nbdist-rescued-{os.getpid()}-"))
-    file = folder / f"process-{process_id}.npz"
-    numpy.savez(file, **pieces)
-    file.chmod(0o600)
+    file, part = folder / f"process-{process_id}.npz", folder / "part.npz"
+    numpy.savez(part, **pieces)
+    part.chmod(0o600)
+    part.rename(file)  # whole, or not there: the process may be ended meanwhile
     nbytes = sum(piece.nbytes for piece in pieces.values())
     return Rescued(path=str(file), arrays=len(pieces), nbytes=nbytes, left_out=tuple(left_out))
 

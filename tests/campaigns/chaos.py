@@ -170,6 +170,15 @@ def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
     return said
 
 
+def out_of_memory(chaos: Chaos, process: int, last: int) -> str:
+    """Takes memory until the kernel ends it."""
+    grow = "big = []\nwhile True: big.append(np.ones(1 << 22))"
+    chaos.session.run(f"plan = ({process}, {last - 2}, {grow!r})")
+    said = chaos.until(last)
+    assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL), out of memory", said
+    return said
+
+
 def killed_between_cells(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL while nothing runs."""
     chaos.signal(process)(signal.SIGKILL)

@@ -6,14 +6,16 @@ written to the file that `NBDIST_CHAOS` names, as a table.
 
 from __future__ import annotations
 
+import contextlib
 import random
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pytest
 
 import nbdist
 from tests.campaigns.chaos import (
+    FAULTS,
     SEED,
     TRAINING,
     Chaos,
@@ -23,45 +25,63 @@ from tests.campaigns.chaos import (
     interrupted,
     killed_between_cells,
     killed_in_a_cell,
+    out_of_memory,
     segmentation_fault,
     stopped_for_a_while,
     two_killed,
 )
+from tests.campaigns.memory_limit import limited_memory
 from tests.variants import cases
 
-KINDS = [
+Kinds = Sequence[Callable[[Chaos, int, int], str]]
+
+KINDS: Kinds = [
     killed_in_a_cell,
     interrupted,
     exception,
     killed_between_cells,
     two_killed,
+    out_of_memory,
     segmentation_fault,
     stopped_for_a_while,
     endless,
 ]
+
+MEMORY_BYTES = 3 << 30
+"""For all of a session whose processes are to take too much."""
 
 WEIGHTS = {"on all processes": "None", "divided, with copies": "'data'"}
 """Where a piece of the weights lies, and along which axis they are divided over the processes for it."""
 
 
 @pytest.fixture(params=cases(*reversed(WEIGHTS)))
-def chaos(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Chaos]:
-    # What no interrupt reaches is given up soon, so that many faults fit into an hour.
+def chaos(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Chaos, Kinds]]:
     divided = "copies" in request.param
-    with nbdist.start(
-        processes=4,
-        devices_per_process=2,
-        platform="cpu",
-        give_up_s=3,
-        copies_s=0 if divided else None,
-    ) as session:
+    with contextlib.ExitStack() as stack:
+        kinds = [*KINDS]
+        if out_of_memory in KINDS[:FAULTS] and not stack.enter_context(
+            limited_memory(MEMORY_BYTES)
+        ):
+            kinds.remove(out_of_memory)
+            print("no process is killed for memory: no control group can be made here")
+        # What no interrupt reaches is given up soon, so that many faults fit into an hour.
+        session = stack.enter_context(
+            nbdist.start(
+                processes=4,
+                devices_per_process=2,
+                platform="cpu",
+                give_up_s=3,
+                copies_s=0 if divided else None,
+            )
+        )
         session.run(f"DIVIDED = {WEIGHTS[request.param]}\n{TRAINING}")
-        yield Chaos(session, divided, random.Random(SEED), tmp_path)
+        yield Chaos(session, divided, random.Random(SEED), tmp_path), kinds
 
 
 @pytest.mark.timeout(7200)
 def test_a_training_goes_on_through_all_of_them_to_the_weights_of_an_undisturbed_one(
-    chaos: Chaos,
+    chaos: tuple[Chaos, Kinds],
 ) -> None:
-    where = "divided over 4 processes, with copies" if chaos.divided else "on all of 4 processes"
-    campaign(chaos, KINDS, f"Weights {where}")
+    it, kinds = chaos
+    where = "divided over 4 processes, with copies" if it.divided else "on all of 4 processes"
+    campaign(it, kinds, f"Weights {where}")

@@ -12,7 +12,7 @@ import pytest
 
 import nbdist
 from nbdist import Session
-from nbdist.errors import OptionError, ProcessError
+from nbdist.errors import OptionError, ProcessError, SessionError
 from tests.variants import cases
 from tests.waiting import wait_for
 
@@ -127,6 +127,21 @@ def test_training_goes_back_together_to_the_last_copies(
     assert session.pull("losses") == undisturbed[STEPS:]
 
 
+def test_a_cell_that_may_count_on_what_went_back_between_cells_is_not_run(
+    session: Session, undisturbed: list[float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session.run(f"weights, state, done = new()\nlosses = train({STEPS})")
+    no_more_copies(session, monkeypatch)
+    session.run("train(2)")
+    kill(session, 1)
+    said = r"was not run, since it may use .* state, weights as they were after cell \d+"
+    with pytest.raises(SessionError, match=said):
+        session.run("losses = train(1)")
+    assert session.pull("done") == STEPS + 2
+    session.run(f"done = {STEPS}\nlosses = train({len(undisturbed) - STEPS})")
+    assert session.pull("losses") == undisturbed[STEPS:]
+
+
 def test_without_a_death_as_well(
     session: Session, undisturbed: list[float], said_by: Callable[[str], str]
 ) -> None:
@@ -150,6 +165,8 @@ def test_another_death_before_the_next_copies_loses_no_more(
     for victim in (1, 0):
         session.run("train(1)")
         kill(session, victim)
+        with pytest.raises(SessionError, match="was not run"):
+            session.run("train(1)")
         session.run(f"done = {STEPS}")
     session.run(f"losses = train({len(undisturbed) - STEPS})")
     assert session.pull("losses") == undisturbed[STEPS:]

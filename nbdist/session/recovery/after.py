@@ -85,6 +85,8 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
         engines,
         lambda: settle(engines, automatic=automatic, say=said.append),
     )
+    # Nobody has read yet what has become of these when the next cell comes; it may count on them.
+    settled = replace(settled, unsure={**settled.older, **settled.unsure})
     _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
         said.append(f"the session is out of step: {settled.why}. {engines.facts.remedy}")

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
 
 from nbdist.errors import NbdistError
 from nbdist.quantities import bytes_text, names_text
@@ -73,9 +74,16 @@ def _make(engines: EngineGroup, cell: int, at: float) -> str | None:
 
 @dataclass(frozen=True, kw_only=True)
 class Returned:
-    """What has gone back to when copies were made, and lines about it for a person."""
+    """What has gone back to when copies were made, and lines about it for a person.
+
+    Attributes:
+      paths: Of the arrays.
+      names: Those that lead to them, and since when they are so: `as they were after cell 12`.
+      lines: About it.
+    """
 
     paths: frozenset[str] = frozenset()
+    names: Mapping[str, str] = field(default_factory=dict)
     lines: tuple[str, ...] = ()
 
 
@@ -109,7 +117,13 @@ def back(
         lost=lost,
         timeout_s=MOVE_SECONDS,
     )
-    return Returned(paths=frozenset(found.paths), lines=_lines(found, kept.age))
+    roots = (re.split(r"[.\[]", path, maxsplit=1)[0] for path in found.paths)
+    names = {root for root in roots if root.isidentifier()}
+    return Returned(
+        paths=frozenset(found.paths),
+        names=dict.fromkeys(sorted(names), f"as they were after cell {kept.cell}"),
+        lines=_lines(found, kept.age),
+    )
 
 
 def _lines(found: Back, age: str) -> tuple[str, ...]:

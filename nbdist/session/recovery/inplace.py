@@ -66,6 +66,7 @@ class Repaired:
       seconds: How long it took.
       lost: Paths of arrays that have no values any more.
       returned: How many arrays are as they were when copies were made.
+      older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
       stale: What still refers to arrays of before.
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
@@ -75,6 +76,7 @@ class Repaired:
     seconds: float
     lost: tuple[str, ...] = ()
     returned: int = 0
+    older: Mapping[str, str] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -198,6 +200,7 @@ def repair(
         seconds=time.monotonic() - started,
         lost=tuple(sorted(gone_paths - returned.paths)),
         returned=len(returned.paths),
+        older=returned.names,
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
         replaced=(*said(brought, ended), *returned.lines),

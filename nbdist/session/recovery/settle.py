@@ -48,7 +48,8 @@ class Settled:
     """How it ended: in step unless `why` says why not.
 
     `because` says why they were not when it began, `done` what was done, `lost` what was lost, `unsure` which
-    names of new processes may not be what those before them had, and where.
+    names of new processes may not be what those before them had, and where, `older` which lead to arrays that are
+    as they were when copies were made, and when that was.
     """
 
     why: str | None = None
@@ -56,6 +57,7 @@ class Settled:
     done: str | None = None
     lost: tuple[str, ...] = ()
     unsure: Mapping[str, str] = field(default_factory=dict)
+    older: Mapping[str, str] = field(default_factory=dict)
 
 
 def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None]) -> Settled:
@@ -129,7 +131,7 @@ def mend(
             engines.health.lost(engines.link.exits)
             states = None
         else:
-            return Settled(done=done.text(), lost=done.lost, unsure=done.unsure)
+            return Settled(done=done.text(), lost=done.lost, unsure=done.unsure, older=done.older)
     raise AssertionError("every last try returns")
 
 
@@ -232,4 +234,5 @@ def _without_mixed_arrays(engines: EngineGroup) -> Settled:
     if not lost:
         return Settled()
     lines = [f"in step; lost: {names_text(still)}", f"   {LOST_MEANS}"] if still else ["in step"]
-    return Settled(done="\n".join([*lines, *returned.lines]), lost=still)
+    done = "\n".join([*lines, *returned.lines])
+    return Settled(done=done, lost=still, older=returned.names)

@@ -285,7 +285,8 @@ def campaign(
         said = fault(chaos, process, STEPS * (turn + 1))
         seconds = time.monotonic() - began
         doc = (fault.__doc__ or "").rstrip(".")
-        chaos.rows.append(f"| {turn + 1} | {doc} | {process} | {said} | {seconds:.1f} s |")
+        named = said.partition("; the session")[0]
+        chaos.rows.append(f"| {turn + 1} | {doc} | {process} | {named} | {seconds:.1f} s |")
         assert weights(chaos) == undisturbed[turn], f"not as without faults after turn {turn}"
     if "NBDIST_CHAOS" in os.environ:
         with Path(os.environ["NBDIST_CHAOS"]).open("a") as file:

@@ -16,6 +16,7 @@ import pytest
 
 import nbdist
 from tests.campaigns.chaos import (
+    COUNTED,
     SEED,
     TRAINING,
     Chaos,
@@ -62,6 +63,8 @@ def lost(chaos: HostChaos, process: int, last: int, break_: Callable[[TestBed, i
     if not over.is_set():  # it came when the cell had ended
         heal()
         chaos.session.recover()
+        if chaos.divided:
+            chaos.session.run(COUNTED)
         said = said or f"h{host} between two cells"
     chaos.heal = lambda: None
     again = chaos.until(last)

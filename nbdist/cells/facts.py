@@ -40,6 +40,9 @@ WITHOUT_CONTROLLER = (
 )
 """Where ipyparallel's controller has ended, through which all that processes are asked goes."""
 
+WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} starts afresh."
+"""The same of processes that save nothing."""
+
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Facts:
@@ -54,7 +57,8 @@ class Facts:
     in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
     until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
     whatever was done then. `unsure` are names of processes that have taken the place of ended ones, which may not
-    be what those had, and where. `leaves_out` says whether the session can go on without one of its hosts,
+    be what those had, and where, or of arrays that went back to their copies when nobody had read of it yet.
+    `leaves_out` says whether the session can go on without one of its hosts,
     `cut_off` that the processes cannot be asked for anything any more.
     """
 
@@ -82,7 +86,7 @@ class Facts:
     def remedy(self) -> str:
         """The sentence that says how to go on now; no repair is offered where nobody can replace a process."""
         if self.cut_off:
-            return sentence(WITHOUT_CONTROLLER)
+            return sentence(WITHOUT_CONTROLLER if self.proves else WITHOUT_ANYTHING)
         lost = not self.workers.isdisjoint(self.unreachable)
         without = self.proves and lost and self.advice != ELSEWHERE
         if not without:

@@ -147,26 +147,29 @@ def later(do: Callable[[], None], delay: float) -> threading.Timer:
     return timer
 
 
+def in_a_step(chaos: Chaos, process: int, last: int, code: str) -> str:
+    """Has one process run code in the middle of the training; answers what was said."""
+    chaos.session.run(f"plan = ({process}, {last - 2}, {code!r})")
+    return chaos.until(last)
+
+
 def exception(chaos: Chaos, process: int, last: int) -> str:
     """Raised on one process."""
-    chaos.session.run(f"plan = ({process}, {last - 2}, 'raise ValueError(1)')")
-    said = chaos.until(last)
+    said = in_a_step(chaos, process, last, "raise ValueError(1)")
     assert said == f"process {process} raised ValueError", said
     return said
 
 
 def killed_in_a_cell(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL in the middle of a step."""
-    chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), 9)')")
-    said = chaos.until(last)
+    said = in_a_step(chaos, process, last, "os.kill(os.getpid(), 9)")
     assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL)", said
     return said
 
 
 def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
     """A bug in C."""
-    chaos.session.run(f"plan = ({process}, {last - 2}, 'os.kill(os.getpid(), signal.SIGSEGV)')")
-    said = chaos.until(last)
+    said = in_a_step(chaos, process, last, "os.kill(os.getpid(), signal.SIGSEGV)")
     assert said == f"{chaos.where(process)} killed by signal 11 (SIGSEGV)", said
     return said
 
@@ -174,8 +177,7 @@ def segmentation_fault(chaos: Chaos, process: int, last: int) -> str:
 def out_of_memory(chaos: Chaos, process: int, last: int) -> str:
     """Takes memory until the kernel ends it."""
     grow = "big = []\nwhile True: big.append(np.ones(1 << 22))"
-    chaos.session.run(f"plan = ({process}, {last - 2}, {grow!r})")
-    said = chaos.until(last)
+    said = in_a_step(chaos, process, last, grow)
     assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL), out of memory", said
     return said
 

@@ -155,6 +155,8 @@ def test_where_hosts_can_be_left_out_that_is_offered_for_a_process_that_nobody_c
     cut_off = replace(lost, cut_off=True)
     assert cut_off.remedy.startswith("Nothing can be asked of the processes any more.")
     assert "%dist_recover" not in cut_off.remedy
+    assert "nbdist-rescued" in cut_off.remedy
+    assert "nbdist-rescued" not in replace(cut_off, proves=False).remedy
     assert facts.remedy == "%dist_recover tries again."
 
 

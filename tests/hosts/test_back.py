@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
-import nbdist
-from nbdist import Session
 from nbdist.errors import HostError, ProcessError
 from tests.hosts.left import Left
+from tests.hosts.three_hosts import bits, start
 from tests.testbed.hosts import TestBed
 from tests.waiting import wait_for
 
@@ -39,29 +37,11 @@ def step():
 TREE = ("params", "state")
 
 
-def start(hosts: TestBed, **options: float) -> Session:
-    return nbdist.start(
-        hosts="h[1-3]:1",
-        devices_per_process=2,
-        ssh_config=str(hosts.ssh_config),
-        give_up_s=3,
-        copies_s=0,
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def bits(session: Session, *names: str) -> list[bytes]:
-    session.run(f"found = jax.tree.leaves([{', '.join(names)}])")
-    found = [np.asarray(leaf).tobytes() for leaf in session.pull("found")]
-    session.run("del found")
-    return found
-
-
 @pytest.mark.parametrize("host", [2, 1])
 def test_nothing_is_lost_of_what_was_copied_when_a_host_was_off_between_cells(
     hosts: TestBed, left: Left, host: int
 ) -> None:
-    with start(hosts) as session:
+    with start(hosts, copies_s=0) as session:
         session.run(TRAINING)
         session.run("for _ in range(3): step()")
         before = bits(session, *TREE, "data")
@@ -84,7 +64,7 @@ def test_nothing_is_lost_of_what_was_copied_when_a_host_was_off_between_cells(
 def test_one_that_is_off_in_the_middle_of_a_cell_takes_nothing_that_was_copied(
     hosts: TestBed, left: Left
 ) -> None:
-    with start(hosts) as session:
+    with start(hosts, copies_s=0) as session:
         session.run(TRAINING)
         session.run("step()")
         before = bits(session, *TREE, "data")

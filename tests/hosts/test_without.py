@@ -5,10 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import nbdist
-from nbdist import Session
 from nbdist.errors import OptionError, ProcessError, SessionError
 from tests.hosts.left import Left
+from tests.hosts.three_hosts import bits, start
 from tests.testbed.hosts import TestBed
 from tests.waiting import wait_for
 
@@ -37,23 +36,6 @@ losses = [step() for _ in range(3)]
 """
 
 TREE = ("params", "state")
-
-
-def start(hosts: TestBed, **options: float) -> Session:
-    return nbdist.start(
-        hosts="h[1-3]:1",
-        devices_per_process=2,
-        ssh_config=str(hosts.ssh_config),
-        give_up_s=3,
-        **options,  # type: ignore[arg-type]
-    )
-
-
-def bits(session: Session, *names: str) -> list[bytes]:
-    session.run(f"found = jax.tree.leaves([{', '.join(names)}])")
-    found = [np.asarray(leaf).tobytes() for leaf in session.pull("found")]
-    session.run("del found")
-    return found
 
 
 def test_a_host_that_was_powered_off_is_left_out_and_training_goes_on(

@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-docs test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-docs test-recovery test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
@@ -38,6 +38,7 @@ help:
 	@echo "make test             all checks, and the tests of all that runs on one machine with JAX"
 	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
 	@echo "make test-docs        the tests of examples, notebooks and the site"
+	@echo "make test-recovery    the tests of sessions whose processes or kernels end, and of saving and resizing"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
 	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
@@ -99,25 +100,34 @@ docs: $(READY)
 # Three at a time on two cores: a fifth of the time a test waits.
 TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integration/test_,tour.py break_it.py)
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
+TESTS_RECOVERY := $(addprefix tests/browser/test_,replaced_in_lab.py resized_in_lab.py) \
+                  $(addprefix tests/integration/test_,attach.py controller.py copies.py kept_and_lost.py replaced.py \
+                  resizing.py restarted.py saving.py)
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_KERAS))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_KERAS))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.
 test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
-	$(PYTEST) -m variant tests/browser tests/integration $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_KERAS))
+	$(PYTEST) -m variant tests/browser tests/integration \
+		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_KERAS))
 
 # What a reader runs: the examples of the pages, the notebooks, and the site that is made of the pages.
 test-docs: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_DOCS)
+
+# Sessions that outlive processes, kernels and the controller; what is saved, and other numbers of processes.
+test-recovery: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(PYTEST) $(TESTS_RECOVERY)
 
 test-keras: $(READY)
 	$(BIN)/python -m tests.browser.install

@@ -55,6 +55,7 @@ from nbdist.contract.orders import (
     NewProcess,
     Order,
     Reach,
+    RestartController,
     Signal,
     Start,
     Stop,
@@ -221,6 +222,9 @@ class Agent:
                     self.services.wanted.append(order)
             case EndCoordination(number=number):
                 self.children.end(number)
+            case RestartController():
+                if self.assignment and not self.children.has(CONTROLLER):
+                    self._start_controller(self.assignment, again=True)
             case Keep():
                 self.kept = True
                 if self.pulse:
@@ -285,13 +289,15 @@ class Agent:
         """Whether the connection file for engines is here, all of it."""
         return read_whole(engine_connection(self.folder, assignment.cluster_id)) is not None
 
-    def _start_controller(self, assignment: Assignment) -> None:
+    def _start_controller(self, assignment: Assignment, *, again: bool = False) -> None:
         arguments = assignment.controller_arguments
         if arguments is not None:
             self.children.start(
                 CONTROLLER,
                 Path(self.folder) / "controller.log",
-                lambda: run_controller(list(arguments)),
+                lambda: run_controller(
+                    arguments, folder=self.folder, cluster_id=assignment.cluster_id, again=again
+                ),
                 # It has processes of its own, which it ends on this signal.
                 death_signal=signal.SIGTERM,
             )

@@ -68,6 +68,10 @@ class Children:
             self._asked[pid] = asked[1]
         self._events.send(Started(process_id=process_id, pid=pid))
 
+    def has(self, process_id: int) -> bool:
+        """Whether a child of this process id was started and has not been reaped."""
+        return process_id in self._pids.values()
+
     def reap(self) -> None:
         """Reports every child that has ended since; does not wait."""
         self._memory_kills.look()

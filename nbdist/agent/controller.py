@@ -2,29 +2,113 @@
 
 from __future__ import annotations
 
+import json
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from nbdist.machine.ports import reserved_ports
+from nbdist.machine.folder import connections, write_private
+from nbdist.machine.ports import is_taken, reserved_ports
 
 PORTS = 32
 """More than ipyparallel's controller takes (15 in 9.2), beside those for engines behind ssh."""
 
+ENCRYPTED = "--IPController.enable_curve=True"
 
-def run_controller(arguments: list[str]) -> None:
+AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
+"""As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""
+
+CHANNELS = (
+    *("registration", "control", "mux", "task", "iopub", "notification"),
+    *("hb_ping", "hb_pong", "broadcast"),
+)
+"""What a connection file gives ports of (ipyparallel 9.2)."""
+
+
+def run_controller(
+    arguments: Sequence[str], *, folder: str, cluster_id: str, again: bool = False
+) -> None:
     """Runs the controller with this command line, until it is asked to end.
 
     By itself it takes ports that were free a moment ago, out of those that the system gives to whoever asks.
     Where one is gone when the relay for output is to listen on it, the controller goes on without that relay, and
     nothing that processes publish ever arrives.
+
+    Args:
+      arguments: The command line.
+      folder: The session's private folder; ipyparallel's profile folder as well.
+      cluster_id: Names the connection files in it.
+      again: Takes the place of one that has ended: listens at the same ports with the same keys, and knows the
+        engines that were registered, so that all sockets that were connected to it connect to this one.
     """
     from ipyparallel.controller import heartmonitor
     from ipyparallel.controller.app import IPController
 
+    class Controller(IPController):
+        """Leaves the connection files to one that takes its place; they are removed with the folder."""
+
+        def cleanup_connection_files(self) -> None:
+            """Nothing."""
+
     take_late_answers(getattr(heartmonitor, "HeartMonitor", None))
+    if ENCRYPTED in arguments:
+        os.environ.update(curve_keys(folder, again=again))
+    if again:
+        refuse_taken_ports(folder, cluster_id)
+        arguments = [*arguments, *AGAIN]
     with reserved_ports(PORTS) as ports:
-        IPController.launch_instance(
+        Controller.launch_instance(
             [*arguments, f"--IPController.ports={','.join(map(str, ports))}"]
         )
+
+
+def curve_keys(folder: str, *, again: bool) -> dict[str, str]:
+    """The controller's pair of keys (CURVE, in Z85), as variables that ipyparallel reads; kept in a private file.
+
+    Args:
+      folder: The session's private folder.
+      again: Whether those of the controller before are taken.
+
+    Raises:
+      OSError: There are none of before, or they cannot be written.
+    """
+    import zmq
+
+    path = Path(folder) / "security" / "controller-keys.json"
+    if again:
+        kept: dict[str, str] = json.loads(path.read_text())
+        return kept
+    public, secret = zmq.curve_keypair()
+    keys = {"IPP_CURVE_PUBLICKEY": public.decode(), "IPP_CURVE_SECRETKEY": secret.decode()}
+    write_private(path, keys)
+    return keys
+
+
+def refuse_taken_ports(folder: str, cluster_id: str) -> None:
+    """Ends this process where another program listens at a port of the controller before it.
+
+    Where a relay cannot listen, ipyparallel's controller would go on without it.
+
+    Raises:
+      SystemExit: Names the ports.
+    """
+    taken = set()
+    for path in connections(folder, cluster_id):
+        connection = json.loads(path.read_text())
+        host = connection["interface"].rpartition("/")[2]
+        taken |= {port for port in _ports(connection) if is_taken(host, port)}
+    if taken:
+        raise SystemExit(
+            f"Another program listens at {', '.join(map(str, sorted(taken)))}, where the controller before this "
+            "one did, and where all processes are connected to."
+        )
+
+
+def _ports(connection: Mapping[str, Any]) -> list[int]:
+    values = [connection.get(name) for name in CHANNELS]
+    lists = [value if isinstance(value, list) else [value] for value in values]
+    return [port for ports in lists for port in ports if isinstance(port, int)]
 
 
 def take_late_answers(monitor: Any) -> bool:

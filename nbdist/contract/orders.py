@@ -153,6 +153,13 @@ class EndCoordination:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class RestartController:
+    """Starts ipyparallel's controller again where it has ended: at the same ports, with the same keys."""
+
+    order: Literal["restart_controller"] = "restart_controller"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class Keep:
     """From now on it may go on without a kernel, since another can find it."""
 
@@ -241,6 +248,7 @@ Order = (
     | Ask
     | Coordinate
     | EndCoordination
+    | RestartController
     | Keep
     | Stop
     | Alive

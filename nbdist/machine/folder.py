@@ -16,6 +16,12 @@ def engine_connection(folder: str, cluster_id: str) -> Path:
     return Path(folder) / "security" / f"ipcontroller-{cluster_id}-engine.json"
 
 
+def connections(folder: str, cluster_id: str) -> tuple[Path, Path]:
+    """The connection files of a controller: that of the engines, and that of clients."""
+    engines = engine_connection(folder, cluster_id)
+    return engines, engines.with_name(f"ipcontroller-{cluster_id}-client.json")
+
+
 def make() -> str:
     """A new folder that only this user can read."""
     return tempfile.mkdtemp(prefix="nbdist-")

@@ -52,6 +52,19 @@ def reserved_ports(count: int) -> Iterator[list[int]]:
         yield found
 
 
+def is_taken(host: str, port: int) -> bool:
+    """Whether another program listens at this port of an address of this machine."""
+    with closing(socket.socket()) as probe:
+        # Connections of before that have not been forgotten yet do not count (tcp(7), TIME_WAIT).
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+            probe.listen(1)
+        except OSError:
+            return True
+    return False
+
+
 def own_address(other: str) -> str | None:
     """The address of this machine from which `other` is reached; None where there is no route.
 

@@ -18,6 +18,7 @@ from nbdist.contract.events import Exited, Fault
 from nbdist.contract.snapshot import Snapshot
 from nbdist.errors import GoneError, SessionError
 from nbdist.launch.model import roles
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.happenings import Happening, HostEnded, HostsSilent, ProcessLost
 from nbdist.launch.model.progress import StartProgress
@@ -81,6 +82,7 @@ class EngineGroup:
         self.copies = Copies()
         self.settling = threading.RLock()
         self.hurry = threading.Event()
+        self._lost_controller: ProcessExit | None = None
         # It listens before there is anything to receive: a subscription takes a moment.
         self.monitor = Monitor(
             session=session,
@@ -276,14 +278,29 @@ class EngineGroup:
                 self.health.silent(since)
             case Exited() | ProcessLost() | HostEnded():
                 self.health.lost(self.link.exits)
-                self._rescue()
+                agents = self.link.agents
+                if agents.controller_end is not None and agents.all and not self.lost_controller:
+                    self.cut_off()
 
-    def _rescue(self) -> None:
-        """Has processes save what they hold when the controller has ended, through which all else is asked."""
-        agents = self.link.agents
-        if agents.controller_end is None or not agents.all or self.facts.cut_off:
+    @property
+    def lost_controller(self) -> ProcessExit | None:
+        """The end of ipyparallel's controller, where another is to take its place; until this kernel is connected to it."""
+        end = self.link.agents.controller_end
+        if end is not None and end.of_the_controller and self.link.agents.all:
+            self._lost_controller = end
+        return None if self.facts.cut_off else self._lost_controller
+
+    def reconnected(self) -> None:
+        """This kernel is connected to the controller that has taken the place of another."""
+        self._lost_controller = None
+        self.health.found(self.link.exits)
+
+    def cut_off(self) -> None:
+        """Has processes save what they hold: there is no controller through which all else is asked."""
+        if self.facts.cut_off:
             return
         self.health.cut_off()
+        agents = self.link.agents
         agents.ask(Aside.RESCUE, [p for p in self.plan.hosts if agents.of(p).poll() is None])
 
     def leave(self) -> None:

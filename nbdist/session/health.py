@@ -132,9 +132,20 @@ class Health:
         if new:
             gone = {p: self._process_outcome(p, "gone", str(end)) for p, end in new.items()}
             self.learn(gone, self.last_cell)
-        unreachable = {p for p, end in exits.items() if end.because_of is not None}
+        unreachable = {
+            p
+            for p, end in exits.items()
+            if end.because_of is not None and not end.of_the_controller
+        }
         with self._lock:
             self.facts = replace(self.facts, unreachable=self.facts.unreachable | unreachable)
+            self._show()
+
+    def found(self, exits: Mapping[int, ProcessExit]) -> None:
+        """Those that were out of reach and have not ended can be asked again; `exits` are those that have."""
+        with self._lock:
+            lost = {p: end for p, end in self.facts.lost.items() if p in exits}
+            self.facts = replace(self.facts, lost=lost)
             self._show()
 
     def cut_off(self) -> None:

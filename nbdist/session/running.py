@@ -32,7 +32,12 @@ from nbdist.session.alone import AskedAlone
 from nbdist.session.copies import Copies
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import copying
-from nbdist.session.recovery.after import after_cell, exclusive, make_sure
+from nbdist.session.recovery.after import (
+    after_cell,
+    controller_brought_back,
+    exclusive,
+    make_sure,
+)
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
 from nbdist.session.recovery.context import cell_context
 from nbdist.session.recovery.replacing import replaceable
@@ -229,11 +234,13 @@ class Cells:
         engines = self._engines.living()
         with engines.settling:
             pass
+        automatic = self._rules.recover
+        ended = automatic and engines.lost_controller is not None
         if engines.proves and (
-            self._alone.computed() or (self._rules.recover and replaceable(engines))
+            self._alone.computed() or ended or (automatic and replaceable(engines))
         ):
-            return make_sure(engines, automatic=self._rules.recover)
-        return None
+            return make_sure(engines, automatic=automatic)
+        return controller_brought_back(engines) if ended else None
 
     def _begun(self, cell: OpenCell) -> None:
         self._engines.living().monitor.sent(cell.requests, cell.run)

@@ -134,6 +134,7 @@ class FakeEngines:
         self.health.last_cell = 4
         self.in_step_at: tuple[int, int] | None = None
         self.copies = Copies()
+        self.lost_controller: Any = None
 
     @property
     def facts(self) -> Facts:

@@ -5,18 +5,23 @@ Shared by the campaigns on one machine and on three hosts.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import random
 import signal
+import subprocess
+import sys
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
+import nbdist
 from nbdist import Session
+from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError
 from nbdist.quantities import where_text
 from tests.waiting import wait_for
@@ -92,6 +97,7 @@ class Chaos:
       folder: For files of the faults.
       send_signal: Sends a signal to a process by its host and pid.
       heal: Called when something has failed, before the session is recovered.
+      struck: When the last fault came (Unix seconds), where that is known here.
     """
 
     session: Session
@@ -101,10 +107,15 @@ class Chaos:
     send_signal: Callable[[str, int, int], None] = lambda host, pid, number: os.kill(pid, number)
     heal: Callable[[], None] = lambda: None
     rows: list[str] = field(default_factory=list)
+    struck: float | None = None
 
     @property
     def processes(self) -> int:
         return len(self.session.hosts)
+
+    @property
+    def one_machine(self) -> bool:
+        return len(set(self.session.hosts.values())) == 1
 
     def where(self, process_id: int) -> str:
         """As messages name it."""
@@ -114,7 +125,22 @@ class Chaos:
         """Sends signals to the process that has this number now."""
         seen = self.session.snapshot().processes[process_id]
         assert seen.pid is not None
-        return partial(self.send_signal, seen.host, seen.pid)
+        send = partial(self.send_signal, seen.host, seen.pid)
+
+        def strike(number: int) -> None:
+            self.struck = time.time()
+            send(number)
+
+        return strike
+
+    def child(self, number: int) -> int:
+        """The pid of what the agent of this machine has started beside the processes, by its number there."""
+        return self.session._life.engines.link.own_agents.home.pids[number]
+
+    def end(self, number: int) -> None:
+        """Ends one of those."""
+        self.struck = time.time()
+        os.kill(self.child(number), signal.SIGKILL)
 
     def until(self, last: int) -> str:
         """Trains until so many steps are done; answers what was said of the first failure."""
@@ -149,8 +175,13 @@ def later(do: Callable[[], None], delay: float) -> threading.Timer:
 
 def in_a_step(chaos: Chaos, process: int, last: int, code: str) -> str:
     """Has one process run code in the middle of the training; answers what was said."""
-    chaos.session.run(f"plan = ({process}, {last - 2}, {code!r})")
-    return chaos.until(last)
+    at = chaos.folder / f"struck-at-{last}"
+    note = f"open({str(at)!r}, 'w').write(str(time.time()))\n" if chaos.one_machine else ""
+    chaos.session.run(f"plan = ({process}, {last - 2}, {note + code!r})")
+    said = chaos.until(last)
+    if at.exists():
+        chaos.struck = float(at.read_text())
+    return said
 
 
 def exception(chaos: Chaos, process: int, last: int) -> str:
@@ -251,9 +282,79 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
     return said
 
 
+def controller_killed(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL of ipyparallel's controller, at any moment of a cell."""
+    timer = later(lambda: chaos.end(CONTROLLER), chaos.random.uniform(0, 0.3))
+    said = chaos.until(last)
+    timer.join()
+    # It may have come when the cell had ended.
+    said = chaos.until(last) or said
+    assert said == "" or "ipyparallel's controller killed by signal 9 (SIGKILL)" in said, said
+    return said or "between two cells"
+
+
+def service_killed(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL of JAX's coordination service, at any moment of a cell."""
+    (number,) = chaos.session._life.engines.link.agents.of(0).services
+    timer = later(lambda: chaos.end(number), chaos.random.uniform(0, 0.3))
+    said = chaos.until(last)
+    timer.join()
+    return chaos.until(last) or said or "waited for"
+
+
+KERNEL = """
+import sys, nbdist
+session = nbdist.attach(sys.argv[1])
+print("here", flush=True)
+session.run(sys.argv[2])
+print("done", flush=True)
+sys.stdin.read()
+"""
+
+
+def kernel_killed(chaos: Chaos, process: int, last: int) -> str:
+    """SIGKILL of the kernel at any moment of a cell, and another attaches."""
+    session = chaos.session.id
+    chaos.session.detach()
+    code = f"saved = params, state, done\ntrain_until({last})"
+    command = [sys.executable, "-c", KERNEL, session, code]
+    with subprocess.Popen(
+        command, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
+    ) as kernel:
+        assert kernel.stdout is not None
+        assert kernel.stdout.readline() == "here\n"
+        time.sleep(chaos.random.uniform(0, 0.3))
+        kernel.kill()
+    chaos.session = nbdist.attach(session)
+    found = "in the middle of a cell" if chaos.session.running else "between two cells"
+    chaos.session.sync()
+    chaos.until(last)
+    return found
+
+
 C = TypeVar("C", bound=Chaos)
 
-HEAD = ["| | fault | process | named as | |", "|---|---|---|---|---|"]
+HEAD = ["| | fault | process | named as | after | went on after |", "|---|---|---|---|---|---|"]
+
+
+@contextlib.contextmanager
+def watched(chaos: Chaos) -> Iterator[list[float]]:
+    """While a fault comes: when the view first showed a notice (Unix seconds)."""
+    shown: list[float] = []
+    over = threading.Event()
+
+    def look() -> None:
+        while not shown and not over.wait(0.02):
+            if chaos.session.snapshot().notices:
+                shown.append(time.time())
+
+    watch = threading.Thread(target=look)
+    watch.start()
+    try:
+        yield shown
+    finally:
+        over.set()
+        watch.join()
 
 
 def weights(chaos: Chaos) -> dict[int, list[bytes]]:
@@ -283,12 +384,20 @@ def campaign(
         fault = kinds[turn] if turn < len(kinds) else chaos.random.choice(kinds)
         process = chaos.random.randrange(chaos.processes)
         print(f"seed {SEED}, turn {turn}: {fault.__name__} on process {process}", flush=True)
+        # What the last one has left to read ends with the next cell.
+        chaos.session.run("pass")
+        chaos.struck = None
         began = time.monotonic()
-        said = fault(chaos, process, STEPS * (turn + 1))
+        with watched(chaos) as shown:
+            said = fault(chaos, process, STEPS * (turn + 1))
         seconds = time.monotonic() - began
+        named_s = shown[0] - chaos.struck if shown and chaos.struck is not None else None
         doc = (fault.__doc__ or "").rstrip(".")
         named = said.partition("; the session")[0]
-        chaos.rows.append(f"| {turn + 1} | {doc} | {process} | {named} | {seconds:.1f} s |")
+        after = "" if named_s is None else f"{named_s:.1f} s"
+        chaos.rows.append(
+            f"| {turn + 1} | {doc} | {process} | {named} | {after} | {seconds:.1f} s |"
+        )
         assert weights(chaos) == undisturbed[turn], f"not as without faults after turn {turn}"
     if "NBDIST_CHAOS" in os.environ:
         with Path(os.environ["NBDIST_CHAOS"]).open("a") as file:

@@ -20,13 +20,16 @@ from tests.campaigns.chaos import (
     TRAINING,
     Chaos,
     campaign,
+    controller_killed,
     endless,
     exception,
     interrupted,
+    kernel_killed,
     killed_between_cells,
     killed_in_a_cell,
     out_of_memory,
     segmentation_fault,
+    service_killed,
     stopped_for_a_while,
     two_killed,
 )
@@ -37,8 +40,11 @@ Kinds = Sequence[Callable[[Chaos, int, int], str]]
 
 KINDS: Kinds = [
     killed_in_a_cell,
+    controller_killed,
     interrupted,
+    kernel_killed,
     exception,
+    service_killed,
     killed_between_cells,
     two_killed,
     out_of_memory,
@@ -65,17 +71,18 @@ def chaos(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[Chao
             kinds.remove(out_of_memory)
             print("no process is killed for memory: no control group can be made here")
         # What no interrupt reaches is given up soon, so that many faults fit into an hour.
-        session = stack.enter_context(
-            nbdist.start(
-                processes=4,
-                devices_per_process=2,
-                platform="cpu",
-                give_up_s=3,
-                copies_s=0 if divided else None,
-            )
+        session = nbdist.start(
+            processes=4,
+            devices_per_process=2,
+            platform="cpu",
+            give_up_s=3,
+            copies_s=0 if divided else None,
+            keep=True,
         )
+        it = Chaos(session, divided, random.Random(SEED), tmp_path)
+        stack.callback(lambda: it.session.shutdown())
         session.run(f"DIVIDED = {WEIGHTS[request.param]}\n{TRAINING}")
-        yield Chaos(session, divided, random.Random(SEED), tmp_path), kinds
+        yield it, kinds
 
 
 @pytest.mark.timeout(7200)

@@ -1,43 +1,117 @@
-"""ipyparallel's controller ends: nothing can be asked any more, and what the processes hold is saved."""
+"""ipyparallel's controller ends: another takes its place, and where none can, what the processes hold is saved."""
 
 from __future__ import annotations
 
+import os
+import signal
+import socket
+import threading
 from pathlib import Path
 
 import numpy as np
-import psutil
 import pytest
 
 import nbdist
-from nbdist.errors import RecoveryError, SessionError
+from nbdist.contract.orders import CONTROLLER
+from nbdist.errors import ProcessError, RecoveryError, SessionError
 from tests.waiting import wait_for
 
 SETUP = """
-import os, jax, numpy as np
+import os, time, jax, numpy as np
 from jax.sharding import NamedSharding, PartitionSpec as P
 mesh = jax.make_mesh((2,), ("x",))
 w = jax.device_put(np.arange(8.0, dtype="f4"), NamedSharding(mesh, P("x")))
 own = np.full(3, jax.process_index())
+total = jax.jit(lambda a: a.sum())
 """
 
-
-def controller_of(session: nbdist.Session) -> psutil.Process:
-    """The agent's first child, and no engine."""
-    engines = {one.pid for one in session.snapshot().processes}
-    agent = psutil.Process(next(iter(engines))).parent()
-    assert agent is not None
-    others = [child for child in agent.children() if child.pid not in engines]
-    return min(others, key=lambda child: child.create_time())
+KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
 
 
-def test_what_the_processes_hold_is_saved_and_it_is_said_where(
+def kill(session: nbdist.Session) -> None:
+    """Ends the controller; returns when this is known here."""
+    os.kill(session._life.engines.link.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
+
+
+@pytest.fixture
+def session() -> nbdist.Session:
+    with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as started:
+        started.run(SETUP)
+        yield started
+
+
+def test_the_next_cell_runs_through_another_as_often_as_that_is_needed(
+    session: nbdist.Session, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pids = [one.pid for one in session.snapshot().processes]
+    for _ in range(2):
+        kill(session)
+        wait_for(lambda: session.out_of_step)
+        assert f"out of reach: {KILLED}" in session.status()
+        capsys.readouterr()
+        session.run("print('sum', float(total(w)))")
+        out = capsys.readouterr().out
+        assert f"{KILLED}: another took its place after" in out
+        assert "sum 28.0" in out
+    assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
+    assert [one.pid for one in session.snapshot().processes] == pids
+    assert not session.snapshot().notices
+
+
+def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: nbdist.Session) -> None:
+    session.run("steps = 0")
+    timer = threading.Timer(0.5, kill, [session])
+    timer.start()
+    with pytest.raises(ProcessError, match=r"out of reach: .*controller killed by signal 9"):
+        session.run("while True:\n    value = total(w)\n    value.block_until_ready()\n    steps += 1")
+    timer.join()
+    assert not session.out_of_step
+    assert session.running == ()
+    session.run("assert float(total(w)) == 28.0 and steps > 0")
+
+
+def test_one_process_dies_as_well(session: nbdist.Session) -> None:
+    dead = session.snapshot().processes[1].pid
+    assert dead is not None
+    kill(session)
+    os.kill(dead, signal.SIGKILL)
+    wait_for(lambda: session.out_of_step)
+    session.run("own = np.full(3, jax.process_index())")
+    assert session.pull("own", each=True)[1].tolist() == [1, 1, 1]
+    assert session.snapshot().processes[1].pid != dead
+
+
+def test_a_kept_session_gets_another_when_a_kernel_comes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("NBDIST_STATE", str(tmp_path))
+    with nbdist.start(processes=1, platform="cpu", keep=True) as first:
+        first.run("kept = 7")
+        kill(first)
+        wait_for(lambda: first.snapshot().processes[0].state == "lost")
+        first.detach()
+        second = nbdist.attach(first.id)
+        try:
+            assert any(f"{KILLED} meanwhile" in remark for remark in second.remarks)
+            second.run("assert kept == 7")
+        finally:
+            second.shutdown()
+
+
+def test_what_the_processes_hold_is_saved_where_another_program_has_a_port_by_now(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("TMPDIR", str(tmp_path))
+    said = r"process N to nbdist-rescued-PID-\*/process-N\.npz, which numpy\.load reads"
     with nbdist.start(processes=2, devices_per_process=1, platform="cpu") as session:
         session.run(SETUP)
-        controller_of(session).kill()
+        port = session._life.engines.link.connection["mux"]
+        kill(session)
         wait_for(lambda: session.out_of_step)
+        with socket.create_server(("127.0.0.1", port)):
+            taken = rf"(?s)Another program listens at {port}, where.*{said}"
+            with pytest.raises(RecoveryError, match=taken):
+                session.recover()
         files = wait_for(
             lambda: (
                 found
@@ -45,12 +119,8 @@ def test_what_the_processes_hold_is_saved_and_it_is_said_where(
                 else None
             )
         )
-        said = r"process N to nbdist-rescued-PID-\*/process-N\.npz, which numpy\.load reads"
         with pytest.raises(SessionError, match=said):
             session.run("print(w)")
-        with pytest.raises(RecoveryError, match=said):
-            session.recover()
-        assert "ipyparallel's controller killed by signal 9" in session.status()
         session.restart()
         session.run("import jax\nassert jax.process_count() == 2")
     found = {path.name: dict(np.load(path)) for path in files}

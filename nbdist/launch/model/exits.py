@@ -7,6 +7,10 @@ import signal
 from dataclasses import dataclass
 
 
+CONTROLLER = "ipyparallel's controller"
+"""What has taken processes out of reach whose controller has ended."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProcessExit:
     """How a process ended.
@@ -24,6 +28,11 @@ class ProcessExit:
     time: float
     last_lines: tuple[str, ...]
     because_of: str | None = None
+
+    @property
+    def of_the_controller(self) -> bool:
+        """Whether the process lives, and can only not be asked since ipyparallel's controller has ended."""
+        return self.because_of == CONTROLLER
 
     def __str__(self) -> str:
         if self.because_of is not None:

@@ -6,12 +6,12 @@ import os
 import socket
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from nbdist.contract.calls.engine import Initialized
-from nbdist.errors import SessionError, VersionError
+from nbdist.errors import LaunchError, SessionError, VersionError
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.agent_spec import AgentSpec
@@ -31,6 +31,7 @@ from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
+from nbdist.launch.start.reconnect import restart_controller
 from nbdist.launch.start.spawn import reaches
 from nbdist.quantities import seconds_text
 from nbdist.rules import Rules
@@ -136,7 +137,7 @@ def regain(record: Record) -> AttachedCluster:
             f"The record of session {record.id} cannot be read ({error}). nbdist stop {record.id} ends it."
         ) from error
     others = tuple(one.pid for one in record.attached if one.pid != os.getpid())
-    client = _client(record)
+    client = None if record.kept else _client(record)
     agents = _agents(record, state, client)
     running = Cluster(
         plan=state.plan,
@@ -150,6 +151,9 @@ def regain(record: Record) -> AttachedCluster:
         pids=dict(state.pids),
         client_file=record.connection,
     )
+    remarks = _remarks(record, others)
+    if isinstance(agents, AgentPool):
+        remarks += _connect(record, running)
     registry.come(record)
     return AttachedCluster(
         session=record.id,
@@ -160,7 +164,7 @@ def regain(record: Record) -> AttachedCluster:
         began=began,
         rules=state.rules,
         others=others,
-        remarks=_remarks(record, others),
+        remarks=remarks,
     )
 
 
@@ -207,6 +211,26 @@ def _client(record: Record) -> Any:
             f"The controller of session {record.id} does not answer ({error}). nbdist stop {record.id} ends what "
             "is left of it."
         ) from error
+
+
+def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
+    """Connects to the controller, or to another in its place; returns what a person should read of it.
+
+    Raises:
+      SessionError: None answers.
+    """
+    end = running.agents.controller_end
+    if end is None or not end.of_the_controller:
+        running.client = _client(record)
+        return ()
+    try:
+        restart_controller(running)
+    except LaunchError as error:
+        raise SessionError(
+            f"The controller of session {record.id} has ended, and {error}. nbdist stop {record.id} ends what is "
+            "left of it."
+        ) from error
+    return (f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",)
 
 
 def _agents(record: Record, state: State, client: Any) -> Agents:

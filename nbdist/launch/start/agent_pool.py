@@ -19,6 +19,7 @@ from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.files.sync import Files
+from nbdist.launch.model import exits
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.launch.model.happenings import Happening, HostsSilent
 from nbdist.launch.model.host_info import SILENT_SECONDS, HostInfo
@@ -144,7 +145,7 @@ class AgentPool:
         """The end of the controller, or of its agent, with which all engines are lost."""
         controller = self.home.exits.get(CONTROLLER)
         if controller is not None:
-            because = controller.because_of or "ipyparallel's controller"
+            because = controller.because_of or exits.CONTROLLER
             return replace(controller, because_of=because)
         return self.home.end_of_all()
 

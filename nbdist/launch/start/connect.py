@@ -17,14 +17,18 @@ from nbdist.launch.model.framework import framework_named, framework_names
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.preflight import unreached
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start.request import Repeated
 from nbdist.launch.start.wait_for_hosts import check_host
 from nbdist.quantities import processes_text
 from nbdist.spelling import command, option
 from nbdist.version import __version__
 
 GREET_SECONDS = 3.0
-"""An engine that has not said who it is for so long is asked once more."""
+"""An engine that has not said who it is for so long is asked once more.
+
+The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
+connection.
+"""
 
 
 def connect(
@@ -169,7 +173,10 @@ def _greet(
     running: Cluster, engines: Collection[int], process_ids: Collection[int], deadline: float
 ) -> None:
     """The first message: who is who, and the versions compared."""
-    asked = {engine: _Greeted(running.client[engine], running.plan.framework) for engine in engines}
+    hello = Hello(process_id=None, framework=running.plan.framework)
+    asked = {
+        engine: Repeated(running.client[engine], hello, again_s=GREET_SECONDS) for engine in engines
+    }
     for engine, greeted in asked.items():
         while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:
             check(running, process_ids, deadline)
@@ -182,31 +189,3 @@ def _greet(
         running.engines[facts.process_id] = engine
         running.idents[facts.process_id] = facts.ident.encode()
         running.pids[facts.process_id] = facts.pid
-
-
-class _Greeted:
-    """An engine that is asked who it is until it answers.
-
-    The hub knows an engine by its heartbeat, which may come before the scheduler of requests has the engine's own
-    connection; ZeroMQ drops what is sent to it until then. The engine answers each request alike.
-    """
-
-    def __init__(self, view: Any, framework: str) -> None:
-        self._view = view
-        self._framework = framework
-        self._asked: list[Request[Greeted | OtherNbdist]] = []
-        self._ask()
-
-    def answer(self, *, within_s: float) -> Request[Greeted | OtherNbdist] | None:
-        """The first answer that is there; asks again where there has been none for a while."""
-        self._asked[-1].wait(within_s)
-        for asked in self._asked:
-            if asked.ready():
-                return asked
-        if time.monotonic() >= self._again:
-            self._ask()
-        return None
-
-    def _ask(self) -> None:
-        self._asked.append(ask(self._view, Hello(process_id=None, framework=self._framework)))
-        self._again = time.monotonic() + GREET_SECONDS

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
@@ -88,6 +89,39 @@ def ask(view: Any, call: contract.Call[A], *buffers: bytes, where: str = "") -> 
     sent = Call(call.NAME, contract.to_text(call))
     result = view.set_flags(label=sent.label).apply_async(sent, *buffers)
     return Request(call, result, where or f"engine {view.targets}")
+
+
+class Repeated(Generic[A]):
+    """What one engine is asked until it answers; it must answer each request alike.
+
+    ZeroMQ drops what is sent to an engine whose own connection to the controller is not there yet.
+
+    Args:
+      view: ipyparallel's DirectView of the engine.
+      call: What is asked.
+      again_s: After so many seconds without an answer it is asked again.
+    """
+
+    def __init__(self, view: Any, call: contract.Call[A], *, again_s: float) -> None:
+        self._view = view
+        self._call = call
+        self._again_s = again_s
+        self._asked: list[Request[A]] = []
+        self._ask()
+
+    def answer(self, *, within_s: float) -> Request[A] | None:
+        """The first answer that is there; None where there is none within so many seconds."""
+        self._asked[-1].wait(within_s)
+        for asked in self._asked:
+            if asked.ready():
+                return asked
+        if time.monotonic() >= self._again:
+            self._ask()
+        return None
+
+    def _ask(self) -> None:
+        self._asked.append(ask(self._view, self._call))
+        self._again = time.monotonic() + self._again_s
 
 
 def raised(failed: contract.Failed, name: str, where: str) -> Exception:

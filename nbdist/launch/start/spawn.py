@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from nbdist.agent.controller import ENCRYPTED
 from nbdist.contract.orders import Assignment, NewProcess
 from nbdist.launch.agents.agent_events import AgentEvents
 from nbdist.launch.agents.agent_handle import AgentHandle
@@ -278,7 +279,7 @@ def _encrypted(address: str) -> list[str]:
     These arguments are no command line that others could see: they reach a fork through a pipe.
     """
     key = secrets.token_hex(32)
-    return [f"--location={address}", "--IPController.enable_curve=True", f"--Session.key={key}"]
+    return [f"--location={address}", ENCRYPTED, f"--Session.key={key}"]
 
 
 def planned(

@@ -19,6 +19,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import strategy
+from nbdist.session.recovery.controller import bring_back
 from nbdist.session.recovery.settle import Settled, disproven, hindrance, mend, settle
 from nbdist.spelling import command
 
@@ -93,6 +94,13 @@ def make_sure(engines: EngineGroup, *, automatic: bool) -> str | None:
     return "\n".join(said) or None
 
 
+def controller_brought_back(engines: EngineGroup) -> str:
+    """Starts the controller again of processes that cannot prove that they are in step; says what was done."""
+    said: list[str] = []
+    why = exclusive(engines, lambda: bring_back(engines, say=said.append))
+    return "\n".join(said) if why is None else f"{why}. {engines.facts.remedy}"
+
+
 def join_proof(engines: EngineGroup, execution: Execution) -> bool:
     """Has processes take part in a proof in which others wait at the end of a cell.
 
@@ -148,8 +156,15 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
       SessionError: A process is in the middle of a cell.
       RecoveryError: It did not succeed; the session stays as it is.
     """
+    said: list[str] = []
+    if engines.lost_controller:
+        why = exclusive(engines, lambda: bring_back(engines, say=said.append))
+        if why is not None:
+            raise RecoveryError(f"{why[:1].upper()}{why[1:]}. {engines.facts.remedy}")
+        if not engines.facts.lost and not engines.proves and not engines.facts.out_of_step:
+            return "\n".join(said)
     if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
-        return strategy.recover(engines, progress=progress)
+        return "\n".join([*said, strategy.recover(engines, progress=progress)])
     if not engines.link.agents.all:
         return _proven_alone(engines, progress=progress)
     stuck = strategy.not_back(engines)
@@ -157,8 +172,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     if not engines.facts.out_of_step:
         say = _as_progress(engines, progress)
         if exclusive(engines, lambda: disproven(engines, say=say)) is None:
-            return IN_STEP
-    said: list[str] = []
+            return "\n".join(said) or IN_STEP
     settled = exclusive(engines, lambda: mend(engines, say=said.append, stuck=stuck))
     _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:

@@ -23,6 +23,7 @@ from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
 from nbdist.session.recovery.compared import since
+from nbdist.session.recovery.controller import ENDED, bring_back
 from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
 from nbdist.session.recovery.inplace import repair
@@ -68,8 +69,11 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
       automatic: Whether they may be repaired.
       say: Gets one line before a repair that takes longer.
     """
+    if engines.lost_controller and not automatic:
+        return Settled(why=ENDED)
+    why = bring_back(engines, say=say)
     gone = replaceable(engines)
-    why = hindrance(engines, gone)
+    why = why or hindrance(engines, gone)
     if why is not None:
         return Settled(why=why)
     if gone:
@@ -112,8 +116,9 @@ def mend(
       stuck: Those that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
+        why = bring_back(engines, say=say)
         gone = replaceable(engines, stuck)
-        why = hindrance(engines, gone)
+        why = why or hindrance(engines, gone)
         if why is None and not engines.link.agents.all:
             why = NOT_OURS
         if why is not None:

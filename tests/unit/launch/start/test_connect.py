@@ -70,40 +70,6 @@ def test_one_that_has_ended_is_not_asked(asked: list[str]) -> None:
     assert asked == []
 
 
-class Lossy:
-    """An engine's view; its first requests are lost, as ZeroMQ loses what is sent before a connection is there."""
-
-    def __init__(self, lost: int) -> None:
-        self.lost, self.asked = lost, 0
-
-    def ask(self, view: Any, name: str, **_: Any) -> Any:
-        self.asked += 1
-        return SimpleNamespace(
-            ready=lambda number=self.asked: number > self.lost, wait=lambda within_s: None
-        )
-
-
-def test_an_engine_whose_first_message_was_lost_is_asked_again(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    lossy = Lossy(lost=2)
-    monkeypatch.setattr(connect, "ask", lossy.ask)
-    monkeypatch.setattr(connect, "GREET_SECONDS", 0.0)
-    greeted = connect._Greeted("view", "jax")
-    found = [greeted.answer(within_s=0) for _ in range(3)]
-    assert found[:2] == [None, None] and found[2] is not None
-    assert lossy.asked == 3
-
-
-def test_one_that_takes_its_time_is_asked_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    lossy = Lossy(lost=1)
-    monkeypatch.setattr(connect, "ask", lossy.ask)
-    monkeypatch.setattr(connect, "GREET_SECONDS", 3600.0)
-    greeted = connect._Greeted("view", "jax")
-    assert [greeted.answer(within_s=0) for _ in range(3)] == [None, None, None]
-    assert lossy.asked == 1
-
-
 def test_processes_that_connected_and_are_silent_are_not_said_to_be_missing() -> None:
     started = running()
     started.connected = 1

@@ -11,7 +11,8 @@ from ipyparallel.error import RemoteError
 
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import ArrayError, GoneError, SessionError, WireError
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start import request
+from nbdist.launch.start.request import Repeated, Request, ask
 
 LOOK = Look(timeout_s=0.5)
 
@@ -119,3 +120,16 @@ def test_a_call_that_cannot_be_sent_is_an_error_before_anything_is() -> None:
     view = SimpleNamespace(set_flags=lambda **_: pytest.fail("something was sent"))
     with pytest.raises(WireError, match=r"Look\.timeout_s is inf; allowed: a finite number"):
         ask(view, Look(timeout_s=float("inf")))
+
+
+class Lossy:
+    """An engine's view; its first requests are lost, as ZeroMQ loses what is sent before a connection is there."""
+
+    def __init__(self, lost: int) -> None:
+        self.lost, self.asked = lost, 0
+
+    def ask(self, view: Any, call: Any) -> Any:
+        self.asked += 1
+        return SimpleNamespace(
+            ready=lambda number=self.asked: number > self.lost, wait=lambda within_s: None
+        )

@@ -1,0 +1,102 @@
+"""ipyparallel's controller has ended: another takes its place, and the processes go on with all they hold."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Set
+from dataclasses import replace
+
+from nbdist.contract.asides import Aside
+from nbdist.errors import LaunchError
+from nbdist.launch.start.reconnect import restart_controller, unanswered
+from nbdist.quantities import processes_text, seconds_text
+from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.asking import LOOK_SECONDS
+
+REPORT_SECONDS = 5.0
+"""How long processes may take to report through the new one; they connect anew within a tenth of a second."""
+
+ANSWER_SECONDS = 20.0
+"""How long an idle process may take to answer through the new one."""
+
+BACK_SECONDS = 5.0
+"""How long a process may take to come back from the interrupt of a cell whose answer nobody receives."""
+
+AGAIN_SECONDS = 1.0
+"""How often it is interrupted, and freed from a collective that others have left."""
+
+ENDED = "ipyparallel's controller has ended"
+
+
+def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:
+    """Starts the controller again where it has ended.
+
+    Processes that are in the middle of a cell are interrupted: nobody receives its answer any more.
+
+    Args:
+      engines: The processes.
+      say: Gets a line when it has been started again.
+
+    Returns:
+      Why the processes cannot be asked for anything, None where they can.
+    """
+    end = engines.lost_controller
+    if end is None:
+        return None
+    began = time.monotonic()
+    with engines.health.repairing():
+        try:
+            restart_controller(engines.link)
+        except LaunchError as error:
+            engines.cut_off()
+            return f"{ENDED}, and {error}"
+        engines.reconnected()
+        _until_reported(engines)
+        _until_back(engines)
+        idle = engines.plan.hosts.keys() - engines.link.exits.keys() - engines.facts.stuck
+        silent = unanswered(engines.link, idle, within_s=ANSWER_SECONDS)
+    if silent:
+        engines.cut_off()
+        return f"{ENDED}, and {processes_text(silent)} did not answer when it was started again"
+    say(
+        f"ipyparallel's controller {replace(end, because_of=None)}: another took its place after "
+        f"{seconds_text(time.monotonic() - began)}"
+    )
+    return None
+
+
+def _until_reported(engines: EngineGroup) -> None:
+    """Waits until all have said where they are; their last reports may have been lost."""
+    began = time.monotonic()
+
+    def silent() -> list[int]:
+        passed = time.monotonic() - began
+        there = engines.plan.hosts.keys() - engines.link.exits.keys()
+        return [p for p in sorted(there) if engines.monitor.silence(p) > passed]
+
+    while (left := silent()) and time.monotonic() - began < REPORT_SECONDS:
+        engines.link.agents.ask(Aside.REPEAT, left)
+        time.sleep(LOOK_SECONDS)
+
+
+def _until_back(engines: EngineGroup) -> None:
+    """Interrupts those that are in a cell; those that do not come back are stuck."""
+    began = asked = time.monotonic()
+    inside = _inside(engines)
+    if inside:
+        engines.interrupt(sorted(inside))
+    while inside and time.monotonic() - began < BACK_SECONDS:
+        time.sleep(LOOK_SECONDS)
+        inside = _inside(engines)
+        if inside and time.monotonic() - asked >= AGAIN_SECONDS:
+            asked = time.monotonic()
+            engines.interrupt(sorted(inside))
+            for what in (Aside.ABANDON, Aside.FREE):
+                engines.link.agents.ask(what, sorted(inside))
+    if inside:
+        engines.health.stuck(inside)
+
+
+def _inside(engines: EngineGroup) -> Set[int]:
+    there = engines.plan.hosts.keys() - engines.link.exits.keys()
+    return {p for p in there if engines.reports.busy(p)}

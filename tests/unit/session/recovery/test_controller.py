@@ -1,0 +1,129 @@
+"""ipyparallel's controller has ended: another is started, and what the processes do then."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from nbdist.contract.asides import Aside
+from nbdist.errors import LaunchError, RecoveryError
+from nbdist.launch.model.exits import CONTROLLER, ProcessExit
+from nbdist.session.recovery import after, controller, settle
+from nbdist.session.recovery.settle import Settled
+from tests.builders.engines import FakeEngines
+from tests.builders.reports import IDLE, RUNNING
+
+END = ProcessExit(
+    process_id=-1, pid=7, code=-9, oom=False, time=0.0, last_lines=(), because_of=CONTROLLER
+)
+KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
+
+
+class Engines(FakeEngines):
+    """Processes whose controller has ended; `silent` do not answer through another."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, **answers: Any) -> None:
+        super().__init__(**answers)
+        self.lost_controller = END
+        self.started, self.saved, self.silent = 0, False, set[int]()
+        self.facts = replace(self.facts, lost={0: "out of reach", 1: "out of reach"}, since=4)
+        monkeypatch.setattr(controller, "restart_controller", self.restart)
+        monkeypatch.setattr(controller, "unanswered", self.unanswered)
+
+    def restart(self, link: Any) -> None:
+        self.started += 1
+
+    def unanswered(self, link: Any, idle: Collection[int], *, within_s: float) -> set[int]:
+        return self.silent & set(idle)
+
+    def reconnected(self) -> None:
+        self.lost_controller = None
+        self.health.found({})
+
+    def cut_off(self) -> None:
+        self.saved = True
+        self.health.cut_off()
+
+    def interrupt(self, process_ids: Any) -> None:
+        super().interrupt(process_ids)
+        self.monitor.reported.update(dict.fromkeys(self.obeys.intersection(process_ids), IDLE))
+
+
+@pytest.fixture
+def engines(monkeypatch: pytest.MonkeyPatch) -> Engines:
+    return Engines(monkeypatch)
+
+
+def settled(engines: Any, lines: list[str], *, automatic: bool = True) -> Settled:
+    return settle.settle(engines, automatic=automatic, say=lines.append)
+
+
+def test_another_takes_its_place_and_the_processes_are_in_step(engines: Engines) -> None:
+    lines: list[str] = []
+    assert settled(engines, lines) == Settled()
+    (line,) = lines
+    assert line.startswith(f"{KILLED}: another took its place after ")
+    assert (engines.started, engines.facts.lost, engines.interrupted) == (1, {}, [])
+    assert engines.names() == ["step", "prove", "versions"]
+    assert settled(engines, lines) == Settled()
+    assert engines.started == 1
+
+
+def test_none_is_started_where_nothing_may_be_done_without_being_asked(engines: Engines) -> None:
+    done = settled(engines, [], automatic=False)
+    assert done == Settled(why="ipyparallel's controller has ended")
+    assert engines.started == 0
+
+
+def test_those_in_a_cell_are_interrupted(engines: Engines) -> None:
+    engines.monitor.reported[1] = RUNNING
+    assert settled(engines, []) == Settled()
+    assert engines.interrupted == [[1]]
+
+
+def test_those_that_do_not_come_back_are_freed_and_then_stuck(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(controller, "BACK_SECONDS", 0.2)
+    monkeypatch.setattr(controller, "AGAIN_SECONDS", 0.0)
+    engines.monitor.reported[1] = RUNNING
+    engines.obeys.clear()
+    assert settled(engines, []) == Settled(why="process 1 did not stop when interrupted")
+    assert {(Aside.FREE, 1), (Aside.ABANDON, 1)} <= {(what, *ids) for what, ids in engines.asides}
+
+
+@pytest.mark.parametrize("alone", [False, True])
+def test_what_the_processes_hold_is_saved_where_none_can_be_started(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, alone: bool
+) -> None:
+    def fails(link: Any) -> None:
+        raise LaunchError("started again, it ended with exit code 1: no port")
+
+    monkeypatch.setattr(controller, "restart_controller", fails)
+    engines.facts = replace(engines.facts, proves=not alone)
+    with pytest.raises(RecoveryError, match="it ended with exit code 1: no port") as raised:
+        after.recover(engines, progress=print)  # type: ignore[arg-type]
+    assert ("nbdist-rescued" in str(raised.value)) != alone
+    assert engines.saved
+
+
+def test_one_through_which_a_process_does_not_answer_is_none(engines: Engines) -> None:
+    engines.silent = {1}
+    assert settled(engines, []).why == (
+        "ipyparallel's controller has ended, and process 1 did not answer when it was started again"
+    )
+    assert engines.saved
+
+
+def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
+    engines.facts = replace(engines.facts, proves=False, since=None)
+    assert after.recover(engines, progress=print).startswith(KILLED)  # type: ignore[arg-type]
+
+
+def test_processes_that_cannot_prove_that_they_are_in_step_go_on(engines: Engines) -> None:
+    engines.facts = replace(engines.facts, proves=False)
+    assert after.controller_brought_back(engines).startswith(KILLED)  # type: ignore[arg-type]
+    assert engines.asked == []

@@ -101,7 +101,7 @@ docs: $(READY)
 TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integration/test_,tour.py break_it.py)
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
 TESTS_RECOVERY := $(addprefix tests/browser/test_,replaced_in_lab.py resized_in_lab.py) \
-                  $(addprefix tests/integration/test_,attach.py controller.py copies.py kept_and_lost.py replaced.py \
+                  $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py kept_and_lost.py replaced.py \
                   resizing.py restarted.py saving.py)
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 

@@ -32,11 +32,12 @@ from nbdist.agent.heartbeat import PERIOD_SECONDS, Pulse
 from nbdist.agent.introduction import Introduction, enter
 from nbdist.agent.order_reader import OrderReader
 from nbdist.agent.preload import preload
+from nbdist.agent.relay import Relays
 from nbdist.agent.services import Services
 from nbdist.agent.sync import Copies
 from nbdist.contract.asides import Aside
 from nbdist.contract.checkup import Connection
-from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Stopped
+from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Relaying, Stopped
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
     CONTROLLER,
@@ -55,6 +56,7 @@ from nbdist.contract.orders import (
     NewProcess,
     Order,
     Reach,
+    Relay,
     RestartController,
     Signal,
     Start,
@@ -120,6 +122,7 @@ class Agent:
         self._started_by = os.getppid()
         self.orders = OrderReader(orders, events, self._obey, unread=unread)
         self.introduction = Introduction(events)
+        self.relays = Relays()
         self.services = Services(
             children, events, beat=self._beat, let_go=self.introduction.stop_listening
         )
@@ -133,9 +136,12 @@ class Agent:
         signal.set_wakeup_fd(wake)
         self.orders.take(b"")
         while True:
-            ready, _, _ = select.select([self.orders.descriptor, wakeup], [], [], self._patience())
+            every = [self.orders.descriptor, wakeup, self.relays]
+            ready, _, _ = select.select(every, [], [], self._patience())
             if wakeup in ready:
                 os.read(wakeup, 4096)
+            if self.relays in ready:
+                self.relays.pump()
             if self.orders.descriptor in ready and not self._read():
                 return
             if not self._beat() or self._is_deserted():
@@ -220,6 +226,8 @@ class Agent:
             case Coordinate(process_id=process_id):
                 if self.task in (None, process_id):
                     self.services.wanted.append(order)
+            case Relay():
+                self._relay(order)
             case EndCoordination(number=number):
                 self.children.end(number)
             case RestartController():
@@ -258,6 +266,15 @@ class Agent:
             self.pulse = Pulse(self.events, self.orders.descriptor, silence_s=assignment.silence_s)
         self.introduction.say(assignment, self.folder)
         self._start_controller(assignment)
+
+    def _relay(self, order: Relay) -> None:
+        try:
+            relaying = Relaying(
+                number=order.number, port=self.relays.open(order.number, order.address)
+            )
+        except OSError as error:
+            relaying = Relaying(number=order.number, port=None, error=str(error))
+        self.events.send(relaying)
 
     def _refuse(self, folder: str | None, error: OSError) -> None:
         host = socket.gethostname()
@@ -321,6 +338,7 @@ class Agent:
     def stop(self) -> None:
         """Ends all children; a folder that nobody else would remove is removed."""
         self.children.stop()
+        self.relays.close()
         if self.own_folder and self.folder:
             remove(self.folder)
         sweep.end(self.sweeper)

@@ -117,6 +117,16 @@ class Coordinating:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relaying:
+    """The processes of this host reach coordination service `number` at this port of it; None: not, and why."""
+
+    number: int
+    port: int | None
+    error: str | None = None
+    event: Literal["relaying"] = "relaying"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class FilesNeeded:
     """Which of the files that were listed are needed, by their numbers in the list."""
 
@@ -187,6 +197,7 @@ Event = (
     | Collects
     | Reached
     | Coordinating
+    | Relaying
     | FileEvent
     | Alive
     | Stopped

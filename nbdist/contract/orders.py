@@ -145,6 +145,15 @@ class Coordinate:
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Relay:
+    """Has the processes of this host reach the coordination service `number`, at `address`, through its agent."""
+
+    number: int
+    address: str
+    order: Literal["relay"] = "relay"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class EndCoordination:
     """Ends a coordination service."""
 
@@ -247,6 +256,7 @@ Order = (
     | StopListening
     | Ask
     | Coordinate
+    | Relay
     | EndCoordination
     | RestartController
     | Keep

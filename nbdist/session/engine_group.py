@@ -281,14 +281,27 @@ class EngineGroup:
                 agents = self.link.agents
                 if agents.controller_end is not None and agents.all and not self.lost_controller:
                     self.cut_off()
+                if (service := self.lost_service) is not None:
+                    why = f"JAX's coordination service {service}"
+                    self.health.out_of_step(self.health.last_cell, why)
 
     @property
     def lost_controller(self) -> ProcessExit | None:
-        """The end of ipyparallel's controller, where another is to take its place; until this kernel is connected to it."""
+        """The end of ipyparallel's controller, until this kernel is connected to another in its place."""
         end = self.link.agents.controller_end
         if end is not None and end.of_the_controller and self.link.agents.all:
             self._lost_controller = end
         return None if self.facts.cut_off else self._lost_controller
+
+    @property
+    def lost_service(self) -> ProcessExit | None:
+        """The end of JAX's coordination service, where all are to join another; None while it serves."""
+        first = self.plan.processes[0].process_id
+        agents = self.link.agents
+        agent = agents.of(first) if agents.all and self.link.rendezvous.served else None
+        if agent is None or not agent.services:
+            return None
+        return agent.exits.get(min(agent.services))  # later ones have lower numbers
 
     def reconnected(self) -> None:
         """This kernel is connected to the controller that has taken the place of another."""

@@ -237,7 +237,9 @@ class Cells:
         automatic = self._rules.recover
         ended = automatic and engines.lost_controller is not None
         if engines.proves and (
-            self._alone.computed() or ended or (automatic and replaceable(engines))
+            self._alone.computed()
+            or ended
+            or (automatic and (engines.lost_service is not None or replaceable(engines)))
         ):
             return make_sure(engines, automatic=automatic)
         return controller_brought_back(engines) if ended else None

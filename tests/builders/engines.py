@@ -78,6 +78,9 @@ class FakeMonitor:
     def held(self, process_id: int) -> None:
         return None
 
+    def silence(self, process_id: int) -> float:
+        return 0.0
+
     def know(self, known: Known) -> None:
         self.shown.append(known)
 
@@ -135,6 +138,7 @@ class FakeEngines:
         self.in_step_at: tuple[int, int] | None = None
         self.copies = Copies()
         self.lost_controller: Any = None
+        self.lost_service: Any = None
 
     @property
     def facts(self) -> Facts:

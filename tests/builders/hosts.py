@@ -45,6 +45,9 @@ CONNECTION = {
     "key": "secret",
     "signature_scheme": "hmac-sha256",
 }
+RELAY_PORT = 8000
+"""Where the processes of each host reach JAX's coordination service."""
+
 LIMIT_SECONDS = 60.0
 ENDS_SECONDS = 30.0
 THIS_MACHINE = socket.gethostname()
@@ -262,7 +265,7 @@ class FakeHosts:
 
     def _obey(self, agent: FakeChannel, order: Order) -> None:
         kind = order["order"]
-        if kind in ("assign", "start", "coordinate", "reach", "signal", "connect"):
+        if kind in ("assign", "start", "coordinate", "relay", "reach", "signal", "connect"):
             self.does.get((agent.name, kind), getattr(self, f"_{kind}"))(agent, order)
 
     def _assign(self, agent: FakeChannel, order: Order) -> None:
@@ -304,6 +307,9 @@ class FakeHosts:
     def _coordinate(self, agent: FakeChannel, service: dict[str, Any]) -> None:
         address = f"{service['host']}:{service['port'] or 7000}"
         agent.say("coordinating", number=service["number"], address=address, last_lines=[])
+
+    def _relay(self, agent: FakeChannel, order: Order) -> None:
+        agent.say("relaying", number=order["number"], port=RELAY_PORT)
 
     def _reach(self, agent: FakeChannel, order: Order) -> None:
         agent.say("reached", answers=[{"ms": 1.0} for _ in order["targets"]])

@@ -295,7 +295,8 @@ def controller_killed(chaos: Chaos, process: int, last: int) -> str:
 
 def service_killed(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL of JAX's coordination service, at any moment of a cell."""
-    (number,) = chaos.session._life.engines.link.agents.of(0).services
+    # Later ones have lower numbers.
+    number = min(chaos.session._life.engines.link.agents.of(0).services)
     timer = later(lambda: chaos.end(number), chaos.random.uniform(0, 0.3))
     said = chaos.until(last)
     timer.join()

@@ -63,7 +63,9 @@ def test_a_cell_that_runs_is_interrupted_and_all_go_on(session: nbdist.Session) 
     timer = threading.Timer(0.5, kill, [session])
     timer.start()
     with pytest.raises(ProcessError, match=r"out of reach: .*controller killed by signal 9"):
-        session.run("while True:\n    value = total(w)\n    value.block_until_ready()\n    steps += 1")
+        session.run(
+            "while True:\n    value = total(w)\n    value.block_until_ready()\n    steps += 1"
+        )
     timer.join()
     assert not session.out_of_step
     assert session.running == ()

@@ -82,6 +82,7 @@ class AgentHandle:
         self.failure: Received | None = None
         self.copying: list[tuple[int | None, events.FileEvent]] = []
         self.services: dict[int, events.Coordinating] = {}
+        self.relays: dict[tuple[int | None, int], events.Relaying] = {}
         self.reached: dict[int | None, tuple[float, Sequence[Connection]]] = {}
         self.asked_s = time.time()
         self.received_at = time.monotonic()
@@ -353,6 +354,8 @@ class AgentHandle:
                 self.copying.append((received.task, answer))
             case events.Coordinating() as service:
                 self.services[service.number] = service
+            case events.Relaying() as relaying:
+                self.relays[received.task, relaying.number] = relaying
             case events.Exited() as end:
                 self.exits[end.process_id] = ProcessExit(
                     process_id=end.process_id,

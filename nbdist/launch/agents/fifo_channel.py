@@ -157,6 +157,10 @@ class _Files:
         self._orders = -1
 
 
+_LEFT: list[subprocess.Popen[bytes]] = []
+"""Children that this kernel has left and that run; one that is dropped while it runs is a `ResourceWarning`."""
+
+
 class Kept(_Files, Child):
     """A child that outlives this kernel.
 
@@ -208,6 +212,11 @@ class Kept(_Files, Child):
             os.close(stdout)
         _Files.__init__(self, orders, events)
         self._write(first[len(held) :])
+
+    def leave(self) -> None:
+        """See `Channel`."""
+        super().leave()
+        _LEFT[:] = [one for one in (*_LEFT, self.process) if one.poll() is None]
 
     def keep(self) -> None:
         """Notes that others can find it: a command that waits for a job goes on without this kernel."""

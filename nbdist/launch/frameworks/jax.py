@@ -128,7 +128,7 @@ def arguments(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> di
     unset, even with all else given, and stray SLURM_* or OMPI_* variables would mislead it.
     """
     found: dict[str, Any] = {
-        "coordinator_address": rendezvous.coordinator,
+        "coordinator_address": rendezvous.coordinator_of(process.process_id),
         "num_processes": len(plan.processes),
         "process_id": process.process_id,
         "cluster_detection_method": "deactivate",

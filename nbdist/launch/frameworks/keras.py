@@ -102,7 +102,7 @@ class Keras(jax.Jax):
                 jax={
                     name: value
                     for name, value in (through_jax.arguments or {}).items()
-                    if name not in ("coordinator_address", "num_processes", "process_id")
+                    if name not in ("num_processes", "process_id")
                 },
                 gloo=through_jax.gloo,
             )

@@ -6,7 +6,6 @@ import contextlib
 import signal
 from dataclasses import dataclass
 
-
 CONTROLLER = "ipyparallel's controller"
 """What has taken processes out of reach whose controller has ended."""
 

@@ -21,13 +21,19 @@ class Rendezvous:
     `coordinator` is where JAX's coordination service is: `served` when it is ours, else process 0 serves; `tasks`
     where each process serves, by process id, for frameworks in which each does. `own` is the address, without a
     port, under which the others know the host of each process; empty where a person has chosen the coordinator's
-    address and all are on one machine.
+    address and all are on one machine. `relays` is where each process reaches the service through the agent of its
+    host, by process id; those that are missing reach it at its own address.
     """
 
     coordinator: str
     tasks: Mapping[int, str]
     served: bool = False
     own: Mapping[int, str] = field(default_factory=dict)
+    relays: Mapping[int, str] = field(default_factory=dict)
+
+    def coordinator_of(self, process_id: int) -> str:
+        """Where one process is to reach the service."""
+        return self.relays.get(process_id, self.coordinator)
 
 
 class Place(Protocol):

@@ -230,7 +230,9 @@ def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
             f"The controller of session {record.id} has ended, and {error}. nbdist stop {record.id} ends what is "
             "left of it."
         ) from error
-    return (f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",)
+    return (
+        f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",
+    )
 
 
 def _agents(record: Record, state: State, client: Any) -> Agents:

@@ -5,9 +5,8 @@ from __future__ import annotations
 import re
 import time
 from collections.abc import Collection
-from typing import Any
 
-from nbdist.contract.calls.engine import Greeted, Hello, OtherNbdist
+from nbdist.contract.calls.engine import Hello, OtherNbdist
 from nbdist.contract.events import ImportFailed
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import LaunchError, VersionError

@@ -6,10 +6,18 @@ import time
 from dataclasses import replace
 
 from nbdist.contract.events import Coordinating
-from nbdist.contract.orders import COORDINATOR, SERVES_SECONDS, Coordinate, EndCoordination
+from nbdist.contract.orders import (
+    COORDINATOR,
+    SERVES_SECONDS,
+    Coordinate,
+    EndCoordination,
+    Relay,
+)
 from nbdist.errors import LaunchError
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS
+from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
 from nbdist.spelling import command
@@ -79,7 +87,44 @@ def until_it_serves(running: Cluster, number: int) -> None:
         )
     host = running.rendezvous.coordinator.rpartition(":")[0]
     port = found.address.rpartition(":")[2]
-    running.rendezvous = replace(running.rendezvous, coordinator=f"{host}:{port}", served=True)
+    served = f"{host}:{port}"
+    relays = _relays(running, number, served)
+    running.rendezvous = replace(running.rendezvous, coordinator=served, served=True, relays=relays)
+
+
+def _relays(running: Cluster, number: int, address: str) -> dict[int, str]:
+    """Where each process reaches a service: at the agent of its host, whose connection outlives the service.
+
+    Raises:
+      LaunchError: An agent cannot listen, or does not know the host of the service.
+      HostError: A host is lost.
+    """
+    agents = {p: running.agents.of(p) for p in running.plan.hosts}
+    for agent in dict.fromkeys(agents.values()):
+        agent.order(Relay(number=number, address=address))
+    found: dict[int, str] = {}
+    deadline = time.monotonic() + SERVES_SECONDS + running.plan.start_timeout_s
+    while missing := sorted(agents.keys() - found.keys()):
+        check_hosts(running)
+        for process_id in missing:
+            agent = agents[process_id]
+            task = process_id if isinstance(agent, JobAgent) else None
+            relaying = agent.relays.get((task, number))
+            if relaying is not None and relaying.port is None:
+                raise LaunchError(
+                    f"Host {running.plan.hosts[process_id]} cannot lead its processes to JAX's coordination "
+                    f"service at {address}: {relaying.error}"
+                )
+            if relaying is not None:
+                found[process_id] = f"{LOOPBACK}:{relaying.port}"
+            elif agent.poll() is not None or time.monotonic() > deadline:
+                raise LaunchError(
+                    f"The agent of host {running.plan.hosts[process_id]} does not lead its processes to JAX's "
+                    f"coordination service. {command('restart')} starts everything afresh."
+                )
+        if missing:
+            time.sleep(POLL_SECONDS / 4)
+    return found
 
 
 def _chosen(running: Cluster) -> bool:

@@ -30,9 +30,11 @@ def restart_controller(running: Cluster) -> None:
       LaunchError: It did not come up; says why. The engines go on.
     """
     home = running.own_agents.home
+    before = home.exits.get(CONTROLLER)
     home.order(RestartController())
     deadline = time.monotonic() + START_SECONDS
-    while CONTROLLER in home.exits:
+    # The next may have ended by the time this looks.
+    while before is not None and home.exits.get(CONTROLLER) == before:
         if home.poll() is not None or time.monotonic() > deadline:
             raise LaunchError("its agent does not start it again")
         time.sleep(POLL_SECONDS)

@@ -19,6 +19,7 @@ from nbdist.contract.calls.stepping import (
     Prove,
 )
 from nbdist.errors import GoneError, NbdistError
+from nbdist.launch.model.exits import ProcessExit
 from nbdist.quantities import names_text, processes_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
@@ -42,6 +43,9 @@ PROVE_SECONDS = 10.0
 
 TRIES = 3
 """A repair begins at most so often: again, with one more to replace, where a process ends in the middle of it."""
+
+
+SERVICE_ENDED = "JAX's coordination service has ended"
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +80,11 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
     why = why or hindrance(engines, gone)
     if why is not None:
         return Settled(why=why)
-    if gone:
-        why = gone_text(gone)
+    service = engines.lost_service
+    if gone or service is not None:
+        why = gone_text(gone) if gone else SERVICE_ENDED
+        if service is not None and automatic:
+            say(f"JAX's coordination service {service}")
         return replace(mend(engines, say=say), because=why) if automatic else Settled(why=why)
     states: States | None = None
     try:
@@ -123,6 +130,7 @@ def mend(
             why = NOT_OURS
         if why is not None:
             return Settled(why=why)
+        ended = dict(engines.link.exits)
         try:
             with engines.health.repairing():
                 done = repair(
@@ -130,7 +138,7 @@ def mend(
                 )
         except NbdistError as error:
             why = str(error).rstrip(".")
-            if not tries_left or not _another_has_ended(engines, gone, error):
+            if not tries_left or not _another_has_ended(engines, ended, error):
                 return Settled(why=f"the repair failed: {why}")
             say(f"the repair begins again: {why}")
             engines.health.lost(engines.link.exits)
@@ -140,11 +148,16 @@ def mend(
     raise AssertionError("every last try returns")
 
 
-def _another_has_ended(engines: EngineGroup, gone: Collection[int], error: NbdistError) -> bool:
-    """Whether a process has ended beside these; that it cannot be reached is known a moment before."""
+def _another_has_ended(
+    engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
+) -> bool:
+    """Whether another process has ended, or a new one; that it is out of reach is known a moment before."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
-    while engines.link.exits.keys() & engines.facts.workers <= set(gone):
+    while all(
+        end == before.get(p) or p not in engines.facts.workers
+        for p, end in engines.link.exits.items()
+    ):
         if time.monotonic() >= until:
             return False
         time.sleep(LOOK_SECONDS)
@@ -160,6 +173,8 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
     """Why the processes can be neither proven nor repaired, though these are replaced; None when they can."""
     engines.health.take_back()
     facts = engines.facts
+    if facts.cut_off and facts.why is not None:
+        return facts.why
     gone = facts.workers.intersection(facts.lost) - set(replaced)
     if gone:
         return gone_text(gone)

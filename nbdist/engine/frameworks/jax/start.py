@@ -8,6 +8,7 @@ from collections.abc import Collection
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import JaxStage
 from nbdist.engine.frameworks.jax import waiting
+from nbdist.engine.frameworks.jax.repair.service import leaves_without_asking
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
 from nbdist.engine.frameworks.jax.step.step import Step
 from nbdist.engine.frameworks.once import explain_late_devices, explain_second_call
@@ -32,7 +33,8 @@ def initialize(process: Process, stage: JaxStage) -> Initialized:
     if stage.arguments is None:
         return Initialized(version=jax.__version__)
     allow_going_on()
-    jax.distributed.initialize(**stage.arguments)
+    with leaves_without_asking():
+        jax.distributed.initialize(**stage.arguments)
     explain_second_call(jax.distributed)
     explain_late_devices(jax.config)
     before = listening_ports()

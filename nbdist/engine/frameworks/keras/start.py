@@ -13,6 +13,7 @@ from typing import Any
 from nbdist.contract.calls.engine import Initialized
 from nbdist.contract.stages import KerasStage
 from nbdist.engine.frameworks.jax import waiting
+from nbdist.engine.frameworks.jax.repair.service import leaves_without_asking
 from nbdist.engine.frameworks.jax.start import (
     allow_going_on,
     keep_gloo_on,
@@ -160,7 +161,8 @@ def added_to_jax(arguments: Mapping[str, Any]) -> Iterator[None]:
     original = jax.distributed.initialize
 
     def initialize(*args: Any, **given: Any) -> None:
-        original(*args, **{**given, **arguments})
+        with leaves_without_asking():
+            original(*args, **{**given, **arguments})
 
     jax.distributed.initialize = initialize
     try:

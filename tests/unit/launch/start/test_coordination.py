@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from nbdist.contract.events import Coordinating
-from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order
+from nbdist.contract.events import Coordinating, Relaying
+from nbdist.contract.orders import COORDINATOR, Coordinate, EndCoordination, Order, Relay
 from nbdist.errors import LaunchError
+from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.start import coordination
 from nbdist.launch.start.coordination import ask_for_service, end, until_it_serves, wanted
 
@@ -19,16 +21,24 @@ from nbdist.launch.start.coordination import ask_for_service, end, until_it_serv
 class Meeting:
     coordinator: str
     served: bool = False
+    relays: Mapping[int, str] = field(default_factory=dict)
+
+
+RELAYS = {3: "127.0.0.1:8000", 4: "127.0.0.1:8000"}
 
 
 class FakeParent:
     def __init__(self) -> None:
         self.orders: list[Order] = []
         self.services: dict[int, Coordinating] = {}
+        self.relays: dict[tuple[int | None, int], Relaying] = {}
+        self.relaying: Relaying | None = Relaying(number=0, port=8000)
         self.ended = False
 
     def order(self, order: Order) -> None:
         self.orders.append(order)
+        if isinstance(order, Relay) and self.relaying is not None:
+            self.relays[None, order.number] = self.relaying
 
     def poll(self) -> int | None:
         return 1 if self.ended else None
@@ -53,6 +63,7 @@ def running(**changes: Any) -> Any:
         "coordinator": None,
         "addresses": {},
         "start_timeout_s": 0.0,
+        "hosts": {3: "h3", 4: "h4"},
         **changes,
     }
     return SimpleNamespace(
@@ -130,7 +141,38 @@ def test_the_processes_meet_at_its_port_under_the_name_they_know() -> None:
     link = running()
     link.agents.all[0].services[-2] = serving("127.0.0.1:4321")
     until_it_serves(link, -2)
-    assert link.rendezvous == Meeting("10.0.0.5:4321", served=True)
+    assert link.rendezvous == Meeting("10.0.0.5:4321", served=True, relays=RELAYS)
+    assert link.agents.all[0].orders == [Relay(number=-2, address="10.0.0.5:4321")]
+
+
+@pytest.mark.usefixtures("hosts_live")
+@pytest.mark.parametrize(
+    ("relaying", "said"),
+    [
+        (
+            Relaying(number=-2, port=None, error="unknown name"),
+            r"^Host h3 cannot lead its processes .* service at 10.0.0.5:4321: unknown name$",
+        ),
+        (None, "The agent of host h3 does not lead its processes to JAX's coordination service"),
+    ],
+)
+def test_an_agent_that_does_not_lead_there_is_named(relaying: Any, said: str) -> None:
+    link = running()
+    parent = link.agents.all[0]
+    parent.services[-2] = serving("127.0.0.1:4321")
+    parent.relaying = relaying
+    with pytest.raises(LaunchError, match=said):
+        until_it_serves(link, -2)
+
+
+@pytest.mark.usefixtures("hosts_live")
+def test_each_task_of_a_job_leads_to_it_at_a_port_of_its_own() -> None:
+    link = running()
+    job = FakeJob()
+    link.agents.all = [job]
+    job.services[-2] = serving("127.0.0.1:4321")
+    until_it_serves(link, -2)
+    assert link.rendezvous.relays == {3: "127.0.0.1:9003", 4: "127.0.0.1:9004"}
 
 
 @pytest.mark.usefixtures("hosts_live")
@@ -160,11 +202,25 @@ def test_a_service_is_ended_by_its_number() -> None:
     assert link.agents.all[0].orders == [EndCoordination(number=-3)]
 
 
+class FakeJob(FakeParent, JobAgent):
+    """The agent of a job whose tasks each answer an order."""
+
+    def __init__(self) -> None:
+        FakeParent.__init__(self)
+
+    def order(self, order: Order) -> None:
+        assert isinstance(order, Relay)
+        for task in (3, 4):
+            self.relays[task, order.number] = Relaying(number=order.number, port=9000 + task)
+
+
 class Retrying(FakeParent):
     """Its first service cannot listen; the next can."""
 
     def order(self, order: Order) -> None:
         super().order(order)
+        if isinstance(order, Relay):
+            return
         assert isinstance(order, Coordinate)
         taken = order.port is not None
         self.services[order.number] = Coordinating(
@@ -179,8 +235,9 @@ def test_a_port_that_was_taken_meanwhile_is_given_up_for_another() -> None:
     link = running()
     link.agents.all = [Retrying()]
     until_it_serves(link, ask_for_service(link))
-    assert link.rendezvous == Meeting("10.0.0.5:999", served=True)
-    assert [order.port for order in link.agents.all[0].orders] == [1234, None]
+    assert link.rendezvous == Meeting("10.0.0.5:999", served=True, relays=RELAYS)
+    orders = [one for one in link.agents.all[0].orders if isinstance(one, Coordinate)]
+    assert [order.port for order in orders] == [1234, None]
 
 
 @pytest.mark.usefixtures("hosts_live")

@@ -9,7 +9,7 @@ import pytest
 from nbdist.contract.orders import COORDINATOR
 from nbdist.errors import GoneError, HostError, LaunchError, SessionError
 from nbdist.launch.start.initialize import JAX_INITIALIZATION_TIMEOUT, MARGIN_SECONDS
-from tests.builders.hosts import FakeHosts, plan_of
+from tests.builders.hosts import RELAY_PORT, FakeHosts, plan_of
 
 
 def initialized(hosts: FakeHosts) -> dict[int, dict[str, Any]]:
@@ -32,25 +32,31 @@ def test_each_process_joins_the_service_that_serves_beside_the_first(hosts: Fake
     asked = initialized(hosts)
     assert list(asked) == list(answers) == [0, 1]
     for process_id, arguments in asked.items():
-        assert arguments["arguments"]["coordinator_address"] == running.rendezvous.coordinator
+        # Through the agent of its host, whose connection outlives the service.
+        assert arguments["arguments"]["coordinator_address"] == f"127.0.0.1:{RELAY_PORT}"
         assert arguments["arguments"]["process_id"] == process_id
         assert arguments["arguments"]["num_processes"] == 2
     assert running.rendezvous.served
     ((order,),) = (hosts.agents["h1"].ordered("coordinate"),)
     assert order["number"] == COORDINATOR
     assert hosts.agents["h2"].ordered("coordinate") == []
+    for name in ("h1", "h2"):
+        ((relay,),) = (hosts.agents[name].ordered("relay"),)
+        assert relay["address"] == running.rendezvous.coordinator
     assert hosts.progress[-1] == ("joined", 2, 2)
 
 
-def test_the_port_that_the_service_has_found_is_the_one_processes_are_reported(
+def test_the_port_that_the_service_has_found_is_the_one_processes_are_led_to(
     hosts: FakeHosts,
 ) -> None:
     hosts.does["h1", "coordinate"] = lambda agent, service: agent.say(
         "coordinating", number=service["number"], address="192.0.2.11:7777", last_lines=[]
     )
     hosts.join(plan_of("h1", "h2"))
-    said = {p: asked["arguments"]["coordinator_address"] for p, asked in initialized(hosts).items()}
-    assert said == {0: "192.0.2.11:7777", 1: "192.0.2.11:7777"}
+    for name in ("h1", "h2"):
+        assert [one["address"] for one in hosts.agents[name].ordered("relay")] == [
+            "192.0.2.11:7777"
+        ]
 
 
 def test_one_process_joins_nothing_that_serves_beside_it(hosts: FakeHosts) -> None:

@@ -11,8 +11,7 @@ from ipyparallel.error import RemoteError
 
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import ArrayError, GoneError, SessionError, WireError
-from nbdist.launch.start import request
-from nbdist.launch.start.request import Repeated, Request, ask
+from nbdist.launch.start.request import Request, ask
 
 LOOK = Look(timeout_s=0.5)
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import signal
 import threading
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,7 +22,7 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
-from nbdist.errors import GoneError, LaunchError, RecoveryError
+from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
 from nbdist.launch.model.exits import ProcessExit
 from nbdist.session.recovery import after, asking, settle
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
@@ -195,51 +197,91 @@ def test_a_repair_that_fails_leaves_the_reason(monkeypatch: pytest.MonkeyPatch, 
     assert engines.monitor.repairing == [False, True, False]
 
 
-def test_a_repair_in_which_another_ends_begins_again_and_not_for_ever(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_where_the_coordination_service_has_ended_all_join_another(repairs: list[int]) -> None:
+    engines = FakeEngines()
+    engines.lost_service = ended(7)
+    lines: list[str] = []
+    done = settle.settle(engines, automatic=True, say=lines.append)  # type: ignore[arg-type]
+    assert lines == ["JAX's coordination service killed by signal 9 (SIGKILL)"]
+    assert (done.why, done.because) == (None, "JAX's coordination service has ended")
+    assert repairs == [7]
+    assert settled(engines, automatic=False).why == "JAX's coordination service has ended"
+
+
+def ended(pid: int) -> ProcessExit:
+    return ProcessExit(process_id=1, pid=pid, code=-9, oom=False, time=0.0, last_lines=())
+
+
+def mended(
+    monkeypatch: pytest.MonkeyPatch, *failures: Callable[[Any], NbdistError], lost: bool = False
+) -> tuple[list[frozenset[int]], list[str], Settled]:
+    """Which processes each repair replaces, what was said, and how it ended; each repair fails as is given."""
     engines = FakeEngines(step=sent)
     engines.hosts_there = True
+    if lost:
+        engines.link.exits = {1: ended(7)}
+        engines.health.lost(engines.link.exits)
     begun: list[frozenset[int]] = []
 
     def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:
         begun.append(gone)
-        end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
-        engines.link.exits = {1: end} if len(begun) == 1 else {}
-        raise RecoveryError("process 1 killed meanwhile")
+        raise failures[len(begun) - 1](engines)
 
     monkeypatch.setattr(settle, "repair", fails)
     lines: list[str] = []
-    done = mend(engines, say=lines.append)  # type: ignore[arg-type]
+    return begun, lines, mend(engines, say=lines.append)  # type: ignore[arg-type]
+
+
+def no_room(engines: Any) -> NbdistError:
+    return RecoveryError("no room.")
+
+
+def dies(engines: Any, *, pid: int = 7) -> NbdistError:
+    engines.link.exits = {1: ended(pid)}
+    return RecoveryError("process 1 killed meanwhile")
+
+
+def cannot_be_reached(engines: Any) -> NbdistError:
+    # The controller has noticed that its connection is closed, and the agent reports it a moment later.
+    later = threading.Timer(0.2, lambda: engines.link.exits.update({1: ended(7)}))
+    later.start()
+    error = RecoveryError("process 1: process 1 has ended.")
+    error.__cause__ = GoneError("process 1 has ended.")
+    return error
+
+
+@pytest.mark.parametrize(
+    ("failure", "said"),
+    [
+        (dies, "process 1 killed meanwhile"),
+        (cannot_be_reached, "process 1: process 1 has ended"),
+    ],
+    ids=["ends", "cannot be reached before its agent has said how it ended"],
+)
+def test_a_repair_in_which_another_ends_begins_again_with_that_one_replaced(
+    monkeypatch: pytest.MonkeyPatch, failure: Any, said: str
+) -> None:
+    begun, lines, done = mended(monkeypatch, failure, no_room)
     assert begun == [frozenset(), frozenset({1})]
-    assert lines == ["the repair begins again: process 1 killed meanwhile"]
+    assert lines == [f"the repair begins again: {said}"]
+    assert done.why == "the repair failed: no room"
+
+
+def test_a_new_process_that_ends_in_the_repair_that_brings_it_is_replaced_and_not_for_ever(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    dying = [partial(dies, pid=pid) for pid in (8, 9, 10)]
+    begun, lines, done = mended(monkeypatch, *dying, lost=True)
+    assert begun == [frozenset({1})] * 3
+    assert lines == ["the repair begins again: process 1 killed meanwhile"] * 2
     assert done.why == "the repair failed: process 1 killed meanwhile"
 
 
-def test_one_that_cannot_be_reached_is_replaced_when_its_agent_has_said_how_it_ended(
+def test_a_repair_that_fails_without_another_end_does_not_begin_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    engines = FakeEngines(step=sent)
-    engines.hosts_there = True
-    begun: list[frozenset[int]] = []
-
-    def fails(engines: Any, *, gone: Any = (), **options: Any) -> None:
-        begun.append(gone)
-        if len(begun) > 1:
-            raise RecoveryError("no room.")
-        end = ProcessExit(process_id=1, pid=7, code=-9, oom=False, time=0.0, last_lines=())
-        # The controller has noticed that its connection is closed, and the agent reports it a moment later.
-        later = threading.Timer(0.2, lambda: engines.link.exits.update({1: end}))
-        later.start()
-        raise RecoveryError("process 1: process 1 has ended.") from GoneError(
-            "process 1 has ended."
-        )
-
-    monkeypatch.setattr(settle, "repair", fails)
-    lines: list[str] = []
-    done = mend(engines, say=lines.append)  # type: ignore[arg-type]
-    assert begun == [frozenset(), frozenset({1})]
-    assert lines == ["the repair begins again: process 1: process 1 has ended"]
+    begun, lines, done = mended(monkeypatch, no_room, lost=True)
+    assert (begun, lines) == ([frozenset({1})], [])
     assert done.why == "the repair failed: no room"
 
 

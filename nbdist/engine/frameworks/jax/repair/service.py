@@ -42,7 +42,7 @@ def join(arguments: Mapping[str, Any]) -> None:
     import jax
 
     try:
-        with _without_aborts():
+        with client_with(shutdown_on_destruction=False, missed_heartbeat_callback=_ignore):
             jax.distributed.initialize(**arguments)
     except RuntimeError as error:
         if NO_STATUS not in str(error):
@@ -52,25 +52,34 @@ def join(arguments: Mapping[str, Any]) -> None:
 
 
 @contextlib.contextmanager
-def _without_aborts() -> Iterator[None]:
-    """Has a client that cannot connect raise an error; by itself it ends its process (SIGABRT).
+def client_with(**options: Any) -> Iterator[None]:
+    """Within it, JAX's client of a service is made with these options as well.
 
-    Private API: `jaxlib._jax.get_distributed_runtime_client` and its `missed_heartbeat_callback` (jaxlib 0.10.0 to
-    0.12.0.1). jaxlib cannot convert what it would call this with, and raises that as an error. Where it is gone a
-    process whose others do not come ends.
+    `shutdown_on_destruction=False`: leaving a service asks nothing of it, which may not answer any more.
+    `missed_heartbeat_callback`: one that cannot connect raises an error; by itself it ends its process (SIGABRT).
+    jaxlib cannot convert what it would call this with, and raises that as an error.
+
+    Private API: `jaxlib._jax.get_distributed_runtime_client` and these arguments (jaxlib 0.10.0 to 0.12.0.1).
+    Where they are gone a process whose others do not come ends, and one whose service has ended waits for it when
+    it leaves.
     """
     jaxlib: Any = getattr(sys.modules.get("jax._src.distributed"), "_jax", None)
     make: Any = getattr(jaxlib, "get_distributed_runtime_client", None)
-    if "missed_heartbeat_callback" not in (getattr(make, "__doc__", None) or ""):
+    signature = getattr(make, "__doc__", None) or ""
+    known = {name: value for name, value in options.items() if name in signature}
+    if not known:
         yield
         return
-    jaxlib.get_distributed_runtime_client = functools.partial(
-        make, missed_heartbeat_callback=_ignore
-    )
+    jaxlib.get_distributed_runtime_client = functools.partial(make, **known)
     try:
         yield
     finally:
         jaxlib.get_distributed_runtime_client = make
+
+
+def leaves_without_asking() -> contextlib.AbstractContextManager[None]:
+    """Within it, a service is joined in such a manner that leaving it asks nothing of it."""
+    return client_with(shutdown_on_destruction=False)
 
 
 def _ignore(*status: object) -> None:

@@ -130,6 +130,58 @@ def test_in_a_repair_one_that_waits_in_vain_lives_on_and_joins_the_next(service)
     assert ran.returncode == 0
 
 
+def relayed(address):
+    """What passes on what is sent to the port it answers, in a process of its own."""
+    command = [sys.executable, "-c", RELAY, address]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+
+
+RELAY = """
+import select, sys
+from nbdist.agent.relay import Relays
+relays = Relays()
+print(relays.open(-2, sys.argv[1]), flush=True)
+while select.select([relays], [], []):
+    relays.pump()
+"""
+
+LEFT = """
+import sys, time, jax
+from nbdist.engine.frameworks.jax.repair import service
+jax.config.update("jax_platforms", "cpu")
+jax.config.update("jax_enable_recoverability", True)
+with service.leaves_without_asking():
+    jax.distributed.initialize(
+        f"127.0.0.1:{sys.argv[1]}", 1, 0, coordinator_bind_address="127.0.0.1:0",
+        cluster_detection_method="deactivate", heartbeat_timeout_seconds=86400,
+    )
+print("processes", jax.process_count(), flush=True)
+sys.stdin.readline()
+service.leave()
+print("left", flush=True)
+"""
+
+
+def test_one_that_reaches_it_through_its_agent_outlives_it_and_leaves_at_once():
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    ready, serving = os.pipe()
+    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "1", str(serving)]
+    with subprocess.Popen(command, pass_fds=[serving]) as process, relayed(address) as relay:
+        os.close(serving)
+        os.read(ready, 10)
+        os.close(ready)
+        command = [sys.executable, "-c", LEFT, relay.stdout.readline().strip()]
+        with subprocess.Popen(
+            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        ) as one:
+            assert one.stdout.readline().split() == ["processes", "1"]
+            process.kill()
+            process.wait()
+            said, _ = one.communicate("\n", timeout=WAIT)
+        relay.kill()
+    assert (said, one.returncode) == ("left\n", 0)
+
+
 class OfJax:
     """What is left of JAX's own where its private parts have changed."""
 

@@ -1,0 +1,182 @@
+"""Where the processes of a host find JAX's coordination service: at its agent, which passes on what they send.
+
+A process of JAX's ends (SIGABRT) when its connection to the service does. Here the connection goes on when the
+service, or its host, has ended: nobody answers any more until all have joined another service.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import errno
+import selectors
+import socket
+from dataclasses import dataclass
+from typing import Any
+
+CHUNK = 1 << 16
+"""Bytes that are read at once."""
+
+MOST_WAITING = 1 << 20
+"""While so many bytes wait for one side to take them, no more are read of the other."""
+
+LOOPBACK = "127.0.0.1"
+
+_Address = tuple[socket.AddressFamily, Any]
+
+
+@dataclass(eq=False)
+class _Link:
+    """A connection of a process, and that to the service, None when it has ended."""
+
+    process: socket.socket
+    service: socket.socket | None
+    connected: bool = False
+    to_process: bytes = b""
+    to_service: bytes = b""
+
+
+class Relays:
+    """Listens on a port of this host for each service; all is done by `pump`, on one thread, and nothing waits."""
+
+    def __init__(self) -> None:
+        self._selector = selectors.DefaultSelector()
+        self._listening: dict[int, socket.socket] = {}
+        self._of: dict[socket.socket, _Address] = {}
+        self._links: set[_Link] = set()
+
+    def fileno(self) -> int:
+        """What is readable when `pump` has something to do."""
+        return self._selector.fileno()  # type: ignore[attr-defined,no-any-return]
+
+    def open(self, number: int, address: str) -> int:
+        """Listens for those that are to reach a service; those of earlier ones are no longer listened for.
+
+        Args:
+          number: Of the service.
+          address: `HOST:PORT` of it.
+
+        Returns:
+          The port of the loopback address.
+
+        Raises:
+          OSError: The host's name has no address, or no port is free.
+        """
+        host, _, port = address.rpartition(":")
+        found = socket.getaddrinfo(host.strip("[]"), int(port), type=socket.SOCK_STREAM)
+        family, _, _, _, there = found[0]
+        listener = socket.create_server((LOOPBACK, 0), backlog=socket.SOMAXCONN)
+        listener.setblocking(False)
+        for earlier in [*self._listening]:
+            self._drop(self._listening.pop(earlier))
+        self._listening[number] = listener
+        self._of[listener] = family, there
+        self._selector.register(listener, selectors.EVENT_READ)
+        return int(listener.getsockname()[1])
+
+    def pump(self) -> None:
+        """Passes on what has come."""
+        for key, ready in self._selector.select(0):
+            one = key.fileobj
+            assert isinstance(one, socket.socket)
+            if key.data is None:
+                self._accept(one)
+            elif key.data in self._links:
+                self._move(key.data, one, ready)
+
+    def close(self) -> None:
+        """Ends all connections."""
+        for link in [*self._links]:
+            self._end(link)
+        for listener in self._listening.values():
+            self._drop(listener)
+        self._listening.clear()
+        self._selector.close()
+
+    def _accept(self, listener: socket.socket) -> None:
+        with contextlib.suppress(OSError):
+            process, _ = listener.accept()
+            family, there = self._of[listener]
+            service = socket.socket(family)
+            for one in (process, service):
+                one.setblocking(False)
+                one.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            link = _Link(process, service)
+            self._links.add(link)
+            self._selector.register(process, selectors.EVENT_READ, link)
+            self._selector.register(service, selectors.EVENT_WRITE, link)
+            if service.connect_ex(there) not in (0, errno.EINPROGRESS):
+                self._end(link)
+
+    def _move(self, link: _Link, one: socket.socket, ready: int) -> None:
+        if one is link.service and not link.connected:
+            if one.getsockopt(socket.SOL_SOCKET, socket.SO_ERROR):
+                self._end(link)  # who finds nobody tries again by itself
+                return
+            link.connected = True
+        if ready & selectors.EVENT_READ:
+            came = _read(one)
+            if came == b"":
+                if one is link.process:
+                    self._end(link)
+                    return
+                link.service = None
+                self._drop(one)
+            elif came is not None and one is link.process:
+                link.to_service += came
+            elif came is not None:
+                link.to_process += came
+        link.to_process = _write(link.process, link.to_process)
+        if link.service is None:
+            link.to_service = b""
+        elif link.connected:
+            link.to_service = _write(link.service, link.to_service)
+        self._wait_for(link)
+
+    def _wait_for(self, link: _Link) -> None:
+        """Says what of this link is to be waited for."""
+        sides = (
+            (link.process, link.to_process, link.to_service),
+            (link.service, link.to_service or (b"" if link.connected else b"?"), link.to_process),
+        )
+        for one, waiting, other in sides:
+            if one is None:
+                continue
+            events = selectors.EVENT_WRITE if waiting else 0
+            events |= selectors.EVENT_READ if len(other) < MOST_WAITING else 0
+            if events:
+                self._selector.modify(one, events, link)
+
+    def _end(self, link: _Link) -> None:
+        self._links.discard(link)
+        for one in (link.process, link.service):
+            if one is not None:
+                self._drop(one)
+
+    def _drop(self, one: socket.socket) -> None:
+        self._of.pop(one, None)
+        with contextlib.suppress(KeyError):
+            self._selector.unregister(one)
+        # Processes that were forked meanwhile have it as well.
+        with contextlib.suppress(OSError):
+            one.shutdown(socket.SHUT_RDWR)
+        one.close()
+
+
+def _read(one: socket.socket) -> bytes | None:
+    """What has come; empty at the end of the connection, None where nothing has."""
+    try:
+        return one.recv(CHUNK)
+    except BlockingIOError:
+        return None
+    except OSError:
+        return b""
+
+
+def _write(one: socket.socket, data: bytes) -> bytes:
+    """Sends what can be sent now; answers the rest. What cannot be sent any more is seen when it is read."""
+    try:
+        return data[one.send(data) :] if data else b""
+    except BlockingIOError:
+        return data
+    except OSError:
+        return b""

@@ -153,6 +153,8 @@ def become(main: Callable[[], None], log: Path, parent: int, death_signal: int) 
         code = 0
     except SystemExit as stop:
         code = stop.code if isinstance(stop.code, int) else 1
+        if isinstance(stop.code, str):
+            print(stop.code, file=sys.stderr)
     except BaseException:  # noqa: BLE001 - the last frame of a process: all that is left is its log
         traceback.print_exc()
     finally:

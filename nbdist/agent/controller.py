@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,9 @@ ENCRYPTED = "--IPController.enable_curve=True"
 
 AGAIN = ("--IPController.reuse_files=True", "--IPController.restore_engines=True")
 """As `ipcontroller --restore`: ports and key from the connection files, engines from the file of their names."""
+
+FREE_SECONDS = 3.0
+"""How long the ports of a controller that has been ended may take to be free: its children end in a moment."""
 
 CHANNELS = (
     *("registration", "control", "mux", "task", "iopub", "notification"),
@@ -93,11 +97,17 @@ def refuse_taken_ports(folder: str, cluster_id: str) -> None:
     Raises:
       SystemExit: Names the ports.
     """
-    taken = set()
-    for path in connections(folder, cluster_id):
-        connection = json.loads(path.read_text())
-        host = connection["interface"].rpartition("/")[2]
-        taken |= {port for port in _ports(connection) if is_taken(host, port)}
+    wanted = {
+        (connection["interface"].rpartition("/")[2], port)
+        for path in connections(folder, cluster_id)
+        for connection in [json.loads(path.read_text())]
+        for port in _ports(connection)
+    }
+    until = time.monotonic() + FREE_SECONDS
+    while (taken := {port for host, port in wanted if is_taken(host, port)}) and (
+        time.monotonic() < until
+    ):
+        time.sleep(0.05)
     if taken:
         raise SystemExit(
             f"Another program listens at {', '.join(map(str, sorted(taken)))}, where the controller before this "

@@ -209,6 +209,7 @@ def out_of_memory(chaos: Chaos, process: int, last: int) -> str:
     """Takes memory until the kernel ends it."""
     grow = "big = []\nwhile True: big.append(np.ones(1 << 22))"
     said = in_a_step(chaos, process, last, grow)
+    chaos.struck = None  # it has taken some seconds until then
     assert said == f"{chaos.where(process)} killed by signal 9 (SIGKILL), out of memory", said
     return said
 
@@ -300,7 +301,10 @@ def service_killed(chaos: Chaos, process: int, last: int) -> str:
     timer = later(lambda: chaos.end(number), chaos.random.uniform(0, 0.3))
     said = chaos.until(last)
     timer.join()
-    return chaos.until(last) or said or "waited for"
+    # It may have come when the cell had ended.
+    said = chaos.until(last) or said
+    assert said == "", said
+    return "the next cell repairs"
 
 
 KERNEL = """
@@ -394,7 +398,7 @@ def campaign(
         seconds = time.monotonic() - began
         named_s = shown[0] - chaos.struck if shown and chaos.struck is not None else None
         doc = (fault.__doc__ or "").rstrip(".")
-        named = said.partition("; the session")[0]
+        named = said.partition("; the session")[0].partition("\n")[0]
         after = "" if named_s is None else f"{named_s:.1f} s"
         chaos.rows.append(
             f"| {turn + 1} | {doc} | {process} | {named} | {after} | {seconds:.1f} s |"

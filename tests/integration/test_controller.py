@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import socket
@@ -31,6 +32,13 @@ KILLED = "ipyparallel's controller killed by signal 9 (SIGKILL)"
 def kill(session: nbdist.Session) -> None:
     """Ends the controller; returns when this is known here."""
     os.kill(session._life.engines.link.own_agents.home.pids[CONTROLLER], signal.SIGKILL)
+
+
+def server_at(port: int) -> socket.socket | None:
+    """Another program at a port; None while what has just ended has it."""
+    with contextlib.suppress(OSError):
+        return socket.create_server(("127.0.0.1", port))
+    return None
 
 
 @pytest.fixture
@@ -110,7 +118,7 @@ def test_what_the_processes_hold_is_saved_where_another_program_has_a_port_by_no
         port = session._life.engines.link.connection["mux"]
         kill(session)
         wait_for(lambda: session.out_of_step)
-        with socket.create_server(("127.0.0.1", port)):
+        with wait_for(lambda: server_at(port)):
             taken = rf"(?s)Another program listens at {port}, where.*{said}"
             with pytest.raises(RecoveryError, match=taken):
                 session.recover()

@@ -38,9 +38,9 @@ class Client(ipyparallel.Client):
     that request show later it would only collect in memory.
 
     Private API: `ipyparallel.Client._dispatch_iopub` takes the frames of each message of the engines, on the
-    client's own thread, `_handle_apply_reply` the message of each answer, and `_futures` holds the requests that
-    are not forgotten (ipyparallel 9.2). Without the last, late messages are handed on to nobody; a test says when
-    one of the others is gone.
+    client's own thread, `_handle_apply_reply` the message of each answer, `_handle_execute_reply` that of each
+    cell's end, and `_futures` holds the requests that are not forgotten (ipyparallel 9.2). Without the last, late
+    messages are handed on to nobody; a test says when one of the others is gone.
     """
 
     def __init__(self, *args: Any, **options: Any) -> None:
@@ -62,7 +62,17 @@ class Client(ipyparallel.Client):
         while len(self._listeners) > MOST_REQUESTS:
             self._listeners.popitem(last=False)
 
+    def _is_awaited(self, message: Message) -> bool:
+        """Whether this client has asked; the reply to one before it may come through a controller that is new."""
+        return message["parent_header"].get("msg_id") in self.outstanding
+
+    def _handle_execute_reply(self, message: Message) -> None:
+        if self._is_awaited(message):
+            super()._handle_execute_reply(message)
+
     def _handle_apply_reply(self, message: Message) -> None:
+        if not self._is_awaited(message):
+            return
         content = message["content"]
         if content["status"] == "ok":
             try:

@@ -25,7 +25,7 @@ BACK_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 """How often it is interrupted, and freed from a collective that others have left."""
 
-ENDED = "ipyparallel's controller has ended"
+ENDED = "the controller of ipyparallel has ended"
 
 
 def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | None:

@@ -109,6 +109,7 @@ def test_without_the_private_name_nothing_counts_as_late(
 def test_the_private_names_are_what_ipyparallel_has() -> None:
     assert callable(ipyparallel.Client._dispatch_iopub)
     assert callable(ipyparallel.Client._handle_apply_reply)
+    assert callable(ipyparallel.Client._handle_execute_reply)
     assert "_futures" in ipyparallel.Client.class_trait_names()
 
 
@@ -142,7 +143,12 @@ class Planted:
 
 def answered(client: Bare, buffers: list[Any]) -> tuple[str, Any]:
     """What becomes of an answer: its status, and what ipyparallel has read, or the text of the error."""
-    message = {"content": {"status": "ok"}, "buffers": [memoryview(buffer) for buffer in buffers]}
+    client.outstanding.add("r")
+    message = {
+        "content": {"status": "ok"},
+        "parent_header": {"msg_id": "r"},
+        "buffers": [memoryview(buffer) for buffer in buffers],
+    }
     client._handle_apply_reply(message)
     (given,) = client.taken
     client.taken.clear()
@@ -187,6 +193,27 @@ def test_an_answer_that_would_run_something_is_refused_and_runs_nothing(
 @pytest.mark.parametrize("buffers", [[], [b""], [b"\x80\x05"], [b"{\xff"], [b"junk"]])
 def test_an_answer_of_a_wrong_shape_fails_its_request(answers: Bare, buffers: list[bytes]) -> None:
     assert answered(answers, buffers)[0] == "WireError"
+
+
+def test_replies_to_the_client_of_another_controller_are_left_out(
+    answers: Bare, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(
+        ipyparallel.Client,
+        "_handle_execute_reply",
+        lambda self, message: self.taken.append(message),
+    )
+    message = {
+        "content": {"status": "ok"},
+        "parent_header": {"msg_id": "of another"},
+        "buffers": [],
+    }
+    answers._handle_apply_reply(message)
+    answers._handle_execute_reply(message)
+    assert answers.taken == []
+    answers.outstanding.add("of another")
+    answers._handle_execute_reply(message)
+    assert answers.taken == [message]
 
 
 def test_published_data_is_left_out(client: Bare, tmp_path: Path) -> None:

@@ -1,4 +1,4 @@
-"""ipyparallel's controller has ended: another is started, and what the processes do then."""
+"""the controller of ipyparallel has ended: another is started, and what the processes do then."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def test_another_takes_its_place_and_the_processes_are_in_step(engines: Engines)
 
 def test_none_is_started_where_nothing_may_be_done_without_being_asked(engines: Engines) -> None:
     done = settled(engines, [], automatic=False)
-    assert done == Settled(why="ipyparallel's controller has ended")
+    assert done == Settled(why="the controller of ipyparallel has ended")
     assert engines.started == 0
 
 
@@ -113,7 +113,7 @@ def test_what_the_processes_hold_is_saved_where_none_can_be_started(
 def test_one_through_which_a_process_does_not_answer_is_none(engines: Engines) -> None:
     engines.silent = {1}
     assert settled(engines, []).why == (
-        "ipyparallel's controller has ended, and process 1 did not answer when it was started again"
+        "the controller of ipyparallel has ended, and process 1 did not answer when it was started again"
     )
     assert engines.saved
 

@@ -136,11 +136,12 @@ class Agent:
         signal.set_wakeup_fd(wake)
         self.orders.take(b"")
         while True:
-            every = [self.orders.descriptor, wakeup, self.relays]
+            passed_on = self.relays.fileno()
+            every = [self.orders.descriptor, wakeup, passed_on]
             ready, _, _ = select.select(every, [], [], self._patience())
             if wakeup in ready:
                 os.read(wakeup, 4096)
-            if self.relays in ready:
+            if passed_on in ready:
                 self.relays.pump()
             if self.orders.descriptor in ready and not self._read():
                 return

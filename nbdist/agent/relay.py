@@ -46,7 +46,7 @@ class Relays:
 
     def fileno(self) -> int:
         """What is readable when `pump` has something to do."""
-        return self._selector.fileno()  # type: ignore[attr-defined,no-any-return]
+        return self._selector.fileno()
 
     def open(self, number: int, address: str) -> int:
         """Listens for those that are to reach a service; those of earlier ones are no longer listened for.

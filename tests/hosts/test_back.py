@@ -61,6 +61,31 @@ def test_nothing_is_lost_of_what_was_copied_when_a_host_was_off_between_cells(
     left.nothing()
 
 
+def test_a_host_that_shuts_down_takes_no_process_of_another_along(
+    hosts: TestBed, left: Left
+) -> None:
+    with start(hosts, copies_s=0) as session:
+        session.run(TRAINING)
+        session.run("for _ in range(3): step()")
+        before = bits(session, *TREE, "data")
+        pids = {one.process_id: one.pid for one in session.snapshot().processes}
+        # With its agent all there ends, JAX's coordination service and its connections included.
+        agent = session._life.engines.link.agents.others["h1"].facts[None].pid
+        hosts.exec(1, "kill", "-9", str(agent))
+        wait_for(lambda: session.out_of_step)
+        states = {one.process_id: one.state for one in session.snapshot().processes}
+        assert states == {0: "lost", 1: "idle", 2: "idle"}
+        for process_id in (1, 2):
+            alive = hosts.exec(process_id + 1, "kill", "-0", str(pids[process_id]))
+            assert alive.returncode == 0, alive.stderr
+        said = session.recover()
+        assert said.startswith("all 3 processes started again after"), said
+        assert "all variables kept" in said, said
+        assert bits(session, *TREE, "data") == before
+        session.run("step()")
+    left.nothing()
+
+
 def test_one_that_is_off_in_the_middle_of_a_cell_takes_nothing_that_was_copied(
     hosts: TestBed, left: Left
 ) -> None:

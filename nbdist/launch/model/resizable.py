@@ -12,9 +12,15 @@ def why_fixed(plan: Plan) -> str | None:
     Args:
       plan: As it was asked for.
     """
-    if plan.framework != "jax":
-        title = framework_named(plan.framework).title
-        return f"The number of processes is changed for JAX alone, and these compute with {title}."
+    framework = framework_named(plan.framework)
+    if framework.recovery != "in place" or plan.backend not in (None, "jax"):
+        back_end = f" on {plan.backend}" if plan.backend else ""
+        return (
+            "The number of processes is changed for JAX, and for Keras on JAX, and these compute with "
+            f"{framework.title}{back_end}."
+        )
+    if plan.addresses:
+        return "Addresses were given to processes one by one."
     if plan.platform != "cpu":
         return (
             f"The number of processes is changed where they compute on the CPU alone: a {plan.platform.upper()} "

@@ -64,7 +64,8 @@ class Client(ipyparallel.Client):
 
     def _is_awaited(self, message: Message) -> bool:
         """Whether this client has asked; the reply to one before it may come through a controller that is new."""
-        return message["parent_header"].get("msg_id") in self.outstanding
+        request = message["parent_header"].get("msg_id")
+        return request in getattr(self, "_futures", (request,))
 
     def _handle_execute_reply(self, message: Message) -> None:
         if self._is_awaited(message):

@@ -77,14 +77,29 @@ class Resized(Placements):
         if type(value) is _Laid:
             return "named", value.mesh, jax.sharding.PartitionSpec(*value.spec), value.memory
         if type(value) is jax.sharding.Mesh and self._is_over_all(value):
-            return "anew", self._sizes(value), value.axis_names, value.axis_types
+            return "anew", self._mesh_sizes(value), value.axis_names, value.axis_types
         return super().reference(value)
 
     def _is_over_all(self, mesh: Any) -> bool:
         return type(mesh) is sys.modules["jax"].sharding.Mesh and mesh.size == self._before
 
-    def _sizes(self, mesh: Any) -> tuple[int, ...]:
-        before = dict(mesh.shape)
+    def _mesh_sizes(self, mesh: Any) -> tuple[int, ...]:
+        found = self.sizes(dict(mesh.shape))
+        if list(mesh.devices.flat) != sys.modules["jax"].devices():
+            axes = _mesh_text(dict(zip(mesh.axis_names, found, strict=True)))
+            self._changes[
+                f"mesh {axes} is in the order of jax.devices(), which it was not before"
+            ] = None
+        return found
+
+    def sizes(self, before: Mapping[str, int]) -> tuple[int, ...]:
+        """Those of a mesh that is made anew, from its sizes by name.
+
+        Raises:
+          ArrayError: It is not over all devices, or no size of one axis gives it as many as there will be.
+        """
+        if math.prod(before.values()) != self._before:
+            raise self._over_a_part(math.prod(before.values()))
         found = resized(before, self._devices)
         if found is None:
             raise ArrayError(
@@ -94,15 +109,11 @@ class Resized(Placements):
             )
         if found != before:
             self._changes[f"mesh {_mesh_text(before)} becomes {_mesh_text(found)}"] = None
-        if list(mesh.devices.flat) != sys.modules["jax"].devices():
-            self._changes[
-                f"mesh {_mesh_text(found)} is in the order of jax.devices(), which it was not before"
-            ] = None
         return tuple(found.values())
 
     def _fitting(self, array: Any, sharding: Any) -> tuple[Entry, ...]:
         """The spec of an array, without the axes that no longer divide a dimension."""
-        sizes = dict(zip(sharding.mesh.axis_names, self._sizes(sharding.mesh), strict=True))
+        sizes = dict(zip(sharding.mesh.axis_names, self._mesh_sizes(sharding.mesh), strict=True))
         spec = []
         for dimension, entry in enumerate(sharding.spec):
             axes = () if entry is None else (entry,) if isinstance(entry, str) else tuple(entry)
@@ -123,8 +134,11 @@ class Resized(Placements):
         """Of a mesh over a part of the devices: whether it is over this process's alone."""
         if super()._all_own(devices := list(devices)):
             return True
-        raise ArrayError(
-            f"A mesh lies on {len(devices)} of {count_text(self._before, 'device')}, on several processes: "
+        raise self._over_a_part(len(devices))
+
+    def _over_a_part(self, devices: int) -> ArrayError:
+        return ArrayError(
+            f"A mesh lies on {devices} of {count_text(self._before, 'device')}, on several processes: "
             f"nothing says where it would be among {self._devices}. Delete it, with what lies on it (del), "
             "or make it over all devices. Nothing was changed."
         )

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from nbdist.engine.frameworks.process import Process
     from nbdist.engine.frameworks.shapes import ArrayShape, AskedLayout, AskedSpec
     from nbdist.engine.namespace.objects import Objects
+    from nbdist.engine.namespace.placements import Placements
     from nbdist.engine.probe.library import Library
     from nbdist.engine.probe.observer import ModelObserver, Observer
     from nbdist.engine.values.parts import Children, OfferArray
@@ -88,6 +89,16 @@ class Keras(Jax):
         from nbdist.engine.frameworks.keras.objects import Objects
 
         return Objects(process_id)
+
+    def placements(self, process: Process, *, processes: int | None = None) -> Placements:
+        """See `nbdist.engine.frameworks.keras.placements`."""
+        from nbdist.engine.frameworks.jax.start import step_or_new
+        from nbdist.engine.frameworks.keras.placements import Placements, Resized
+
+        step = step_or_new(process)
+        if processes is None:
+            return Placements(process.shell.user_ns, step)
+        return Resized(process.shell.user_ns, step, processes)
 
     def tree(self, value: object, expression: str) -> ArraysFound | None:
         """None: trees are those of the framework the arrays belong to."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 from nbdist.engine.frameworks.keras import pickling
@@ -49,7 +50,7 @@ class Objects:
         """By no function of Keras' own: those that set a distribution wait for the other processes."""
         import keras
 
-        pickling.finish(self._process_id)
+        pickling.finish(self._process_id, sys.modules["jax"].process_count())
         state = state_of(global_state())
         for name, value in settings["state"].items():
             setattr(state, name, value)

@@ -42,15 +42,17 @@ def reduce(value: Any) -> tuple[Any, ...] | None:
     return None
 
 
-def finish(process_id: int) -> None:
+def finish(process_id: int, processes: int) -> None:
     """Makes anew what goes by the identity of others, and what is each process's own.
 
     Args:
       process_id: Of this process.
+      processes: How many there are.
 
     Private API: by `id()` an optimizer finds the place of a variable (`_trainable_variables_indices`), a tracker
     what it has (`stored_ids`), and a functional model its nodes (`_nodes`, of `map_graph`). A distribution keeps
-    the number of its process (`_process_id`). What has none of these is left as it is.
+    the number of its process (`_process_id`), and how many there are (`_num_processes`, `_is_multi_process`).
+    What has none of these is left as it is.
     """
     made, _made[:] = [*_made], []
     for one in made:
@@ -65,8 +67,10 @@ def finish(process_id: int) -> None:
         if "_nodes" in state and "_nodes_by_depth" in state:
             graph = importlib.import_module("keras.src.ops.function")
             state["_nodes"] = graph.map_graph(state["_inputs"], state["_outputs"])[0]
-        if state.get("_num_processes", 1) > 1 and "_process_id" in state:
-            state["_process_id"] = process_id
+        if max(state.get("_num_processes", 1), processes) > 1 and "_process_id" in state:
+            state.update(
+                _process_id=process_id, _num_processes=processes, _is_multi_process=processes > 1
+            )
 
 
 def _named(module: str, name: str) -> Any:

@@ -143,7 +143,7 @@ class Planted:
 
 def answered(client: Bare, buffers: list[Any]) -> tuple[str, Any]:
     """What becomes of an answer: its status, and what ipyparallel has read, or the text of the error."""
-    client.outstanding.add("r")
+    client.known["r"] = SimpleNamespace()
     message = {
         "content": {"status": "ok"},
         "parent_header": {"msg_id": "r"},
@@ -211,7 +211,7 @@ def test_replies_to_the_client_of_another_controller_are_left_out(
     answers._handle_apply_reply(message)
     answers._handle_execute_reply(message)
     assert answers.taken == []
-    answers.outstanding.add("of another")
+    answers.known["of another"] = SimpleNamespace()
     answers._handle_execute_reply(message)
     assert answers.taken == [message]
 

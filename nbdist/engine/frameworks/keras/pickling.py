@@ -67,10 +67,19 @@ def finish(process_id: int, processes: int) -> None:
         if "_nodes" in state and "_nodes_by_depth" in state:
             graph = importlib.import_module("keras.src.ops.function")
             state["_nodes"] = graph.map_graph(state["_inputs"], state["_outputs"])[0]
-        if max(state.get("_num_processes", 1), processes) > 1 and "_process_id" in state:
+        if "_process_id" in state and _is_for_all(state):
             state.update(
                 _process_id=process_id, _num_processes=processes, _is_multi_process=processes > 1
             )
+
+
+def _is_for_all(distribution: dict[str, Any]) -> bool:
+    """Whether a distribution is one of all processes, from what it keeps; there may have been one alone."""
+    if distribution.get("_num_processes", 1) > 1:
+        return True
+    devices = getattr(distribution.get("_device_mesh"), "devices", None)
+    every = sys.modules["keras"].distribution.list_devices()
+    return devices is not None and devices.size == len(every)
 
 
 def _named(module: str, name: str) -> Any:

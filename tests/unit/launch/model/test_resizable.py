@@ -18,7 +18,12 @@ JOB = Placement(job=Job(command=("srun",), task_variable="X", python="python", p
 @pytest.mark.parametrize(
     ("asked", "said"),
     [
-        (replace(HERE, framework="keras"), "for JAX alone, and these compute with Keras"),
+        (
+            replace(HERE, framework="tensorflow"),
+            "for JAX, and for Keras on JAX, and these compute with TensorFlow.",
+        ),
+        (replace(HERE, framework="keras", backend="torch"), "compute with Keras on torch"),
+        (replace(HERE, addresses=("h1:1", "h2:1")), "Addresses were given to processes one by one"),
         (replace(HERE, platform="gpu"), "a GPU belongs to one process at a time"),
         (replace(HERE, placement=JOB), "tasks of a job, which keeps its size"),
         (replace(HERE, initialize=False), "The cells themselves have joined"),
@@ -34,6 +39,7 @@ def test_what_keeps_its_number_says_why(asked: Plan, said: str) -> None:
     found = why_fixed(asked)
     assert found is not None and said in found
     assert why_fixed(HERE) is None
+    assert why_fixed(replace(HERE, framework="keras", backend="jax")) is None
 
 
 def test_hosts_are_left_out_where_there_are_others() -> None:

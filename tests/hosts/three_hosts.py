@@ -9,7 +9,7 @@ from nbdist import Session
 from tests.testbed.hosts import TestBed
 
 
-def start(hosts: TestBed, **options: float) -> Session:
+def start(hosts: TestBed, **options: float | str) -> Session:
     return nbdist.start(
         hosts="h[1-3]:1",
         devices_per_process=2,

@@ -23,6 +23,7 @@ import nbdist
 from nbdist import Session
 from nbdist.contract.orders import CONTROLLER
 from nbdist.errors import CellTimeout, NbdistError
+from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.quantities import where_text
 from tests.waiting import wait_for
 
@@ -133,14 +134,21 @@ class Chaos:
 
         return strike
 
-    def child(self, number: int) -> int:
-        """The pid of what the agent of this machine has started beside the processes, by its number there."""
-        return self.session._life.engines.link.own_agents.home.pids[number]
-
-    def end(self, number: int) -> None:
-        """Ends one of those."""
+    def end_controller(self) -> None:
+        """Ends ipyparallel's controller, which is on this machine."""
         self.struck = time.time()
-        os.kill(self.child(number), signal.SIGKILL)
+        os.kill(self._agents.home.pids[CONTROLLER], signal.SIGKILL)
+
+    def end_service(self) -> None:
+        """Ends JAX's coordination service, which is on the host of process 0."""
+        agent = self._agents.of(0)
+        self.struck = time.time()
+        # Later ones have lower numbers.
+        self.send_signal(self.session.hosts[0], agent.pids[min(agent.services)], signal.SIGKILL)
+
+    @property
+    def _agents(self) -> AgentPool:
+        return self.session._life.engines.link.own_agents
 
     def until(self, last: int) -> str:
         """Trains until so many steps are done; answers what was said of the first failure."""
@@ -285,7 +293,7 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
 
 def controller_killed(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL of ipyparallel's controller, at any moment of a cell."""
-    timer = later(lambda: chaos.end(CONTROLLER), chaos.random.uniform(0, 0.3))
+    timer = later(chaos.end_controller, chaos.random.uniform(0, 0.3))
     said = chaos.until(last)
     timer.join()
     # It may have come when the cell had ended.
@@ -296,9 +304,7 @@ def controller_killed(chaos: Chaos, process: int, last: int) -> str:
 
 def service_killed(chaos: Chaos, process: int, last: int) -> str:
     """SIGKILL of JAX's coordination service, at any moment of a cell."""
-    # Later ones have lower numbers.
-    number = min(chaos.session._life.engines.link.agents.of(0).services)
-    timer = later(lambda: chaos.end(number), chaos.random.uniform(0, 0.3))
+    timer = later(chaos.end_service, chaos.random.uniform(0, 0.3))
     said = chaos.until(last)
     timer.join()
     # It may have come when the cell had ended.

@@ -21,11 +21,14 @@ from tests.campaigns.chaos import (
     TRAINING,
     Chaos,
     campaign,
+    controller_killed,
     exception,
     interrupted,
+    kernel_killed,
     killed_between_cells,
     killed_in_a_cell,
     later,
+    service_killed,
     stopped_for_a_while,
 )
 from tests.hosts.left import Left
@@ -97,6 +100,9 @@ KINDS = [
     powered_off,
     killed_in_a_cell,
     cut_for_a_while,
+    service_killed,
+    controller_killed,
+    kernel_killed,
     exception,
     cut_too_long,
     killed_between_cells,
@@ -114,16 +120,21 @@ def chaos(
     def send_signal(host: str, pid: int, number: int) -> None:
         hosts.exec(int(host.removeprefix("h")), "kill", f"-{int(number)}", str(pid))
 
-    with nbdist.start(
+    session = nbdist.start(
         hosts="h[1-3]:1",
         devices_per_process=2,
         ssh_config=str(hosts.ssh_config),
         give_up_s=3,
         copies_s=0 if divided else None,
-    ) as session:
+        keep=True,
+    )
+    chance = random.Random(SEED)
+    it = HostChaos(session, divided, chance, tmp_path, send_signal=send_signal, bed=hosts)
+    try:
         session.run(f"DIVIDED = {repr('data') if divided else None}\n{TRAINING}")
-        chance = random.Random(SEED)
-        yield HostChaos(session, divided, chance, tmp_path, send_signal=send_signal, bed=hosts)
+        yield it
+    finally:
+        it.session.shutdown()
     left.nothing()
 
 

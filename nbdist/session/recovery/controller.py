@@ -25,6 +25,9 @@ BACK_SECONDS = 5.0
 AGAIN_SECONDS = 1.0
 """How often it is interrupted, and freed from a collective that others have left."""
 
+TRIES = 3
+"""So often another is started in the place of one that has ended just then."""
+
 ENDED = "the controller of ipyparallel has ended"
 
 
@@ -40,28 +43,38 @@ def bring_back(engines: EngineGroup, *, say: Callable[[str], None]) -> str | Non
     Returns:
       Why the processes cannot be asked for anything, None where they can.
     """
-    end = engines.lost_controller
-    if end is None:
-        return None
-    began = time.monotonic()
-    with engines.health.repairing():
-        try:
-            restart_controller(engines.link)
-        except LaunchError as error:
+    began, first = time.monotonic(), engines.lost_controller
+    for _ in range(TRIES):
+        if engines.lost_controller is None:
+            break
+        why = _start_another(engines)
+        if why is not None:
             engines.cut_off()
-            return f"{ENDED}, and {error}"
-        engines.reconnected()
-        _until_reported(engines)
-        _until_back(engines)
-        idle = engines.plan.hosts.keys() - engines.link.exits.keys() - engines.facts.stuck
-        silent = unanswered(engines.link, idle, within_s=ANSWER_SECONDS)
-    if silent:
+            return f"{ENDED}, and {why}"
+    if engines.lost_controller is not None:
         engines.cut_off()
-        return f"{ENDED}, and {processes_text(silent)} did not answer when it was started again"
-    say(
-        f"ipyparallel's controller {replace(end, because_of=None)}: another took its place after "
-        f"{seconds_text(time.monotonic() - began)}"
-    )
+        return f"{ENDED}, and so has each of {TRIES} that were started in its place"
+    if first is not None:
+        say(
+            f"ipyparallel's controller {replace(first, because_of=None)}: another took its place after "
+            f"{seconds_text(time.monotonic() - began)}"
+        )
+    return None
+
+
+def _start_another(engines: EngineGroup) -> str | None:
+    """Why the processes cannot be asked through another one; None where they can, or it has ended as well."""
+    try:
+        restart_controller(engines.link)
+    except LaunchError as error:
+        return str(error)
+    engines.reconnected()
+    _until_reported(engines)
+    _until_back(engines)
+    idle = engines.plan.hosts.keys() - engines.link.exits.keys() - engines.facts.stuck
+    silent = unanswered(engines.link, idle, within_s=ANSWER_SECONDS)
+    if silent:
+        return f"{processes_text(silent)} did not answer when it was started again"
     return None
 
 

@@ -118,6 +118,22 @@ def test_one_through_which_a_process_does_not_answer_is_none(engines: Engines) -
     assert engines.saved
 
 
+@pytest.mark.parametrize(("ends", "why"), [(1, None), (9, "each of 3 that were started")])
+def test_one_that_ends_as_well_is_replaced_and_not_for_ever(
+    engines: Engines, monkeypatch: pytest.MonkeyPatch, ends: int, why: str | None
+) -> None:
+    def end_again(link: Any, idle: Collection[int], *, within_s: float) -> set[int]:
+        if engines.started <= ends:
+            engines.lost_controller = END
+        return set()
+
+    monkeypatch.setattr(controller, "unanswered", end_again)
+    done = settled(engines, [])
+    assert engines.started == min(ends + 1, 3)
+    assert (done.why is None) if why is None else (why in str(done.why))
+    assert engines.saved == (why is not None)
+
+
 def test_a_person_who_asks_reads_what_was_done(engines: Engines) -> None:
     engines.facts = replace(engines.facts, proves=False, since=None)
     assert after.recover(engines, progress=print).startswith(KILLED)  # type: ignore[arg-type]

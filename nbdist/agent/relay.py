@@ -1,7 +1,8 @@
 """Where the processes of a host find JAX's coordination service: at its agent, which passes on what they send.
 
 A process of JAX's ends (SIGABRT) when its connection to the service does. Here the connection goes on when the
-service, or its host, has ended: nobody answers any more until all have joined another service.
+service, or its host, has ended, and each request ends as cancelled: JAX then asks for errors of others no longer,
+and whoever waits for a value of another process gets an error.
 """
 
 from __future__ import annotations
@@ -10,8 +11,10 @@ import contextlib
 import errno
 import selectors
 import socket
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
+
+from nbdist.agent.http2 import Requests
 
 CHUNK = 1 << 16
 """Bytes that are read at once."""
@@ -33,6 +36,7 @@ class _Link:
     connected: bool = False
     to_process: bytes = b""
     to_service: bytes = b""
+    requests: Requests = field(default_factory=Requests)
 
 
 class Relays:
@@ -122,9 +126,13 @@ class Relays:
                 link.service = None
                 self._drop(one)
             elif came is not None and one is link.process:
+                link.requests.asked(came)
                 link.to_service += came
             elif came is not None:
+                link.requests.answered(came)
                 link.to_process += came
+        if link.service is None:
+            link.to_process += link.requests.cancelled()
         link.to_process = _write(link.process, link.to_process)
         if link.service is None:
             link.to_service = b""

@@ -151,13 +151,13 @@ def mend(
 def _another_has_ended(
     engines: EngineGroup, before: Mapping[int, ProcessExit], error: NbdistError
 ) -> bool:
-    """Whether another process has ended, or a new one; that it is out of reach is known a moment before."""
+    """Whether another process, a new one or the service has ended; that one is out of reach is known before."""
     unreachable = isinstance(error, GoneError) or isinstance(error.__cause__, GoneError)
     until = time.monotonic() + (HOW_SECONDS if unreachable else 0.0)
     while all(
         end == before.get(p) or p not in engines.facts.workers
         for p, end in engines.link.exits.items()
-    ):
+    ) and (engines.lost_service is None):
         if time.monotonic() >= until:
             return False
         time.sleep(LOOK_SECONDS)

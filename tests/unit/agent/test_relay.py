@@ -10,8 +10,20 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
+from nbdist.agent.http2 import (
+    CANCEL,
+    DATA,
+    END_STREAM,
+    HEAD,
+    HEADERS,
+    PREFACE,
+    RST_STREAM,
+    Requests,
+)
 from nbdist.agent.relay import MOST_WAITING, Relays
 from tests.waiting import wait_for
+
+SETTINGS = 0x4
 
 
 class Running:
@@ -112,13 +124,60 @@ def test_a_connection_goes_on_when_the_service_has_ended(
     port = running.open(-2, service.getsockname()[1])
     with connected(port) as process:
         there, _ = service.accept()
-        there.sendall(b"the last")
+        there.sendall(frame(SETTINGS))
         there.close()
-        assert read(process, 8) == b"the last"
-        process.sendall(b"is anybody there?")
+        assert read(process, HEAD) == frame(SETTINGS)
+        process.sendall(PREFACE)
         process.settimeout(0.3)
         with pytest.raises(TimeoutError):
             process.recv(1)
+
+
+def test_what_waits_for_an_answer_is_cancelled_when_the_service_ends_and_what_is_asked_later(
+    running: Running, service: socket.socket
+) -> None:
+    port = running.open(-2, service.getsockname()[1])
+    with connected(port) as process:
+        there, _ = service.accept()
+        there.settimeout(10)
+        asked = PREFACE + frame(SETTINGS) + b"".join(frame(HEADERS, stream=n) for n in (1, 3, 5))
+        process.sendall(asked)
+        assert read(there, len(asked)) == asked
+        answer = frame(HEADERS, stream=1) + frame(DATA, b"x" * 100, flags=END_STREAM, stream=1)
+        # The service ends in the middle of its second answer.
+        part = frame(DATA, b"y" * 50, stream=3)[:20]
+        there.sendall(answer + part)
+        assert read(process, len(answer) + len(part)) == answer + part
+        there.close()
+        rest = bytes(HEAD + 50 - len(part))
+        cancelled = rest + b"".join(frame(RST_STREAM, CANCEL.to_bytes(4), stream=n) for n in (3, 5))
+        assert read(process, len(cancelled)) == cancelled
+        late = frame(HEADERS, b"h" * 10, stream=7)
+        for part in (late[:5], late[5:]):  # however it is cut
+            process.sendall(part)
+        expected = frame(RST_STREAM, CANCEL.to_bytes(4), stream=7)
+        assert read(process, len(expected)) == expected
+
+
+def frame(kind: int, payload: bytes = b"", *, flags: int = 0, stream: int = 0) -> bytes:
+    return len(payload).to_bytes(3) + bytes([kind, flags]) + stream.to_bytes(4) + payload
+
+
+def test_requests_are_read_wherever_they_are_cut() -> None:
+    asked = PREFACE + b"".join(frame(HEADERS, b"h" * n, stream=n) for n in (1, 3, 5, 7))
+    answered = frame(HEADERS, b"a", flags=END_STREAM, stream=1) + frame(
+        RST_STREAM, b"1234", stream=3
+    )
+    whole, cut = Requests(), Requests()
+    whole.asked(asked + frame(RST_STREAM, b"1234", stream=5))
+    whole.answered(answered)
+    for byte in asked + frame(RST_STREAM, b"1234", stream=5):
+        cut.asked(bytes([byte]))
+    for byte in answered:
+        cut.answered(bytes([byte]))
+    expected = frame(RST_STREAM, CANCEL.to_bytes(4), stream=7)
+    assert whole.cancelled() == cut.cancelled() == expected
+    assert whole.cancelled() == b""
 
 
 def test_a_process_that_leaves_ends_its_connection_to_the_service(

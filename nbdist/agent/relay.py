@@ -151,8 +151,10 @@ class Relays:
                 continue
             events = selectors.EVENT_WRITE if waiting else 0
             events |= selectors.EVENT_READ if len(other) < MOST_WAITING else 0
+            with contextlib.suppress(KeyError):
+                self._selector.unregister(one)  # it cannot be registered for nothing
             if events:
-                self._selector.modify(one, events, link)
+                self._selector.register(one, events, link)
 
     def _end(self, link: _Link) -> None:
         self._links.discard(link)

@@ -6,6 +6,7 @@ import os
 import select
 import socket
 import threading
+import time
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -116,6 +117,25 @@ def test_what_comes_on_either_side_goes_to_the_other(
             sending.start()
             assert read(receiver, len(data)) == data
             sending.join()
+
+
+def test_no_more_is_taken_of_one_side_than_the_other_may_have_to_wait_for(
+    running: Running, service: socket.socket
+) -> None:
+    port = running.open(-2, service.getsockname()[1])
+    with connected(port) as process, service.accept()[0]:
+        process.setblocking(False)
+        most = 100 * MOST_WAITING
+        sent, still = 0, time.monotonic()
+        while sent < most and time.monotonic() - still < 0.5:
+            try:
+                sent += process.send(bytes(1 << 16))
+                still = time.monotonic()
+            except BlockingIOError:
+                time.sleep(0.01)
+        assert sent < most
+        (link,) = running.relays._links
+        assert len(link.to_service) < 2 * MOST_WAITING
 
 
 def test_a_connection_goes_on_when_the_service_has_ended(

@@ -38,7 +38,7 @@ help:
 	@echo "make test             all checks, and the tests of all that runs on one machine with JAX"
 	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
 	@echo "make test-docs        the tests of examples, notebooks and the site"
-	@echo "make test-recovery    the tests of sessions whose processes or kernels end, and of saving and resizing"
+	@echo "make test-recovery    the tests of cells that fail, processes and kernels that end, saving and resizing"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
 	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
@@ -100,9 +100,9 @@ docs: $(READY)
 # Three at a time on two cores: a fifth of the time a test waits.
 TESTS_DOCS  := tests/docs tests/browser/test_tour.py $(addprefix tests/integration/test_,tour.py break_it.py)
 TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/test_keras_*.py))
-TESTS_RECOVERY := $(addprefix tests/browser/test_,replaced_in_lab.py resized_in_lab.py) \
-                  $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py kept_and_lost.py replaced.py \
-                  resizing.py restarted.py saving.py)
+TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py resized_in_lab.py) \
+                  $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py faults.py \
+                  kept_and_lost.py replaced.py resizing.py restarted.py saving.py) tests/in_step/test_containers.py
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
@@ -124,7 +124,7 @@ test-docs: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_DOCS)
 
-# Sessions that outlive processes, kernels and the controller; what is saved, and other numbers of processes.
+# Going on after failures, and after the end of processes, kernels and the controller; saving, other numbers of processes.
 test-recovery: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_RECOVERY)

@@ -30,7 +30,7 @@ unexport PYTHONDONTWRITEBYTECODE
 SOURCES := $(shell find labextension/src labextension/style -type f) \
            $(addprefix labextension/,package.json yarn.lock .yarnrc.yml tsconfig.json tsconfig.build.json)
 
-.PHONY: demo docs test test-docs test-recovery test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
+.PHONY: demo docs test test-docs test-recovery test-plan test-variants test-keras test-hosts test-tensorflow test-oldest test-rehearse versions test-in-step test-faults chaos test-scale bench check types golden golden-programs screenshots clean help
 
 help:
 	@echo "make demo             the tour on 4 processes, in JupyterLab or in this terminal"
@@ -39,6 +39,7 @@ help:
 	@echo "make test-hosts       the tests of SSH, Slurm, MPI and TPU pods, on hosts that they make"
 	@echo "make test-docs        the tests of examples, notebooks and the site"
 	@echo "make test-recovery    the tests of cells that fail, processes and kernels that end, saving and resizing"
+	@echo "make test-plan        the tests of plans, and of what a call will send"
 	@echo "make test-keras       the tests of sessions that compute with Keras"
 	@echo "make test-variants    tests that start processes, in the cases that make test leaves out"
 	@echo "make test-tensorflow  the tests with TensorFlow, which is optional"
@@ -103,13 +104,15 @@ TESTS_KERAS := tests/browser/test_keras.py $(sort $(wildcard tests/integration/t
 TESTS_RECOVERY := $(addprefix tests/browser/test_,break.py replaced_in_lab.py resized_in_lab.py) \
                   $(addprefix tests/integration/test_,attach.py controller.py coordination.py copies.py faults.py \
                   kept_and_lost.py replaced.py resizing.py restarted.py saving.py) tests/in_step/test_containers.py
+TESTS_PLAN := $(addprefix tests/browser/test_,explain.py plan.py plan_in_lab.py program.py) \
+              $(addprefix tests/integration/test_,explain.py plan.py)
 PYTEST := $(BIN)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder
 
 test: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(MAKE) --no-print-directory check
-	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_KERAS))
+	$(PYTEST) -m "not variant" $(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS))
 	@$(BIN)/python -m tests.versions newest
 
 # Of tests that start processes, the cases beside the first.
@@ -117,7 +120,7 @@ test-variants: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) -m variant tests/browser tests/integration \
-		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_KERAS))
+		$(addprefix --ignore=,$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS))
 
 # What a reader runs: the examples of the pages, the notebooks, and the site that is made of the pages.
 test-docs: $(READY)
@@ -128,6 +131,11 @@ test-docs: $(READY)
 test-recovery: $(READY)
 	$(BIN)/python -m tests.browser.install
 	$(PYTEST) $(TESTS_RECOVERY)
+
+# Plans of pods, and what a compiled program sends, in pages and sessions.
+test-plan: $(READY)
+	$(BIN)/python -m tests.browser.install
+	$(PYTEST) $(TESTS_PLAN)
 
 test-keras: $(READY)
 	$(BIN)/python -m tests.browser.install

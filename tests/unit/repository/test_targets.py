@@ -31,9 +31,10 @@ def test_what_is_left_out_of_one_is_in_another() -> None:
     _, whole = recipes()["test"]
     others = {name: commands for name, (_, commands) in recipes().items() if name != "test"}
     left_out = re.findall(r"--ignore=,(.+)\)\n", whole)
-    assert left_out == ["$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_KERAS)"]
+    assert left_out == ["$(TESTS_DOCS) $(TESTS_RECOVERY) $(TESTS_PLAN) $(TESTS_KERAS)"]
     assert others["test-docs"].endswith("$(PYTEST) $(TESTS_DOCS)\n")
     assert others["test-recovery"].endswith("$(PYTEST) $(TESTS_RECOVERY)\n")
+    assert others["test-plan"].endswith("$(PYTEST) $(TESTS_PLAN)\n")
     assert others["test-hosts"].endswith("$(PYTEST) tests/hosts\n")
     assert others["test-keras"].endswith("$(PYTEST) $(TESTS_KERAS)\n")
     assert '-m "not variant"' in whole

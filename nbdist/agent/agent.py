@@ -270,9 +270,7 @@ class Agent:
 
     def _relay(self, order: Relay) -> None:
         try:
-            relaying = Relaying(
-                number=order.number, port=self.relays.open(order.number, order.address)
-            )
+            relaying = Relaying(number=order.number, port=self.relays.open(order.address))
         except OSError as error:
             relaying = Relaying(number=order.number, port=None, error=str(error))
         self.events.send(relaying)

@@ -15,14 +15,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from nbdist.agent.http2 import Requests
+from nbdist.machine.ports import LOOPBACK
 
 CHUNK = 1 << 16
 """Bytes that are read at once."""
 
 MOST_WAITING = 1 << 20
 """While so many bytes wait for one side to take them, no more are read of the other."""
-
-LOOPBACK = "127.0.0.1"
 
 _Address = tuple[socket.AddressFamily, Any]
 
@@ -40,23 +39,22 @@ class _Link:
 
 
 class Relays:
-    """Listens on a port of this host for each service; all is done by `pump`, on one thread, and nothing waits."""
+    """Listens on a port of this host for the service; all is done by `pump`, on one thread, and nothing waits."""
 
     def __init__(self) -> None:
         self._selector = selectors.DefaultSelector()
-        self._listening: dict[int, socket.socket] = {}
-        self._of: dict[socket.socket, _Address] = {}
+        self._listener: socket.socket | None = None
+        self._service: _Address | None = None
         self._links: set[_Link] = set()
 
     def fileno(self) -> int:
         """What is readable when `pump` has something to do."""
         return self._selector.fileno()
 
-    def open(self, number: int, address: str) -> int:
-        """Listens for those that are to reach a service; those of earlier ones are no longer listened for.
+    def open(self, address: str) -> int:
+        """Listens for those that are to reach a service, not an earlier one; connections to that go on.
 
         Args:
-          number: Of the service.
           address: `HOST:PORT` of it.
 
         Returns:
@@ -70,10 +68,9 @@ class Relays:
         family, _, _, _, there = found[0]
         listener = socket.create_server((LOOPBACK, 0), backlog=socket.SOMAXCONN)
         listener.setblocking(False)
-        for earlier in [*self._listening]:
-            self._drop(self._listening.pop(earlier))
-        self._listening[number] = listener
-        self._of[listener] = family, there
+        if self._listener is not None:
+            self._drop(self._listener)
+        self._listener, self._service = listener, (family, there)
         self._selector.register(listener, selectors.EVENT_READ)
         return int(listener.getsockname()[1])
 
@@ -91,15 +88,16 @@ class Relays:
         """Ends all connections."""
         for link in [*self._links]:
             self._end(link)
-        for listener in self._listening.values():
-            self._drop(listener)
-        self._listening.clear()
+        if self._listener is not None:
+            self._drop(self._listener)
+            self._listener = None
         self._selector.close()
 
     def _accept(self, listener: socket.socket) -> None:
         with contextlib.suppress(OSError):
             process, _ = listener.accept()
-            family, there = self._of[listener]
+            assert self._service is not None
+            family, there = self._service
             service = socket.socket(family)
             for one in (process, service):
                 one.setblocking(False)
@@ -163,7 +161,6 @@ class Relays:
                 self._drop(one)
 
     def _drop(self, one: socket.socket) -> None:
-        self._of.pop(one, None)
         with contextlib.suppress(KeyError):
             self._selector.unregister(one)
         # Processes that were forked meanwhile have it as well.

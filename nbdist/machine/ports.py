@@ -8,6 +8,9 @@ from collections.abc import Iterator
 from contextlib import ExitStack, closing, contextmanager
 from pathlib import Path
 
+LOOPBACK = "127.0.0.1"
+"""The address of this machine that nobody else reaches."""
+
 FIRST_PORT = 20000
 """Below it many services have ports of their own."""
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from types import MappingProxyType
 
 from nbdist.cells.facts import ELSEWHERE, RECOVER, Facts
@@ -48,6 +49,7 @@ class Health:
         self._recover = RECOVER if within_reach else ELSEWHERE
         self._left: dict[int, int] = {}
         self._stuck_in: dict[int, int] = {}
+        self._back: dict[int, Callable[[], bool]] = {}
         # The view speaks to who has started the session, whoever brings the news.
         self._door = door()
         self._hosts = plan.hosts
@@ -97,9 +99,17 @@ class Health:
             self.facts = replace(self.facts, since=since, why=why)
             self._show()
 
-    def stuck(self, process_ids: Iterable[int]) -> None:
-        """These did not come back from an interrupt."""
+    def stuck(
+        self, process_ids: Collection[int], *, back: Callable[[int], bool] | None = None
+    ) -> None:
+        """These did not come back from an interrupt.
+
+        Args:
+          process_ids: Of the processes.
+          back: Whether one has come back since; default: when it reports that it is idle.
+        """
         stuck = {p: self._process_outcome(p, "stuck", "did not come back") for p in process_ids}
+        self._back.update({p: partial(back, p) for p in process_ids} if back is not None else {})
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
@@ -109,11 +119,15 @@ class Health:
         it was in it.
         """
         back = {p for p in self.facts.stuck if self._is_back(p)}
+        for process_id in back:
+            self._back.pop(process_id, None)
         with self._lock:
             self.facts = replace(self.facts, stuck=self.facts.stuck - back)
             self._show()
 
     def _is_back(self, process_id: int) -> bool:
+        if process_id in self._back:
+            return self._back[process_id]()
         activity = self._monitor.activity(process_id)
         if activity is None or activity.state != "idle":
             return False

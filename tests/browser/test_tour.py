@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 from labpage import THEMES, Lab, LabPage, moving, slices_shown
-from playwright.sync_api import BrowserContext, expect
+from playwright.sync_api import BrowserContext, Locator, expect
 
 from tests.places import ROOT
+from tests.waiting import wait_for
 
 TOUR = ROOT / "notebooks" / "01_tour.ipynb"
 KERNEL_PATH = "params['hidden']['kernel']"
@@ -61,21 +62,22 @@ def to_slices(text: str) -> str:
     return f"[{', '.join(json.loads(text.replace(chr(39), chr(34))))}]"
 
 
+def trains(tour: LabPage, view: Locator) -> bool:
+    """Whether the processes are seen in the loop of the cell; one that has ended, or is past it, is run again."""
+    if not tour.busy():
+        tour.start("notebook:run-cell")
+    return "time.sleep" in view.inner_text()
+
+
 def test_screenshots_of_the_view_in_the_tour(tour: LabPage, shots: Path) -> None:
     view = tour.output.last
     # Room for the whole view below JupyterLab's bars, also when its lines of processes become more.
     tour.page.set_viewport_size({"width": 1500, "height": 1300})
     for name in THEMES:
-        if not tour.busy():
-            tour.start("notebook:run-cell")
         tour.theme(name)
         expect(view.locator(".nbdist-card")).to_have_count(8)
         expect(view).to_have_attribute("data-nbdist-theme", name)
-        tour.page.wait_for_timeout(1500)
-        # It has compiled, and trains; where it had ended meanwhile, this is the next run of it.
-        if not tour.busy():
-            tour.start("notebook:run-cell")
-        expect(view).to_contain_text("time.sleep", timeout=60_000)
+        wait_for(lambda: trains(tour, view), within_s=180)
         view.screenshot(path=shots / f"view-{name}.png")
         assert (shots / f"view-{name}.png").stat().st_size > 10_000
     tour.page.set_viewport_size({"width": 1500, "height": 1000})

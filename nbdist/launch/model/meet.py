@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
-from nbdist.launch.model.ssh import LOOPBACK
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import LOOPBACK, free_ports
 
 
 def meet(

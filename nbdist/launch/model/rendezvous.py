@@ -9,8 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 from nbdist.errors import OptionError
-from nbdist.launch.model.ssh import LOOPBACK
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import LOOPBACK, free_ports
 from nbdist.spelling import option
 
 

@@ -8,8 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.launch.model.host_list import AskedHost
-
-LOOPBACK = "127.0.0.1"
+from nbdist.machine.ports import LOOPBACK
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -17,9 +17,9 @@ from nbdist.errors import LaunchError
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import POLL_SECONDS
-from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.connect import check_hosts
+from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command
 
 

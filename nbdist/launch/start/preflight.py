@@ -19,8 +19,8 @@ from nbdist.launch.doctor.report import findings_text
 from nbdist.launch.doctor.visit import clock
 from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.machine import checkup
+from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command
 
 MOST_TARGETS = 8

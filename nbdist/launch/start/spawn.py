@@ -28,7 +28,6 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
-from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.model.to_the_end import to_the_end
 from nbdist.launch.start.agent_commands import (
     controller_address,
@@ -40,7 +39,7 @@ from nbdist.launch.start.agent_commands import (
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS, AgentPool
 from nbdist.launch.start.preflight import Preflight
 from nbdist.machine import folder as folders
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import LOOPBACK, free_ports
 from nbdist.version import __version__
 
 CLUSTER_ID = "nbdist"

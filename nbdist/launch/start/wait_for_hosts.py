@@ -17,10 +17,10 @@ from nbdist.launch.model.meet import meet
 from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.model.rendezvous import Place, ThisMachine
-from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start.job import job_ended, wait_for_tasks
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned
+from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command, option
 from nbdist.version import __version__
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from typing import Any, TypeVar
 
 from nbdist.cells.supervisor import CUT_AGAIN_SECONDS, CUT_SECONDS
@@ -91,11 +92,10 @@ def ask_all_workers(
         engines, engines.facts.workers, "An expression that is more than a name needs all processes"
     )
     call = replace(call, number=engines.next_number())
-    asked = {
-        p: engines.send(p, call if p in wanted else call.unwanted())
-        for p in sorted(engines.facts.workers)
-    }
+    asked: dict[int, Request[A]] = {}
     try:
+        for p in sorted(engines.facts.workers):
+            asked[p] = engines.send(p, call if p in wanted else call.unwanted())
         errors = _until_end(engines, asked, timeout_s=timeout_s, rules=rules)
     except KeyboardInterrupt:
         _free(engines, asked, rules.give_up_s)
@@ -164,19 +164,28 @@ def _until_end(
 
 
 def _free(engines: EngineGroup, asked: dict[int, Request[A]], give_up_s: float) -> None:
-    """Brings back those that have not answered: an interrupt, then their collectives are cut."""
+    """Brings back those that have not answered: an interrupt, then their collectives are cut.
+
+    The first interrupt may find one that has not begun yet, which does not concern it: there are more.
+    """
     waiting = [p for p, request in asked.items() if not request.ready()]
+    within_s = max(give_up_s, 1.0)
     aside = engines.link.agents.ask
     steps: list[tuple[float, Callable[[Sequence[int]], None]]] = [
         (0.0, partial(aside, Aside.ABANDON)),
         (0.0, engines.interrupt),
         *((CUT_SECONDS + nth * CUT_AGAIN_SECONDS, partial(aside, Aside.FREE)) for nth in range(3)),
+        *(
+            ((nth + 1) * CUT_AGAIN_SECONDS, engines.interrupt)
+            for nth in range(int(within_s / CUT_AGAIN_SECONDS))
+        ),
     ]
+    steps.sort(key=itemgetter(0))
     started = time.monotonic()
-    while waiting and time.monotonic() - started < max(give_up_s, 1.0):
+    while waiting and time.monotonic() - started < within_s:
         while steps and time.monotonic() - started >= steps[0][0]:
             steps.pop(0)[1](waiting)
         asked[waiting[0]].wait(POLL_SECONDS)
         waiting = [p for p in waiting if not asked[p].ready()]
     if waiting:
-        engines.health.stuck(waiting)
+        engines.health.stuck(waiting, back=lambda process_id: asked[process_id].ready())

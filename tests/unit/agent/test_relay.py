@@ -45,9 +45,9 @@ class Running:
         os.write(self._want, b"x")
         assert done.wait(10)
 
-    def open(self, number: int, port: int) -> int:
+    def open(self, port: int) -> int:
         found: list[int] = []
-        self.do(lambda: found.append(self.relays.open(number, f"127.0.0.1:{port}")))
+        self.do(lambda: found.append(self.relays.open(f"127.0.0.1:{port}")))
         return found[0]
 
     def stop(self) -> None:
@@ -108,7 +108,7 @@ def read(one: socket.socket, count: int) -> bytes:
 def test_what_comes_on_either_side_goes_to_the_other(
     running: Running, service: socket.socket
 ) -> None:
-    port = running.open(-2, service.getsockname()[1])
+    port = running.open(service.getsockname()[1])
     # More than is taken at once: whoever sends faster than the other side reads waits.
     data = os.urandom(5 * MOST_WAITING)
     with connected(port) as process, service.accept()[0] as there:
@@ -122,7 +122,7 @@ def test_what_comes_on_either_side_goes_to_the_other(
 def test_no_more_is_taken_of_one_side_than_the_other_may_have_to_wait_for(
     running: Running, service: socket.socket
 ) -> None:
-    port = running.open(-2, service.getsockname()[1])
+    port = running.open(service.getsockname()[1])
     with connected(port) as process, service.accept()[0]:
         process.setblocking(False)
         most = 100 * MOST_WAITING
@@ -141,7 +141,7 @@ def test_no_more_is_taken_of_one_side_than_the_other_may_have_to_wait_for(
 def test_a_connection_goes_on_when_the_service_has_ended(
     running: Running, service: socket.socket
 ) -> None:
-    port = running.open(-2, service.getsockname()[1])
+    port = running.open(service.getsockname()[1])
     with connected(port) as process:
         there, _ = service.accept()
         there.sendall(frame(SETTINGS))
@@ -156,7 +156,7 @@ def test_a_connection_goes_on_when_the_service_has_ended(
 def test_what_waits_for_an_answer_is_cancelled_when_the_service_ends_and_what_is_asked_later(
     running: Running, service: socket.socket
 ) -> None:
-    port = running.open(-2, service.getsockname()[1])
+    port = running.open(service.getsockname()[1])
     with connected(port) as process:
         there, _ = service.accept()
         there.settimeout(10)
@@ -203,7 +203,7 @@ def test_requests_are_read_wherever_they_are_cut() -> None:
 def test_a_process_that_leaves_ends_its_connection_to_the_service(
     running: Running, service: socket.socket
 ) -> None:
-    port = running.open(-2, service.getsockname()[1])
+    port = running.open(service.getsockname()[1])
     with connected(port) as process, service.accept()[0] as there:
         there.settimeout(10)
         process.close()
@@ -216,16 +216,16 @@ def test_where_nobody_listens_the_connection_ends_so_that_it_is_tried_again(
 ) -> None:
     nobody = service.getsockname()[1]
     service.close()
-    with connected(running.open(-2, nobody)) as process:
+    with connected(running.open(nobody)) as process:
         assert process.recv(1) == b""
 
 
 def test_the_next_service_has_a_port_of_its_own_and_earlier_connections_go_on(
     running: Running, service: socket.socket
 ) -> None:
-    first = running.open(-2, service.getsockname()[1])
+    first = running.open(service.getsockname()[1])
     with connected(first) as process, service.accept()[0] as there:
-        second = running.open(-3, service.getsockname()[1])
+        second = running.open(service.getsockname()[1])
         assert second != first
         process.sendall(b"still")
         there.settimeout(10)
@@ -236,4 +236,4 @@ def test_the_next_service_has_a_port_of_its_own_and_earlier_connections_go_on(
 
 def test_a_host_that_has_no_address_is_an_error(running: Running) -> None:
     with pytest.raises(OSError):
-        running.relays.open(-2, "no such host.invalid:1")
+        running.relays.open("no such host.invalid:1")

@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from nbdist.launch.agents import agent_handle
-from nbdist.launch.model.ssh import LOOPBACK
 from nbdist.launch.start import spawn
 from nbdist.launch.start.agent_pool import KERNEL_LOST_SECONDS
+from nbdist.machine.ports import LOOPBACK
 from tests.builders.hosts import KERNEL_ADDRESS, FakeHosts, plan_of
 
 

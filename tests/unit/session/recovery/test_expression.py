@@ -156,6 +156,50 @@ def test_one_that_does_not_come_back_is_stuck(monkeypatch: pytest.MonkeyPatch) -
     assert (Aside.FREE, [1]) in engines.asides
 
 
+def test_one_that_has_not_begun_when_it_is_interrupted_first_is_interrupted_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(expression, "CUT_AGAIN_SECONDS", 0.01)
+    engines = FakeEngines(shards=lambda p, **_: None)
+    interrupt = engines.interrupt
+
+    def begins_late(process_ids: list[int]) -> None:
+        engines.obeys = {0} if len(engines.interrupted) < 3 else {0, 1}
+        interrupt(process_ids)
+
+    monkeypatch.setattr(engines, "interrupt", begins_late)
+    with pytest.raises(SessionError, match="did not end within"):
+        asked(engines, timeout_s=0.01)
+    assert engines.interrupted == [[0, 1], [1], [1], [1]]
+    assert not engines.facts.stuck
+
+
+def test_one_is_stuck_until_it_answers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(expression, "CUT_AGAIN_SECONDS", 0.3)
+    engines = FakeEngines(shards=lambda p, **_: None if p else ANSWER)
+    engines.obeys = set()
+    with pytest.raises(SessionError, match="process 1 did not stop when interrupted"):
+        asked(engines, timeout_s=0.01)
+    engines.health.take_back()  # it reports that it is idle: what it evaluates is no cell
+    assert engines.facts.stuck == {1}
+    engines.obeys = {1}
+    engines.interrupt([1])
+    engines.health.take_back()
+    assert not engines.facts.stuck
+
+
+def test_an_interrupt_while_they_are_asked_frees_those_that_were() -> None:
+    def shards(process_id: int, **_: Any) -> Any:
+        if process_id:
+            raise KeyboardInterrupt
+
+    engines = FakeEngines(shards=shards)
+    with pytest.raises(KeyboardInterrupt):
+        asked(engines)
+    assert engines.interrupted == [[0]]
+    assert "prove" in engines.names()
+
+
 def test_an_interrupt_of_the_person_frees_all_and_makes_sure(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:

@@ -100,10 +100,12 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
     for name, where in left.items():
         places.setdefault(where, []).append(name)
     listed = "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
+    # What comes from copies is for no function to set again.
+    hook = any(where.startswith("on ") for where in places)
+    next_time = " (for the next time in a function with @nbdist.on_recover)" if hook else ""
     raise UnsureError(
-        f"This cell was not run, since it may use values that are not those of before: {listed}. Set them again "
-        "(for the next time in a function with @nbdist.on_recover), or run the cell once more to go on with them "
-        "as they are.",
+        f"This cell was not run, since it may use values that are not those of before: {listed}. Set them again"
+        f"{next_time}, or run the cell once more to go on with them as they are.",
         left,
     )
 

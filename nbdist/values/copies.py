@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
-from typing import TypeVar
+from typing import Any, TypeVar
 
+from nbdist.bounds import contains
 from nbdist.contract.calls.call import Call
 from nbdist.contract.calls.copies import (
     CopiedPiece,
@@ -90,6 +91,7 @@ def make_copies(
             OfferCopies(token=token, run=number, processes=tuple(sorted(hosts)), in_step=in_step),
         )
         alone, wanted = missing(offers, hosts)
+        left_out = not_alike(offers)
         coming = {p: [w for w in wanted if w.to == p] for p in hosts}
         asking.each(
             {
@@ -97,6 +99,7 @@ def make_copies(
                     token=token,
                     pieces=tuple(w.copied for w in its),
                     own=bool(alone),
+                    left_out=tuple(left_out),
                 )
                 for p, its in coming.items()
             }
@@ -119,7 +122,7 @@ def make_copies(
         kept = asking.all(hosts, UseCopies(number=number))
     return Copied(
         number=number,
-        arrays=len({a.key for offer in offers.values() for a in offer.arrays}),
+        arrays=len({a.key for offer in offers.values() for a in offer.arrays} - {*left_out}),
         sent=sum(part.nbytes for part in parts),
         kept={p: answer.nbytes for p, answer in kept.items()},
     )
@@ -137,6 +140,8 @@ def missing(
     described: dict[str, NamespaceArray] = {}
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
+            if not array.spans:
+                continue
             described[array.key] = array
             for piece, one in enumerate(array.pieces):
                 # Several names of one array have the path of the first.
@@ -155,6 +160,20 @@ def missing(
         to = keeper_of(holder, hosts)
         wanted.append(Wanted(holder=holder, number=number, piece=piece, to=to, copied=copied))
     return alone, wanted
+
+
+def not_alike(offers: Mapping[int, CopiesOffer]) -> list[str]:
+    """The paths of arrays that are each process's own, and are not there with the same values on all."""
+    found: dict[str, set[Any]] = {}
+    count: dict[str, int] = {}
+    for offer in offers.values():
+        for array in offer.arrays:
+            found.setdefault(array.key, set()).add(
+                (array.spans, array.origin, array.dtype, array.shape)
+            )
+            count[array.key] = count.get(array.key, 0) + 1
+    own = {a.key for offer in offers.values() for a in offer.arrays if not a.spans}
+    return sorted(p for p in own if len(found[p]) > 1 or count[p] < len(offers))
 
 
 def keeper_of(process_id: int, hosts: Mapping[int, str]) -> int:
@@ -186,9 +205,10 @@ def _way(one: Wanted, nth: int) -> list[Part]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Back:
-    """Arrays that are as they were in a round, by path; or why none are."""
+    """Arrays that are as they were in a round, by path, and whether some have changed since; or why none are."""
 
     paths: tuple[str, ...] = ()
+    older: bool = False
     why_not: str | None = None
 
 
@@ -219,7 +239,7 @@ def go_back(
     asking = _Asking(processes, timeout_s)
     try:
         offers = asking.all(living, OfferRound(token=token, number=number))
-        group, why = together(offers, lost)
+        group, older, why = together(offers, lost)
         if why is not None or not group:
             return Back(why_not=why)
         for process_id in new:
@@ -230,7 +250,8 @@ def go_back(
         went = asking.all(
             sorted({*living, *new}), GoBack(token=token, number=number, paths=tuple(sorted(group)))
         )
-        return Back(paths=tuple(sorted({p for one in went.values() for p in one.paths})))
+        paths = {p for one in went.values() for p in one.paths}
+        return Back(paths=tuple(sorted(paths)), older=older)
     finally:
         for process_id in {*living, *new}:
             if processes.gone(process_id) is None:
@@ -239,25 +260,25 @@ def go_back(
 
 def together(
     offers: Mapping[int, RoundOffer], lost: Collection[str]
-) -> tuple[dict[str, NamespaceArray], str | None]:
-    """What has to go back so that these are there again: all that has changed since the round.
+) -> tuple[dict[str, NamespaceArray], bool, str | None]:
+    """What has to go back so that these are there again: with one that has changed since the round all that has.
 
     Returns:
-      The arrays as they were, by path, none where none of these was copied; and why it cannot be, if it cannot.
+      The arrays as they were, by path, none where none of these was copied; whether they have changed since; and
+      why it cannot be, if it cannot.
     """
     first = next(iter(offers.values()))
     there = {a.key: a for a in first.arrays if all(a.key in offer.now for offer in offers.values())}
-    if there.keys().isdisjoint(lost):
-        return {}, None
-    group = {
-        path: array
-        for path, array in there.items()
-        if path in lost or any(offer.now[path] != array.origin for offer in offers.values())
-    }
+    missing = there.keys() & set(lost)
+    if not missing:
+        return {}, False, None
+    changed = {p for p, a in there.items() if any(o.now[p] != a.origin for o in offers.values())}
+    older = not missing.isdisjoint(changed)
+    group = {path: there[path] for path in (missing | changed if older else missing)}
     broken = sorted(p for p in group if any(p not in offer.whole for offer in offers.values()))
     if broken:
-        return {}, f"of {broken[0]} there is no copy on every process"
-    return group, None
+        return {}, False, f"of {broken[0]} there is no copy on every process"
+    return group, older, None
 
 
 def _parts(
@@ -297,8 +318,9 @@ def _holder(offers: Mapping[int, RoundOffer], path: str, one: Box) -> tuple[int,
     """Who has a part of an array, its number of the array and of the part."""
     for process_id, offer in offers.items():
         for number, array in enumerate(offer.arrays):
-            if array.key == path and one in array.pieces:
-                return process_id, number, array.pieces.index(one)
+            larger = (nth for nth, its in enumerate(array.pieces) if contains(its, one))
+            if array.key == path and (piece := next(larger, None)) is not None:
+                return process_id, number, piece
     return None
 
 

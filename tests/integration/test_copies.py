@@ -49,6 +49,7 @@ def train(steps):
     return losses
 rows = put(np.arange(24.0).reshape(6, 4), "data")
 key = jax.jit(lambda: jax.random.split(jax.random.key(3), 6), out_shardings=NamedSharding(mesh, P("data")))()
+of_key = jax.jit(lambda key: jax.random.key_data(key).sum())
 """
 
 STEPS = 4
@@ -101,12 +102,18 @@ def said_by(session: Session, capsys: pytest.CaptureFixture[str]) -> Callable[[s
 
 
 @pytest.mark.parametrize("victim", cases(0, 2))
-def test_what_has_not_changed_since_is_there_as_before(session: Session, victim: int) -> None:
-    session.run("kept = rows.sum()")
+def test_what_has_not_changed_since_is_there_as_before(
+    session: Session, victim: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    session.run("kept = rows.sum()\nhalves = of_key(key)")
+    before = session.pull("halves")
     kill(session, victim)
-    session.run("again = rows.sum()")
+    session.run("again = rows.sum()\nhalves = of_key(key)")
     assert (session.pull("rows") == session.pull("np.arange(24.0).reshape(6, 4)")).all()
     assert session.pull("again") == session.pull("kept") == 276.0
+    assert session.pull("halves") == before
+    out = capsys.readouterr().out
+    assert "lost:" not in out and "as they were" not in out, out
 
 
 def test_training_goes_back_together_to_the_last_copies(
@@ -116,7 +123,7 @@ def test_training_goes_back_together_to_the_last_copies(
     said = said_by(
         "train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)",
     )
-    again = re.search(r"again as they were after cell \d+, [\d.]+ s ago: (.+)", said)
+    again = re.search(r"again as they were after cell \d+, .+ ago: (.+)", said)
     assert again, said
     assert re.search(r"process 1 started again; \d+ arrays as when copied last", said), said
     for name in ("state[0].mu['a']", "weights['a']", "weights['b']"):
@@ -172,6 +179,40 @@ def test_another_death_before_the_next_copies_loses_no_more(
     assert session.pull("losses") == undisturbed[STEPS:]
 
 
+def test_what_each_process_had_of_its_own_alike_goes_back_with_what_became_of_it(
+    session: Session, undisturbed: list[float], said_by: Callable[[str], str]
+) -> None:
+    """What an optimizer begins with lies on each process alone; after a step it is divided as the weights are."""
+    session.run("weights, state, done = new()")
+    assert session.pull("state[0].mu['a'].is_fully_addressable", each=True) == {
+        0: True,
+        1: True,
+        2: True,
+    }
+    said = said_by("train(2)\nif jax.process_index() == 1: os.kill(os.getpid(), 9)\ntrain(2)")
+    for name in ("state[0].mu['a']", "state[0].count", "weights['a']"):
+        assert name in said.partition("again as they were")[2], said
+    assert "lost:" not in said
+    session.run(f"done = 0\nlosses = train({len(undisturbed)})")
+    assert session.pull("losses") == undisturbed
+
+
+def test_what_each_process_has_of_its_own_and_differs_is_no_part_of_a_round(
+    session: Session, said_by: Callable[[str], str]
+) -> None:
+    session.run("mine = jnp.full(6, float(jax.process_index()))\nsame = jnp.full(6, 7.0)")
+    said = said_by(
+        "by_rows = NamedSharding(mesh, P('data'))\n"
+        "def divided(x): return jax.make_array_from_callback(x.shape, by_rows, lambda i: np.asarray(x[i]))\n"
+        "mine, same = divided(mine) + 1, divided(same) + 1\n"
+        "if jax.process_index() == 1: os.kill(os.getpid(), 9)\nfloat(mine.sum() + same.sum())"
+    )
+    assert "lost: mine" in said and "same" in said.partition("again as they were")[2], said
+    session.run("total = float(same.sum())")
+    assert session.pull("total") == 42.0
+    session.run("del mine, same")
+
+
 def test_what_was_made_since_and_is_lost_is_named(
     session: Session, monkeypatch: pytest.MonkeyPatch, said_by: Callable[[str], str]
 ) -> None:
@@ -185,7 +226,7 @@ def test_what_was_made_since_and_is_lost_is_named(
 def test_the_status_says_how_old_they_are_and_what_they_take(session: Session) -> None:
     session.run("big = put(np.zeros((6, 1 << 16), np.float32), 'data')")
     assert re.search(
-        r"copies of \d+ arrays?, made after cell \d+, [\d.]+ s ago, in [\d.]+ s: .*1 MB.* on each process",
+        r"copies of \d+ arrays?, made after cell \d+, .+ ago, in [\d.]+ s: .*1 MB.* on each process",
         session.status(),
     ), session.status()
     session.run("del big")

@@ -17,7 +17,11 @@ from nbdist.contract.calls.values import Box, Room
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CopiesOffer:
-    """What a process has, and keeps of others: arrays on several processes, by the paths that lead to them."""
+    """What a process has, and keeps of others, by the paths that lead to it.
+
+    Of an array on several processes these are its parts; of one of its own it is the whole, with an origin that is
+    equal where the values are.
+    """
 
     arrays: tuple[NamespaceArray, ...]
 
@@ -57,12 +61,14 @@ class ReceiveCopies(Call[Done]):
       token: Of the round.
       pieces: What comes.
       own: Keep the process's own parts as well, to go back to them.
+      left_out: Paths of arrays that are each process's own and not the same on all: they are no part of the round.
     """
 
     NAME: ClassVar[str] = "receive_copies"
     token: str
     pieces: tuple[CopiedPiece, ...]
     own: bool
+    left_out: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,12 +101,12 @@ class RoundOffer:
 
     Attributes:
       arrays: As they were then, with the parts that are kept here.
-      now: What is at their paths now: which program computed it; None where it has no values.
+      now: Which program computed what is at their paths now, also where that has no values any more.
       whole: The paths at which this process can make what was there then of what it keeps.
     """
 
     arrays: tuple[NamespaceArray, ...]
-    now: Mapping[str, Origin | None]
+    now: Mapping[str, Origin]
     whole: tuple[str, ...]
 
 

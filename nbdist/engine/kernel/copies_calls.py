@@ -34,7 +34,8 @@ def receive_copies(
     resident: Resident, buffers: Buffers, call: contract.ReceiveCopies
 ) -> tuple[Done, list[Any]]:
     """See `ReceiveCopies`."""
-    resident.moving.held(call.token, Copying).receive(call.pieces, own=call.own)
+    held = resident.moving.held(call.token, Copying)
+    held.receive(call.pieces, own=call.own, left_out=call.left_out)
     return Done(), []
 
 

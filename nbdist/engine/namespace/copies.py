@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import weakref
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from nbdist.bounds import contains, slices
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box
-from nbdist.engine.values.arrays import Piece
+from nbdist.engine.values.arrays import Piece, digest
 
 Parts = Mapping[Box, Any]
 """NumPy arrays, by which part of an array each is."""
@@ -20,7 +22,7 @@ class Round:
     """What was copied at one moment.
 
     Attributes:
-      arrays: All that lay on several processes, by path; `pieces` and `kept` mean nothing.
+      arrays: What lay on several processes, or was the same on all, by path; `pieces` and `kept` mean nothing.
       parts: What this process keeps of them, by the program that computed the array.
     """
 
@@ -36,6 +38,21 @@ class CopyStore:
 
     def __init__(self) -> None:
         self._rounds: dict[int, Round] = {}
+        self._own: dict[int, tuple[weakref.ref[Any], Origin]] = {}
+
+    def origin_of(self, array: Any, whole: Piece) -> Origin:
+        """What stands for the program that computed an array of this process's own: equal where the values are."""
+        known = self._own.get(id(array))
+        if known is None or known[0]() is not array:
+            values = digest(whole.read())
+            known = weakref.ref(array), (0, 0, f"own {array.dtype} {array.shape} {values}")
+            self._own[id(array)] = known
+        return known[1]
+
+    def forget_origins(self, there: Collection[Any]) -> None:
+        """But of these arrays."""
+        left = set(map(id, there))
+        self._own = {number: known for number, known in self._own.items() if number in left}
 
     def add(self, number: int, made: Round) -> None:
         """Keeps one more."""
@@ -72,6 +89,14 @@ class CopyStore:
             for part in parts.values()
         ]
         return sum(part.nbytes for part in {id(part): part for part in every}.values())
+
+
+def within(parts: Parts, part: Box) -> Any | None:
+    """A part of an array, of those that are kept or of a larger one; None where it is in none."""
+    if part in parts:
+        return parts[part]
+    larger = next((one for one in parts if contains(one, part)), None)
+    return None if larger is None else parts[larger][slices(part, larger)]
 
 
 def as_pieces(parts: Parts) -> list[Piece]:

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 from nbdist.bounds import elements, shape_of
 from nbdist.contract.calls.copies import CopiedPiece, CopiesOffer
 from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
-from nbdist.contract.calls.values import Box, OfferedBox
+from nbdist.contract.calls.values import Box, OfferedBox, box
 from nbdist.dtypes import dtype_named
-from nbdist.engine.namespace.copies import CopyStore, Round, as_pieces, with_copies
+from nbdist.engine.namespace.copies import CopyStore, Round, as_pieces, with_copies, within
 from nbdist.engine.namespace.pieces import OfferedPieces
 from nbdist.engine.namespace.placements import Placements
 from nbdist.engine.values.arrays import Piece
@@ -19,6 +19,9 @@ from nbdist.engine.values.moving import Sink, Source
 from nbdist.errors import SessionError
 from nbdist.machine import checkup
 from nbdist.quantities import bytes_text
+
+MOST_OWN_BYTES = 64 << 20
+"""Larger arrays of one process alone, such as its data, are no part of a round: each would be read once more."""
 
 MOST_OF_FREE = 0.5
 """Copies take at most so much of the memory that is free before they are made."""
@@ -43,6 +46,19 @@ class Copying(Source, Sink):
             kept = store.beside(described)
             self._offered.add(described.dtype, [*own, *kept])
             self._described[path], self._own[path] = with_copies(described, kept), own
+        alone = {p: one for p, one in placements.own().items() if one.nbytes <= MOST_OWN_BYTES}
+        for path, array in alone.items():
+            whole = placements.whole(array)
+            self._own[path] = [whole]
+            self._described[path] = NamespaceArray(
+                key=path,
+                dtype=str(array.dtype),
+                shape=tuple(array.shape),
+                spans=False,
+                origin=store.origin_of(array, whole),
+                pieces=(box(whole.bounds),),
+            )
+        store.forget_origins(alone.values())
         self._coming: Sequence[CopiedPiece] = ()
         self._memories: list[Any] = []
         self._keeps_own = False
@@ -55,12 +71,21 @@ class Copying(Source, Sink):
         """See `OfferedPieces`."""
         return self._offered.take(boxes)
 
-    def receive(self, pieces: Sequence[CopiedPiece], *, own: bool) -> None:
+    def receive(
+        self, pieces: Sequence[CopiedPiece], *, own: bool, left_out: Collection[str]
+    ) -> None:
         """Makes room.
+
+        Args:
+          pieces: What comes.
+          own: Whether this process's own parts are kept as well.
+          left_out: Paths that are no part of the round.
 
         Raises:
           SessionError: The copies would take more memory than is reasonable; nothing is kept of them.
         """
+        for path in left_out:
+            self._described.pop(path, None)
         sizes = [elements(_bounds(p.box)) * dtype_named(p.dtype).itemsize for p in pieces]
         size = sum(sizes)
         if own:
@@ -94,10 +119,10 @@ class Copying(Source, Sink):
             mine, already = parts.setdefault(array.origin, {}), self._already(array)
             mine.update({one: already[one] for one in array.kept})
             for one, piece in zip(array.pieces, self._own[path], strict=True):
-                if self._keeps_own and one in already:
-                    mine[one] = already[one]
-                elif self._keeps_own:
-                    mine[one] = numpy.array(piece.read(), copy=True)
+                if self._keeps_own and one not in mine:
+                    mine[one] = (
+                        already[one] if one in already else numpy.array(piece.read(), copy=True)
+                    )
         for coming, memory in zip(self._coming, self._memories, strict=True):
             parts.setdefault(coming.origin, {})[coming.box] = array_of(
                 memory, coming.dtype, coming.box
@@ -142,7 +167,7 @@ class Returning(Source, Sink):
         self._wanted: list[tuple[NamespaceArray, Box]] = []
         self._memories: list[Any] = []
 
-    def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin | None], list[str]]:
+    def offer(self) -> tuple[list[NamespaceArray], Mapping[str, Origin], list[str]]:
         """The arrays of the round, what is there now, and the paths that this process can make whole."""
         found = []
         for path, array in self._arrays.items():
@@ -153,7 +178,7 @@ class Returning(Source, Sink):
                     key=path,
                     dtype=array.dtype,
                     shape=array.shape,
-                    spans=True,
+                    spans=array.spans,
                     origin=array.origin,
                     pieces=tuple(parts),
                 )
@@ -163,7 +188,7 @@ class Returning(Source, Sink):
         whole = [
             path
             for path, boxes in wanted.items()
-            if set(boxes) <= self._kept(self._arrays[path]).keys()
+            if all(within(self._kept(self._arrays[path]), one) is not None for one in boxes)
         ]
         return found, now, whole
 

@@ -35,8 +35,14 @@ class Placements(Protocol):
     def spanning(self) -> Mapping[str, Any]:
         """Arrays on several processes that have values and a known origin, by the path that leads to them."""
 
-    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin | None]:
-        """Which program computed what is at these paths now, if of the same type; None: it has no values."""
+    def own(self) -> Mapping[str, Any]:
+        """Arrays of this process alone that have values, by the path that leads to them."""
+
+    def whole(self, array: Any) -> Piece:
+        """All of an array of this process alone."""
+
+    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
+        """Which program computed what is at these paths now, if of the same type; also where it has no values."""
 
     def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
         """Which parts of what is now at these paths belong here; of what is of the same type alone."""
@@ -44,7 +50,7 @@ class Placements(Protocol):
     def go_back(
         self, arrays: Mapping[str, NamespaceArray], parts: Mapping[str, Mapping[Box, Any]]
     ) -> list[str]:
-        """Makes arrays of these parts, and re-points every reference to what is at their paths now.
+        """Makes arrays of these parts, laid out as what is at their paths now, and re-points references to that.
 
         Returns:
           All paths that lead to them.

@@ -42,6 +42,9 @@ def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
     if engines.facts.out_of_step and (end.looked or not automatic):
         return engines.facts
     settled = exclusive(engines, lambda: settle(engines, automatic=automatic, say=end.say))
+    if end.clean:
+        # Nothing stops who runs all cells: the next that counts on what has gone back is to ask first.
+        settled = replace(settled, unsure={**settled.older, **settled.unsure})
     return replace(
         _learn(engines, settled, end.cell.number, end.say), diverged=settled.because or settled.why
     )

@@ -78,7 +78,7 @@ class Returned:
 
     Attributes:
       paths: Of the arrays.
-      names: Those that lead to them, and since when they are so: `as they were after cell 12`.
+      names: Those that lead to what had changed since, and since when it is so: `as they were after cell 12`.
       lines: About it.
     """
 
@@ -121,7 +121,9 @@ def back(
     names = {root for root in roots if root.isidentifier()}
     return Returned(
         paths=frozenset(found.paths),
-        names=dict.fromkeys(sorted(names), f"as they were after cell {kept.cell}"),
+        names=dict.fromkeys(
+            sorted(names) if found.older else (), f"as they were after cell {kept.cell}"
+        ),
         lines=_lines(found, kept.age),
     )
 
@@ -131,6 +133,8 @@ def _lines(found: Back, age: str) -> tuple[str, ...]:
         return (f"   the copies made {age} could not be used: {found.why_not}",)
     if not found.paths:
         return ()
+    if not found.older:
+        return (f"   from the copies made {age}, not changed since: {names_text(found.paths)}",)
     return (
         f"   again as they were {age}: {names_text(found.paths)}",
         "   all else stays as it is now, also what counts steps",

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from nbdist.contract.calls.copies import CopiesOffer, RoundOffer
 from nbdist.contract.calls.namespace import NamespaceArray
-from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box
-from nbdist.values.copies import keeper_of, missing, together
+from nbdist.values.copies import keeper_of, missing, not_alike, together
 
 HERE = dict.fromkeys(range(3), "h")
 
@@ -92,15 +92,10 @@ def test_arrays_of_different_programs_under_one_name_are_different() -> None:
     assert alone == {"w"}
 
 
-def round_of(
-    then: dict[str, int], now: dict[str, int | None], whole: str | None = None
-) -> RoundOffer:
-    def origin(serial: int | None) -> Origin | None:
-        return None if serial is None else (1, serial, "0")
-
+def round_of(then: dict[str, int], now: dict[str, int], whole: str | None = None) -> RoundOffer:
     return RoundOffer(
         arrays=tuple(array(name, serial, ((0, 6),)) for name, serial in then.items()),
-        now={name: origin(serial) for name, serial in now.items()},
+        now={name: (1, serial, "0") for name, serial in now.items()},
         whole=tuple(then if whole is None else whole.split()),
     )
 
@@ -108,26 +103,50 @@ def round_of(
 THEN = {"w": 1, "m": 2, "rows": 3}
 
 
-def test_with_a_lost_array_all_goes_back_that_has_changed_since() -> None:
-    offer = round_of(THEN, {"w": None, "m": 9, "rows": 3})
-    group, why = together({0: offer, 1: offer}, ["w"])
-    assert group.keys() == {"w", "m"} and why is None
+def test_with_a_lost_array_that_has_changed_since_all_goes_back_that_has() -> None:
+    offer = round_of(THEN, {"w": 8, "m": 9, "rows": 3})
+    group, older, why = together({0: offer, 1: offer}, ["w"])
+    assert group.keys() == {"w", "m"} and older and why is None
 
 
 def test_what_has_changed_on_one_process_alone_goes_back_as_well() -> None:
-    one, other = round_of(THEN, {**THEN, "w": None}), round_of(THEN, {**THEN, "w": None, "m": 7})
-    group, _ = together({0: one, 1: other}, ["w"])
-    assert group.keys() == {"w", "m"}
+    one, other = round_of(THEN, {**THEN, "w": 8}), round_of(THEN, {**THEN, "w": 8, "m": 7})
+    group, older, _ = together({0: one, 1: other}, ["w"])
+    assert group.keys() == {"w", "m"} and older
+
+
+def test_one_that_has_not_changed_since_takes_nothing_back_with_it() -> None:
+    offer = round_of(THEN, {"w": 8, "m": 9, "rows": 3})
+    group, older, why = together({0: offer, 1: offer}, ["rows"])
+    assert group.keys() == {"rows"} and not older and why is None
 
 
 @pytest.mark.parametrize("lost", ["late", "shape"])
 def test_nothing_goes_back_for_what_was_not_copied_or_is_another_array_now(lost: str) -> None:
     then = {**THEN, "shape": 4}
     offer = round_of(then, {"w": 9, "m": 9, "rows": 3})
-    assert together({0: offer}, [lost]) == ({}, None)
+    assert together({0: offer}, [lost]) == ({}, False, None)
 
 
 def test_nothing_goes_back_where_one_process_lacks_a_part() -> None:
-    now = {"w": None, "m": 9, "rows": 3}
-    group, why = together({0: round_of(THEN, now), 1: round_of(THEN, now, whole="w rows")}, ["w"])
-    assert group == {} and why == "of m there is no copy on every process"
+    now = {"w": 8, "m": 9, "rows": 3}
+    found = together({0: round_of(THEN, now), 1: round_of(THEN, now, whole="w rows")}, ["w"])
+    assert found == ({}, False, "of m there is no copy on every process")
+
+
+def own(key: str, digest: str) -> NamespaceArray:
+    return replace(array(key, 0, ((0, 6),)), spans=False, origin=(0, 0, f"own {digest}"))
+
+
+def test_what_is_each_process_s_own_is_sent_to_nobody() -> None:
+    alone, wanted = missing(offers([own("w", "x")], [own("w", "y")], []), HERE)
+    assert alone == set() and wanted == []
+
+
+def test_of_what_is_each_process_s_own_only_what_all_have_alike_is_part_of_a_round() -> None:
+    same, also = own("same", "x"), thirds("spread", 1, 0)
+    found = offers(
+        [same, own("differs", "x"), also, own("mixed", "x")],
+        [same, own("differs", "y"), also, thirds("mixed", 1, 1), own("one", "x")],
+    )
+    assert not_alike(found) == ["differs", "mixed", "one"]

@@ -37,7 +37,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
         shape=list(value.shape),
         nbytes=value.nbytes,
         sharding=None if whole else str(value.sharding),
-        pieces=[_whole(value)] if whole else unique_pieces(value),
+        pieces=[whole_piece(value)] if whole else unique_pieces(value),
     )
 
 
@@ -71,7 +71,9 @@ def check_array(
         )
 
 
-def _whole(value: Any) -> Piece:
+def whole_piece(value: Any) -> Piece:
+    """All of an array that this process has the whole of."""
+
     def read() -> Any:
         import numpy
 

@@ -15,7 +15,7 @@ from nbdist.contract.calls.namespace import NamespaceArray
 from nbdist.contract.calls.stepping import Origin
 from nbdist.contract.calls.values import Box, box
 from nbdist.dtypes import dtype_named
-from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces
+from nbdist.engine.frameworks.jax.arrays import bounds_of, unique_pieces, whole_piece
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.repair import context
 from nbdist.engine.frameworks.jax.repair.become import become
@@ -26,6 +26,7 @@ from nbdist.engine.frameworks.jax.repair.twins import Twins
 from nbdist.engine.frameworks.jax.settings import OWN_SETTINGS
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.step import Step
+from nbdist.engine.namespace.copies import within
 from nbdist.engine.namespace.placements import Parts
 from nbdist.engine.values.arrays import Piece
 
@@ -108,20 +109,25 @@ class Placements:
             if not array.is_deleted() and self._origin(array) not in (None, UNKNOWN)
         }
 
-    def _at_paths(self) -> dict[str, Any]:
-        """All arrays on several processes that a path leads to; of a typed key what it holds."""
+    def own(self) -> Mapping[str, Any]:
+        """See the protocol."""
+        return {p: array for p, array in self._at_paths(own=True).items() if not array.is_deleted()}
+
+    def whole(self, array: Any) -> Piece:
+        """See the protocol."""
+        return whole_piece(array)
+
+    def _at_paths(self, *, own: bool = False) -> dict[str, Any]:
+        """Arrays on several processes, or on this one alone, that a path leads to; of a typed key its data."""
         jax = sys.modules["jax"]
         every = array_paths(self._namespace, jax.Array).items()
         found = {path: getattr(array, "_base_array", array) for path, array in every}
-        return {path: array for path, array in found.items() if not array.is_fully_addressable}
+        return {path: a for path, a in found.items() if a.is_fully_addressable is own}
 
-    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin | None]:
+    def now(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Origin]:
         """See the protocol."""
         origins = self._step.dispatched.origins
-        return {
-            path: None if array.is_deleted() else origins.of(array)
-            for path, array in self._alike(arrays).items()
-        }
+        return {path: origins.of(array) for path, array in self._alike(arrays).items()}
 
     def wanted(self, arrays: Mapping[str, NamespaceArray]) -> Mapping[str, Sequence[Box]]:
         """See the protocol; nothing of one array that stands where there were two."""
@@ -157,7 +163,7 @@ class Placements:
                 continue
             held = _devices_of_parts(old.sharding, old.shape)
             local = {device.id: device for device in old.sharding.addressable_devices}
-            pieces = [(devices, parts[path][part]) for part, devices in held.items()]
+            pieces = [(devices, within(parts[path], part)) for part, devices in held.items()]
             new = remade(old, pieces, old.sharding, local)
             assert then.origin is not None
             self._step.dispatched.origins.note(new, then.origin)

@@ -105,7 +105,7 @@ def forget(
         within = array_paths({name: namespace[name]}, jax.Array)
         wrong = {id(a) for path, a in within.items() if path in paths and id(a) in shared}
         if wrong:
-            namespace[name] = _without(namespace[name], wrong)
+            namespace[name] = _without(namespace[name], wrong, step)
     left = array_paths(namespace, jax.Array)
     still = {id(left[path]) for path in paths if path in left} & shared.keys()
     for number, array in (alone | shared).items():
@@ -118,13 +118,17 @@ def _name(path: str) -> str:
     return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
-def _without(value: Any, wrong: Collection[int]) -> Any:
+def _without(value: Any, wrong: Collection[int], step: Step) -> Any:
     """The same containers made anew, with arrays that have no values for those of these ids."""
     import jax
 
     def renewed(leaf: Any) -> Any:
         key = isinstance(leaf, jax.Array) and jax.dtypes.issubdtype(leaf.dtype, jax.dtypes.prng_key)
-        return _emptied(leaf) if id(leaf) in wrong and not key else leaf
+        if id(leaf) not in wrong or key:
+            return leaf
+        found = _emptied(leaf)
+        step.dispatched.origins.move(leaf, found)
+        return found
 
     return jax.tree_util.tree_map(renewed, value, is_leaf=_keeps_its_identity)
 

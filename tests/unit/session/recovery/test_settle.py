@@ -534,8 +534,10 @@ def test_that_it_is_out_of_step_is_said_with_the_advice() -> None:
     assert engines.facts.out_of_step
 
 
-def cell_end(said: list[str], *, looked: bool = False) -> Any:
-    return SimpleNamespace(cell=SimpleNamespace(number=4), looked=looked, say=said.append)
+def cell_end(said: list[str], *, looked: bool = False, clean: bool = False) -> Any:
+    return SimpleNamespace(
+        cell=SimpleNamespace(number=4), looked=looked, clean=clean, say=said.append
+    )
 
 
 @pytest.mark.parametrize(("automatic", "looked"), [(False, False), (True, True)])
@@ -564,6 +566,17 @@ def test_after_a_cell_what_was_done_is_said_below_it(repairs: list[int]) -> None
     assert said == [REPAIRED.text()]
     assert "different numbers" in str(facts.diverged)
     assert not facts.out_of_step
+
+
+@pytest.mark.parametrize("clean", [False, True])
+def test_after_a_cell_that_has_not_failed_the_next_may_not_count_on_what_has_gone_back(
+    monkeypatch: pytest.MonkeyPatch, clean: bool
+) -> None:
+    """One that has failed ends a run of all cells; what went back is below it."""
+    older = {"w": "as they were after cell 3"}
+    monkeypatch.setattr(settle, "repair", lambda *_, **__: replace(REPAIRED, older=older))
+    facts = after.after_cell(FakeEngines(step=sent), cell_end([], clean=clean), automatic=True)
+    assert facts.unsure == (older if clean else {})
 
 
 def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) -> None:

@@ -225,11 +225,9 @@ class Repair:
             if sharding is None:
                 gone.add(id(old))
             elif id(old) in taken:
-                twins.add(old, deleted(old, sharding, devices.local))
+                self._stands_for(old, deleted(old, sharding, devices.local), twins)
             else:
-                new = remade(old, pieces, sharding, devices.local)
-                self._step.dispatched.origins.move(old, new)
-                twins.add(old, new)
+                self._stands_for(old, remade(old, pieces, sharding, devices.local), twins)
             if self._halfway is not None and old in self._halfway:
                 twins.add(self._halfway.of(old), twins.of(old))
         self._without_values(self._copies.lost, twins, devices)
@@ -248,7 +246,12 @@ class Repair:
             if sharding is not None:
                 # Without memory for a moment it stays as it was.
                 with contextlib.suppress(RuntimeError):
-                    twins.add(old, deleted(old, sharding, devices.local))
+                    self._stands_for(old, deleted(old, sharding, devices.local), twins)
+
+    def _stands_for(self, old: Any, new: Any, twins: Twins) -> None:
+        """Adds a twin, which comes from where the old one does."""
+        self._step.dispatched.origins.move(old, new)
+        twins.add(old, new)
 
     @staticmethod
     def _sharding(old: Any, twins: Twins) -> Any | None:

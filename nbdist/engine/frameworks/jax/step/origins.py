@@ -64,7 +64,9 @@ class Origins:
         }
 
     def of(self, array: Any) -> Origin:
-        """Where an array comes from."""
+        """Where an array comes from; of a typed PRNG key that is not known, where what it holds comes from."""
+        if array not in self:
+            array = getattr(array, "_base_array", array)
         return self._known[id(array)][1] if array in self else UNKNOWN
 
     def __contains__(self, array: Any) -> bool:

@@ -172,8 +172,11 @@ class Step:
         if new:
             unknown = {id(array) for array in new}
             for path, array in array_paths(namespace, jax.Array).items():
-                if id(array) in unknown:
-                    origins.note(array, (self.dispatched.generation, 0, f"{run} {path}"))
+                # A program gives a typed key; what the key holds is the array that lives.
+                held = getattr(array, "_base_array", array)
+                if id(held) in unknown:
+                    by_path = self.dispatched.generation, 0, f"{run} {path}"
+                    origins.note(held, origins.of(array) if array in origins else by_path)
             for array in new:
                 origins.note(array, UNKNOWN)
 

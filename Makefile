@@ -17,8 +17,8 @@ READY_OLDEST  := $(VENV_OLDEST)/.ready
 TESTS_OLDEST  := $(addprefix tests/integration/test_,cells.py jax_rows.py) \
                  tests/engine tests/pod tests/unit --ignore=tests/unit/contract/test_types.py
 # In the order in which they begin: the longest first.
-TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py tables.py table_of_hosts.py \
-                 lost.py other_ways.py repair_disturbed.py under_way.py)
+TESTS_IN_STEP := $(addprefix tests/in_step/test_,two_hundred_failures.py table_of_four.py table_of_two.py \
+                 table_of_hosts.py other_ways.py repair_disturbed.py lost.py under_way.py)
 # XLA for TPUs, which compiles where there is none; 700 MB, which nothing else needs.
 VENV_REHEARSE  := .venv-rehearse
 BIN_REHEARSE   := $(VENV_REHEARSE)/bin
@@ -146,11 +146,11 @@ test-hosts: $(READY)
 	$(PYTEST) tests/hosts
 
 test-tensorflow: $(READY_TENSORFLOW)
-	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/tensorflow
+	$(BIN_TENSORFLOW)/python -m pytest -n 3 --dist loadfile tests/tensorflow
 	@$(BIN_TENSORFLOW)/python -m tests.versions tensorflow
 
 test-oldest: $(READY_OLDEST)
-	$(BIN_OLDEST)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
+	$(BIN_OLDEST)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest
 
 # One after the other: the process of the tests locks libtpu against others that do not say they share it.
@@ -167,10 +167,10 @@ versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest $(WRITE)
 
 # Longer campaigns; NBDIST_SEED=N chooses the faults, NBDIST_FAILURES=N (in one training) and NBDIST_ROUNDS=N (of each
-# other campaign) how many.
+# other campaign) how many; NBDIST_EVERY=N takes every Nth row of the tables.
 test-in-step: $(READY)
 	$(BIN)/python -m tests.testbed.install
-	$(BIN)/python -m pytest -n 2 --dist loadfile --no-loadscope-reorder $(TESTS_IN_STEP)
+	$(PYTEST) $(TESTS_IN_STEP)
 
 test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import os
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -10,6 +11,9 @@ SYNCHRONOUS, ASYNCHRONOUS = "synchronous", "asynchronous"
 SMALL, LARGE = "small", "large"
 TRAININGS = ("jax", "flax", "equinox", "keras")
 PROCESSES = (2, 4)
+
+EVERY = int(os.environ.get("NBDIST_EVERY", "1"))
+"""One of so many rows is gone through."""
 
 
 @dataclass(frozen=True)
@@ -173,6 +177,11 @@ def table() -> list[Situation]:
             processes = PROCESSES[(turn // 2 + turn + number // 4) % 2]
             rows.append(Situation(kind, waits, size, training, processes))
     return rows
+
+
+def rows_on(processes: int) -> list[Situation]:
+    """Of the rows that so many processes have, every `NBDIST_EVERY`th."""
+    return [row for row in table() if row.processes == processes][::EVERY]
 
 
 def missing_pairs(rows: list[Situation]) -> set[tuple[object, object]]:

@@ -22,7 +22,7 @@ def recipes() -> dict[str, tuple[str, str]]:
 
 
 def test_every_target_of_tests_is_called_for_each_change() -> None:
-    called = set(re.findall(r"^  make ([\w-]+) ", (ROOT / ".ci" / "run").read_text(), re.M))
+    called = set(re.findall(r"^  timed ([\w-]+)", (ROOT / ".ci" / "run").read_text(), re.M))
     needed = {word for name in called for word in recipes()[name][0].split()}
     assert recipes().keys() == called | (needed & recipes().keys())
 
@@ -51,6 +51,12 @@ def test_each_folder_of_tests_is_run_by_a_target() -> None:
         assert re.search(rf"tests/{room}\b", commands), room
     # What is given by name is not ignored, so that `make test` would run these.
     assert not {"tests/hosts", "tests/docs"} & {*paths}
+    elsewhere = "".join(
+        re.findall(r"^TESTS_(?:DOCS|RECOVERY|PLAN|KERAS) *:=(?:.*\\\n)*.*", MAKEFILE, re.M)
+    )
+    assert "containers.py" in elsewhere
+    for path in paths:
+        assert not path.endswith(".py") or path.rpartition("test_")[2] not in elsewhere, path
 
 
 def test_no_case_is_left_out_elsewhere() -> None:

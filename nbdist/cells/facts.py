@@ -138,8 +138,9 @@ class Facts:
         outcomes: Mapping[int, ProcessOutcome] | None = None,
         *,
         repairing: bool = False,
+        resizing: str | None = None,
     ) -> Known:
-        """For the live view; `outcomes` of a cell that runs, `repairing` while they are brought in step."""
+        """For the live view; `outcomes` of a cell that runs, `repairing` and `resizing` as in `Known`."""
         still = any(s.outcome == "running" for s in (outcomes or {}).values())
         failed = {
             p: Failure(error=first_line(s.error or ""), line=s.line, source=s.source)
@@ -155,6 +156,7 @@ class Facts:
             out_of_step=self.out_of_step,
             why=self.why,
             repairing=repairing,
+            resizing=resizing,
             repaired=self.repaired,
             advice=self.remedy,
         )

@@ -413,6 +413,7 @@ SessionState = Literal[
     "running",
     "stuck",
     "repairing",
+    "resizing",
     "out of step",
     "stopped",
     "planned",  # nothing of it is there: what a plan says of a pod

@@ -39,8 +39,9 @@ class Known:
     it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
     (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
     `why` says how the processes are known to be out of step, `advice` how to go on then. `repairing`: they are
-    being brought in step; `repaired` says what was done the last time, until another cell has ended. The merger
-    writes the notices about these itself; `notices` are any others, shown first.
+    being brought in step; `repaired` says what was done the last time, until another cell has ended. `resizing` is
+    what is started in their place, such as `3 processes in place of 4`. The merger writes the notices about these
+    itself; `notices` are any others, shown first.
     """
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
@@ -51,6 +52,7 @@ class Known:
     why: str | None = None
     advice: str = ""
     repairing: bool = False
+    resizing: str | None = None
     repaired: str | None = None
     stopped: bool = False
     notices: tuple[Notice, ...] = ()

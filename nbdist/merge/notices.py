@@ -12,6 +12,10 @@ from nbdist.quantities import bytes_text, processes_text, seconds_text
 
 MAY_HANG = "Collectives may hang or mix up values."
 REPAIRING = "Not all processes have sent the same programs to their devices. Cells wait until the repair is done."
+RESIZING = (
+    "The new ones are being started, and get the names and the arrays of those that are there. Cells wait until "
+    "then; if it does not succeed, these go on."
+)
 
 SHOWN = 3
 """Processes named one by one; a pod that loses a host loses many at once."""
@@ -37,6 +41,10 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
     ]
     if known.repairing:
         notices.append(_repairing([one.process_id for one in of_state["lost"]]))
+    elif known.resizing is not None:
+        notices.append(
+            Notice(level="warn", title=f"Going on with {known.resizing}.", text=RESIZING)
+        )
     elif known.out_of_step:
         why = f"Collectives may hang or mix up values: {known.why}." if known.why else MAY_HANG
         notices.append(

@@ -71,6 +71,8 @@ def session_state(processes: tuple[Process, ...], known: Known) -> SessionState:
         return "stopped"
     if known.repairing:
         return "repairing"
+    if known.resizing is not None:
+        return "resizing"
     if states & {"lost", "stuck"} or ("failed" in states and states & {"running", "compiling"}):
         return "stuck"
     if known.out_of_step:

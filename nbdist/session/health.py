@@ -50,6 +50,7 @@ class Health:
         self._left: dict[int, int] = {}
         self._stuck_in: dict[int, int] = {}
         self._back: dict[int, Callable[[], bool]] = {}
+        self._resizing: str | None = None
         # The view speaks to who has started the session, whoever brings the news.
         self._door = door()
         self._hosts = plan.hosts
@@ -91,6 +92,17 @@ class Health:
             yield
         finally:
             self._to(EngineState.RUNNING)
+
+    @contextlib.contextmanager
+    def resizing(self, what: str) -> Iterator[None]:
+        """While others are started in their place, such as `3 processes in place of 4`."""
+        self._resizing = what
+        self._show()
+        try:
+            yield
+        finally:
+            self._resizing = None
+            self._show()
 
     def out_of_step(self, cell: int, why: str) -> None:
         """The processes are not in step, and could not be brought there."""
@@ -230,7 +242,9 @@ class Health:
             return
         repairing = self.state is EngineState.REPAIRING
         with through(self._door):
-            self._monitor.know(self.facts.known(self._outcomes, repairing=repairing))
+            self._monitor.know(
+                self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
+            )
 
     def _process_outcome(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(

@@ -242,32 +242,33 @@ class Life:
             lost = exclusive(engines, lambda: resizing.calm(engines, living, say=say))
         for text in resizing.changes(engines, living[0], len(asked.workers)):
             say(text)
-        try:
-            life = Life.begin(
-                spawn(asked),
-                session=self._session,
-                asked=asked,
-                rules=self._rules,
-                progress=progress,
-                publish=publish,
-                after=self,
-            )
-            try:
-                with engines.settling:
-                    done = resizing.bring(engines, life.engines, living, lost)
-            except BaseException:
-                life.stop()
-                raise
-        except BaseException:
-            self.write_down()  # it is found again where it was
-            raise
-        life.engines.health.recovered(unsure=done.unsure)
         count, before = len(asked.workers), len(engines.plan.workers)
         what = (
             f"all {count_text(count, 'process')} started again"
             if count == before
             else f"{count_text(count, 'process')} in place of {before}"
         )
+        try:
+            with engines.health.resizing(what):
+                life = Life.begin(
+                    spawn(asked),
+                    session=self._session,
+                    asked=asked,
+                    rules=self._rules,
+                    progress=progress,
+                    publish=publish,
+                    after=self,
+                )
+                try:
+                    with engines.settling:
+                        done = resizing.bring(engines, life.engines, living, lost)
+                except BaseException:
+                    life.stop()
+                    raise
+        except BaseException:
+            self.write_down()  # it is found again where it was
+            raise
+        life.engines.health.recovered(unsure=done.unsure)
         after = seconds_text(time.monotonic() - began)
         head = f"{what} after {after}{'' if done.lost or done.returned else '; all variables kept'}"
         return life, "\n".join([head, *done.lines])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import time
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +15,16 @@ PATIENT_MS = 60_000
 """For whatever a page is waited for: Playwright's own limits are too short where other work runs."""
 
 THEMES = {"light": "JupyterLab Light", "dark": "JupyterLab Dark"}
+
+# Once more, in the dark, is for its pictures: nothing that is checked depends on the theme.
+SHOWN = ("light", "dark") if "NBDIST_SHOTS" in os.environ else ("light",)
+
+WATCH = """view => {
+  window.texts = [];
+  const note = () => window.texts.push(view.innerText);
+  new MutationObserver(note).observe(view, {childList: true, characterData: true, subtree: true});
+}"""
+"""Keeps in `window.texts` all that a view says, also what is gone before it is looked for."""
 
 MOVES_SECONDS = 20.0
 """A view that stands still for so long has been given up by whoever watches it."""

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from labpage import Lab, LabPage, notebook
+from labpage import SHOWN, WATCH, Lab, LabPage, notebook
 from playwright.sync_api import expect
 
 START = "%load_ext nbdist\n%dist_init -n 3 --devices-per-process 2 --platform cpu"
@@ -33,15 +32,6 @@ if jax.process_index() == 1:
 print("loss", float((w * 0.75).mean()))"""
 
 AGAIN = '%%dist\nprint("loss", float((w * 0.75).mean()))'
-
-# Once more, in the dark, is for its pictures: nothing that is checked depends on the theme.
-SHOWN = ("light", "dark") if "NBDIST_SHOTS" in os.environ else ("light",)
-
-WATCH = """view => {
-  window.texts = [];
-  const note = () => window.texts.push(view.innerText);
-  new MutationObserver(note).observe(view, {childList: true, characterData: true, subtree: true});
-}"""
 
 
 @pytest.mark.parametrize("theme", SHOWN)

@@ -6,7 +6,8 @@ import re
 from collections.abc import Callable
 from pathlib import Path
 
-from labpage import Lab, LabPage, notebook
+import pytest
+from labpage import SHOWN, WATCH, Lab, LabPage, notebook
 from playwright.sync_api import expect
 
 START = "%load_ext nbdist\n%dist_init -n 4 --devices-per-process 2 --platform cpu"
@@ -26,20 +27,24 @@ FEWER = "%dist_init -n 3"
 AGAIN = '%%dist\nprint("sum", float((w * 2).sum()))'
 
 
+@pytest.mark.parametrize("theme", SHOWN)
 def test_the_open_view_follows_the_new_processes(
-    lab: Lab, lab_page: Callable[[], LabPage], shots: Path
+    lab: Lab, lab_page: Callable[[], LabPage], shots: Path, theme: str
 ) -> None:
     lab_ = lab_page()
     page = lab_.page
-    lab_.open(notebook(lab, "resized.ipynb", START, MODEL, SHOW, FEWER, AGAIN))
+    lab_.open(notebook(lab, f"resized-{theme}.ipynb", START, MODEL, SHOW, FEWER, AGAIN))
     lab_.wait_for_kernel()
-    lab_.theme("light")
+    lab_.theme(theme)
     lab_.command("nbdist:show-devices")
     lab_.run_cells(3)
     view = lab_.panel
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     expect(view).to_contain_text("data=4 × model=2")
+    view.evaluate(WATCH)
     lab_.start("notebook:run-cell-and-select-next")
+    page.wait_for_function("window.texts.some(text => text.includes('resizing'))", timeout=60_000)
+    page.screenshot(path=shots / f"resizing-{theme}.png")
     output = page.locator(".jp-Notebook .jp-CodeCell").nth(3).locator(".jp-OutputArea")
     expect(output).to_contain_text("mesh data=4 × model=2 becomes data=3 × model=2", timeout=60_000)
     expect(output).to_contain_text(
@@ -47,7 +52,9 @@ def test_the_open_view_follows_the_new_processes(
     )
     expect(view).to_contain_text("data=3 × model=2", timeout=60_000)
     expect(view.locator(".nbdist-state")).to_have_text("idle")
-    page.screenshot(path=shots / "resized-light.png")
+    assert "Going on with 3 processes in place of 4" in " ".join(page.evaluate("window.texts"))
+    expect(view.locator(".nbdist-notice")).to_have_count(0)
+    page.screenshot(path=shots / f"resized-{theme}.png")
     lab_.start("notebook:run-cell-and-select-next")
     output = page.locator(".jp-Notebook .jp-CodeCell").nth(4).locator(".jp-OutputArea")
     expect(output).to_contain_text("processes 0–2   sum 6144.0", timeout=60_000)

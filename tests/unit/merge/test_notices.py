@@ -203,6 +203,12 @@ def test_who_is_brought_back_is_said(lost, title, text):
     assert text in notice.text
 
 
+def test_what_is_started_in_place_of_the_processes_is_said():
+    snapshot = Session(report(0)).settled(resizing="3 processes in place of 4")
+    assert snapshot.state == "resizing"
+    assert snapshot.notices[0].title == "Going on with 3 processes in place of 4."
+
+
 def test_the_largest_array_that_is_whole_everywhere_is_named():
     arrays = [
         named("small", ((), ()), shape=(8, 8)),

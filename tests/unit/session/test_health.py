@@ -33,6 +33,14 @@ def test_one_is_back_when_it_reports_so_after_the_cell_it_was_stuck_in(
     assert engines.facts.stuck == (frozenset() if back else {1})
 
 
+def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -> None:
+    engines = FakeEngines()
+    with pytest.raises(ValueError), engines.health.resizing("3 processes in place of 4"):
+        assert engines.monitor.shown[-1].resizing == "3 processes in place of 4"
+        raise ValueError
+    assert engines.monitor.shown[-1].resizing is None
+
+
 def test_names_that_are_set_again_are_sure() -> None:
     engines = FakeEngines()
     engines.health.recovered("done", unsure={"x": "on process 1 as on process 0", "y": "there"})

@@ -21,6 +21,7 @@ export interface Snapshot {
     | 'running'
     | 'stuck'
     | 'repairing'
+    | 'resizing'
     | 'out of step'
     | 'stopped'
     | 'planned'

@@ -10,11 +10,13 @@ import tempfile
 import weakref
 from pathlib import Path
 
+from nbdist.machine.folder import of_this_process
+
 WRITES, ELSEWHERE, READS = "writes", "elsewhere", "reads"
 
 
 class _Temporary:
-    """Directories of this process that go when it ends."""
+    """Directories of this process that go when it ends; in a session at the latest with that."""
 
     def __init__(self) -> None:
         self._made: dict[str, str] = {}
@@ -22,7 +24,8 @@ class _Temporary:
 
     def standing_for(self, base: str) -> str:
         if base not in self._made:
-            self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-")
+            # A process that is killed removes nothing; the session's folder is removed with all it holds.
+            self._made[base] = tempfile.mkdtemp(prefix="nbdist-keras-", dir=of_this_process())
         return self._made[base]
 
 

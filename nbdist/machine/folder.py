@@ -27,6 +27,12 @@ def make() -> str:
     return tempfile.mkdtemp(prefix="nbdist-")
 
 
+def of_this_process() -> Path | None:
+    """That of the session which this process is an engine of; None where it is none."""
+    log = os.environ.get("NBDIST_LOG")
+    return Path(log).parent if log else None
+
+
 def keep_ipython_in(folder: str) -> None:
     """Gives IPython a place in this folder where it could write none in the home folder.
 

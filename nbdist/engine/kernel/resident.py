@@ -50,6 +50,7 @@ from nbdist.engine.namespace.copies import CopyStore
 from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import SessionError
+from nbdist.machine.folder import of_this_process
 
 logger = logging.getLogger(__name__)
 
@@ -185,7 +186,7 @@ class Resident:
     @property
     def folder(self) -> Path:
         """Private to the session on this host."""
-        return Path(os.environ.get("NBDIST_LOG", tempfile.gettempdir() + "/-")).parent
+        return of_this_process() or Path(tempfile.gettempdir())
 
     def call_hooks(self) -> list[str]:
         """Calls what is to be called on a process that has taken another's place; answers what failed."""

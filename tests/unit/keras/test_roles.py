@@ -48,6 +48,14 @@ def test_another_worker_has_a_directory_of_its_own(monkeypatch):
     assert checkpoint_dir(Path("/base")) == "/base"
 
 
+def test_it_lies_in_the_session_s_folder_which_goes_also_where_the_process_is_killed(
+    monkeypatch, tmp_path
+):
+    monkeypatch.setenv("TF_CONFIG", config(WORKERS, "worker", 1))
+    monkeypatch.setenv("NBDIST_LOG", str(tmp_path / "engine-1.log"))
+    assert Path(checkpoint_dir("/base of a session")).parent == tmp_path
+
+
 def test_a_file_is_written_beside_its_place_under_the_same_suffixes(tmp_path):
     beside = temporary_name(tmp_path / "7.weights.h5")
     assert beside.parent == tmp_path

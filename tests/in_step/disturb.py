@@ -17,6 +17,7 @@ def go_through(world: World, situation: Situation) -> None:
     world.in_use(situation.training, 4)
     world.train(situation.training, 2)
     said = disturb(world, situation.failing)
+    print(said.text)  # shown where what follows fails
     assert world.session.out_of_step is False, said.text
     assert said.error is not None, said.text
     world.unchanged()

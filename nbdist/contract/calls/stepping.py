@@ -118,6 +118,10 @@ class Prove(Call[Proven]):
     compared: bool = False
 
 
+NOT_SENT = "it waits for what other processes have not sent"
+"""Why most arrays that are lost have no values."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Versions:
     """Where the arrays come from that lie on several processes.

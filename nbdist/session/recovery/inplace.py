@@ -10,6 +10,7 @@ from functools import partial
 
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.stepping import (
+    NOT_SENT,
     AskSent,
     Leave,
     Prove,
@@ -54,6 +55,9 @@ RESTORE_SECONDS = 300.0
 
 PROVE_SECONDS = 20.0
 
+MOST_SAID = 3
+"""So many reasons are said; there may be thousands of arrays."""
+
 NOT_BACK = "did not stop when interrupted"
 """Why a process was ended that has not ended by itself."""
 
@@ -67,6 +71,7 @@ class Repaired:
       lost: Paths of arrays that have no values any more.
       returned: How many arrays are as they were when copies were made.
       older: The names that lead to these; see `nbdist.session.recovery.copying.Returned`.
+      unread: Why a process could not read the values of some of those, by path, but where it waits for others.
       stale: What still refers to arrays of before.
       new: Processes that were started again.
       replaced: Lines about those, and about what is as it was.
@@ -77,6 +82,7 @@ class Repaired:
     lost: tuple[str, ...] = ()
     returned: int = 0
     older: Mapping[str, str] = field(default_factory=dict)
+    unread: Mapping[str, str] = field(default_factory=dict)
     stale: tuple[str, ...] = ()
     new: tuple[int, ...] = ()
     replaced: tuple[str, ...] = ()
@@ -92,6 +98,7 @@ class Repaired:
         lines = [f"in step again after {seconds_text(self.seconds)}; {again}{kept}"]
         if self.lost:
             lines.append(f"   {LOST_MEANS}")
+        lines += [f"   {p}: {why}" for p, why in self.unread.items() if p in self.lost][:MOST_SAID]
         lines += self.replaced
         lines += [
             f"   still refers to arrays from before the repair: {text}; make it again"
@@ -201,6 +208,12 @@ def repair(
         lost=tuple(sorted(gone_paths - returned.paths)),
         returned=len(returned.paths),
         older=returned.names,
+        unread={
+            path: f"its values could not be read on {engines.where(p)}: {why}"
+            for p, answer in saved.items()
+            for path, why in answer.versions.reasons.items()
+            if why != NOT_SENT
+        },
         stale=tuple(sorted({name for answer in restored.values() for name in answer.stale})),
         new=tuple(sorted(gone)),
         replaced=(*said(brought, ended), *returned.lines),

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from nbdist.contract.calls.stepping import Labels, Proven, Restored, Saved, Versions
+from nbdist.contract.calls.stepping import NOT_SENT, Labels, Proven, Restored, Saved, Versions
 from nbdist.errors import ProcessError, RecoveryError
 from nbdist.session.engine_state import EngineState
 from nbdist.session.session import Session
@@ -81,6 +81,18 @@ def test_what_only_one_has_of_an_array_is_lost_on_both_and_named(
     fails(live, session)
     assert {p: a["lost"] for p, a in live.asked_of("restore").items()} == {0: ["w"], 1: ["w"]}
     assert "lost: w" in str(session._life.engines.facts.repaired)
+
+
+def test_why_values_could_not_be_read_is_said_but_for_what_all_wait_for(
+    live: LiveHosts, session: Session
+) -> None:
+    reasons = {"w": "no memory is left", "v": NOT_SENT}
+    unread = replace(ORIGINS, versions=dict.fromkeys(reasons), reasons=reasons)
+    live.answers["save"] = lambda p, _: replace(SAVED, versions=unread) if p else SAVED
+    fails(live, session)
+    repaired = str(session._life.engines.facts.repaired)
+    assert "w: its values could not be read on process 1 (host h2): no memory is left" in repaired
+    assert "lost: v, w" in repaired and NOT_SENT not in repaired
 
 
 @pytest.mark.parametrize("call", ["save", "leave", "rejoin", "restore"])

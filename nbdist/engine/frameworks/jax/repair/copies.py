@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from nbdist.contract.calls.stepping import NOT_SENT
 from nbdist.errors import RecoveryError
 from nbdist.quantities import bytes_text
 
@@ -88,7 +89,7 @@ def _wait(array: Any, hopeless: Callable[[Any], bool]) -> None:
     pause = 0.001
     while not array.is_ready():
         if hopeless(array):
-            raise RuntimeError("it waits for what other processes have not sent")
+            raise RuntimeError(NOT_SENT)
         time.sleep(pause)
         pause = min(2 * pause, 0.05)
     array.block_until_ready()

@@ -390,8 +390,7 @@ def campaign(
     for turn in range(faults):
         chaos.session.run(f"train_until({STEPS * (turn + 1)})")
         undisturbed.append(weights(chaos))
-    # One step in a cell of its own: what an optimizer begins with lies on no other process yet, and is not copied.
-    chaos.session.run("begin()\ntrain_until(1)")
+    chaos.session.run("begin()")
     for turn in range(faults):
         fault = kinds[turn] if turn < len(kinds) else chaos.random.choice(kinds)
         process = chaos.random.randrange(chaos.processes)

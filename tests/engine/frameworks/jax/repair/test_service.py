@@ -1,5 +1,6 @@
 """JAX's coordination service in a process of its own, alone and as the parent of a host starts and ends it."""
 
+import contextlib
 import json
 import os
 import select
@@ -43,22 +44,37 @@ def listens(pid):
     return {(one.ip.removeprefix("::ffff:"), one.port) for one in every}
 
 
+@contextlib.contextmanager
+def ended(process):
+    """A process that ends with the block, however that ends."""
+    with process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextlib.contextmanager
+def serving(processes):
+    """A service for so many processes: its process and its address."""
+    address = f"127.0.0.1:{free_ports(1)[0]}"
+    ready, end = os.pipe()
+    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, str(processes), str(end)]
+    with ended(subprocess.Popen(command, pass_fds=[end])) as process:
+        os.close(end)
+        try:
+            assert select.select([ready], [], [], WAIT)[0]
+            assert os.read(ready, 10) == coordinator.READY
+        finally:
+            os.close(ready)
+        yield process, address
+
+
 @pytest.fixture
 def service():
     """A service for two processes: its process and its address."""
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    ready, serving = os.pipe()
-    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "2", str(serving)]
-    process = subprocess.Popen(command, pass_fds=[serving])
-    os.close(serving)
-    try:
-        assert select.select([ready], [], [], WAIT)[0]
-        assert os.read(ready, 10) == coordinator.READY
-        yield process, address
-    finally:
-        process.kill()
-        process.wait()
-        os.close(ready)
+    with serving(2) as found:
+        yield found
 
 
 def joining(address, process_id, *, within_s):
@@ -108,21 +124,14 @@ service.leave()
 
 def test_in_a_repair_one_that_waits_in_vain_lives_on_and_joins_the_next(service):
     _, first = service
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    ready, serving = os.pipe()
-    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "1", str(serving)]
-    with subprocess.Popen(command, pass_fds=[serving]) as second:
-        os.close(serving)
-        os.read(ready, 10)
-        os.close(ready)
+    with serving(1) as (_, second):
         ran = subprocess.run(
-            [sys.executable, "-c", REPAIRED, first, address],
+            [sys.executable, "-c", REPAIRED, first, second],
             capture_output=True,
             text=True,
             timeout=WAIT,
             check=False,
         )
-        second.kill()
     assert ran.stdout.splitlines() == [
         "the other processes did not arrive within 3 s",
         "processes 1 1",
@@ -133,14 +142,14 @@ def test_in_a_repair_one_that_waits_in_vain_lives_on_and_joins_the_next(service)
 def relayed(address):
     """What passes on what is sent to the port it answers, in a process of its own."""
     command = [sys.executable, "-c", RELAY, address]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+    return ended(subprocess.Popen(command, stdout=subprocess.PIPE, text=True))
 
 
 RELAY = """
 import select, sys
 from nbdist.agent.relay import Relays
 relays = Relays()
-print(relays.open(-2, sys.argv[1]), flush=True)
+print(relays.open(sys.argv[1]), flush=True)
 while select.select([relays], [], []):
     relays.pump()
 """
@@ -163,22 +172,14 @@ print("left", flush=True)
 
 
 def test_one_that_reaches_it_through_its_agent_outlives_it_and_leaves_at_once():
-    address = f"127.0.0.1:{free_ports(1)[0]}"
-    ready, serving = os.pipe()
-    command = [sys.executable, "-m", "nbdist.agent.coordinator", address, "1", str(serving)]
-    with subprocess.Popen(command, pass_fds=[serving]) as process, relayed(address) as relay:
-        os.close(serving)
-        os.read(ready, 10)
-        os.close(ready)
+    with serving(1) as (process, address), relayed(address) as relay:
         command = [sys.executable, "-c", LEFT, relay.stdout.readline().strip()]
-        with subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        ) as one:
+        joined = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        with ended(joined) as one:
             assert one.stdout.readline().split() == ["processes", "1"]
             process.kill()
             process.wait()
             said, _ = one.communicate("\n", timeout=WAIT)
-        relay.kill()
     assert (said, one.returncode) == ("left\n", 0)
 
 

@@ -90,7 +90,7 @@ def refuse(engines: EngineGroup, asked: Plan) -> None:
 
 
 def planned(asked: Plan, processes: int) -> Plan:
-    """The plan with another number of processes on this machine.
+    """The plan with another number of processes on this machine, or in the same allocation.
 
     Raises:
       OptionError: There are so many, or that cannot be.
@@ -103,7 +103,7 @@ def planned(asked: Plan, processes: int) -> Plan:
         raise OptionError(
             f"{option('processes', processes)}: there are {processes} already; nothing was changed."
         )
-    if not asked.placement.on_this_machine:
+    if asked.placement.job is None and not asked.placement.on_this_machine:
         raise OptionError(
             f"{option('processes', processes)}: the processes are on {hosts_text(asked.hosts.values())}. "
             f"{command('recover')} leaves hosts out with {option('without', 'HOST')}. Nothing was changed."
@@ -117,6 +117,11 @@ def planned_without(asked: Plan, hosts: Collection[str]) -> Plan:
     Raises:
       OptionError: There are no such hosts, or no others.
     """
+    if asked.placement.job is not None:
+        raise OptionError(
+            f"{option('without', ','.join(hosts))}: Slurm lays the tasks of a job on its nodes. "
+            f"{command('start')} with another number of processes goes on in the same allocation."
+        )
     there = tuple(dict.fromkeys(asked.hosts.values()))
     unknown = [host for host in hosts if host not in there]
     if unknown:

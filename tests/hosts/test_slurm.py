@@ -193,6 +193,45 @@ def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, 
     assert jobs == [f"{job} RUNNING h[1-2]"]
 
 
+RESIZED = """
+import nbdist
+with nbdist.start(slurm=True) as session:
+    session.run("import jax, numpy as np\nfrom jax.sharding import NamedSharding, PartitionSpec as P")
+    session.run("mesh = jax.make_mesh((jax.device_count(),), ('data',))")
+    session.run("x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P('data')))")
+    for processes in (3, 1):
+        print(session.resize(processes).splitlines()[0].partition(" after")[0])
+        session.run("total = float(x.sum())")
+        hosts, total, shape = {*session.hosts.values()}, session.pull("total"), session.pull("mesh.shape")
+        print(len(session.hosts), *sorted(hosts), total, dict(shape))
+    try:
+        session.recover(without=["h2"])
+    except nbdist.errors.OptionError as error:
+        print(error)
+"""
+
+
+def test_in_an_allocation_it_goes_on_with_another_number_of_processes(
+    slurm: Slurm, gone: None
+) -> None:
+    said = subprocess.run(
+        ("salloc", "--nodes=2", "--ntasks-per-node=1", sys.executable, "-u", "-c", RESIZED),
+        capture_output=True,
+        text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        timeout=180,
+        check=False,
+    )
+    lines = [line for line in said.stdout.splitlines() if not line.startswith("mesh ")]
+    assert lines[:4] == [
+        "3 processes in place of 2",
+        "3 h1 h2 66.0 {'data': 3}",
+        "1 process in place of 3",
+        "1 h1 66.0 {'data': 1}",
+    ], said
+    assert "lays the tasks of a job on its nodes" in lines[4]
+
+
 KERNEL = """
 import sys, nbdist
 def show(stage, done, total):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import secrets
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from nbdist.launch.model.host_list import AskedHost
@@ -31,6 +32,17 @@ class Job:
     near: tuple[str, ...] = ()
     gpus: bool = False
     gpus_divided: bool = False
+
+    def resized(self, processes: int) -> Job:
+        """Another step of the same allocation with so many tasks, laid on its nodes as the scheduler does it."""
+        name = f"nbdist-{secrets.token_hex(4)}"
+        left = [word for word in self.command if not word.startswith(_OF_TASKS)]
+        command = tuple(word.replace(self.name, name) for word in left)
+        return replace(self, command=command, processes=processes, name=name)
+
+
+_OF_TASKS = ("--nodes=", "--ntasks-per-node=")
+"""Options of `srun` that another number of tasks need not agree with."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

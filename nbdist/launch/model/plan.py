@@ -109,8 +109,17 @@ class Plan:
         return replace(self, processes=tuple(processes))
 
     def resized(self, count: int) -> Plan:
-        """This plan with so many processes, all alike, on the one host that it has."""
-        first = self.processes[0]
+        """This plan with so many processes, all alike: on the one host that it has, or tasks of another step."""
+        first, job = self.processes[0], self.placement.job
+        if job is not None:
+            return replace(
+                self,
+                processes=tuple(
+                    replace(first, process_id=task, host=f"task {task}", task_index=task)
+                    for task in range(count)
+                ),
+                placement=replace(self.placement, job=job.resized(count)),
+            )
         return replace(
             self,
             processes=tuple(

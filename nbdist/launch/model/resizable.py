@@ -26,8 +26,12 @@ def why_fixed(plan: Plan) -> str | None:
             f"The number of processes is changed where they compute on the CPU alone: a {plan.platform.upper()} "
             "belongs to one process at a time, and new ones begin while the others are there."
         )
-    if plan.placement.job is not None:
-        return "The processes are the tasks of a job, which keeps its size."
+    job = plan.placement.job
+    if job is not None and job.allocation is None:
+        return (
+            "The processes are the tasks of a job, which keeps its size; a step of an allocation (salloc, "
+            "sbatch) need not."
+        )
     if not plan.initialize:
         return "The cells themselves have joined the processes."
     if plan.jax.get("local_device_ids") or any(
@@ -39,5 +43,7 @@ def why_fixed(plan: Plan) -> str | None:
 
 
 def can_leave_out_hosts(plan: Plan) -> bool:
-    """Whether it can go on without one of its hosts."""
-    return len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None
+    """Whether it can go on without one of its hosts; a scheduler lays tasks on nodes by itself."""
+    return (
+        len(set(plan.hosts.values())) > 1 and why_fixed(plan) is None and plan.placement.job is None
+    )

@@ -195,15 +195,15 @@ def test_in_an_allocation_a_session_is_a_step_of_it_and_leaves_it(slurm: Slurm, 
 
 RESIZED = """
 import nbdist
-with nbdist.start(slurm=True) as session:
-    session.run("import jax, numpy as np\nfrom jax.sharding import NamedSharding, PartitionSpec as P")
+with nbdist.start(2, slurm=True, nodes=2) as session:
+    session.run("import jax, numpy as np; from jax.sharding import NamedSharding, PartitionSpec as P")
     session.run("mesh = jax.make_mesh((jax.device_count(),), ('data',))")
     session.run("x = jax.device_put(np.arange(12.0), NamedSharding(mesh, P('data')))")
     for processes in (3, 1):
         print(session.resize(processes).splitlines()[0].partition(" after")[0])
         session.run("total = float(x.sum())")
-        hosts, total, shape = {*session.hosts.values()}, session.pull("total"), session.pull("mesh.shape")
-        print(len(session.hosts), *sorted(hosts), total, dict(shape))
+        hosts, total, shape = {*session.hosts.values()}, session.pull("total"), session.pull("dict(mesh.shape)")
+        print(len(session.hosts), *sorted(hosts), total, shape)
     try:
         session.recover(without=["h2"])
     except nbdist.errors.OptionError as error:
@@ -215,7 +215,7 @@ def test_in_an_allocation_it_goes_on_with_another_number_of_processes(
     slurm: Slurm, gone: None
 ) -> None:
     said = subprocess.run(
-        ("salloc", "--nodes=2", "--ntasks-per-node=1", sys.executable, "-u", "-c", RESIZED),
+        ("salloc", "--nodes=2", "--ntasks-per-node=2", sys.executable, "-u", "-c", RESIZED),
         capture_output=True,
         text=True,
         env={**os.environ, "PYTHONPATH": str(ROOT)},

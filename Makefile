@@ -174,15 +174,17 @@ test-in-step: $(READY)
 
 test-faults: test-in-step $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
-	$(BIN)/python -m pytest tests/campaigns/test_faults.py tests/campaigns/test_host_faults.py \
+	$(PYTEST) tests/campaigns/test_host_faults.py tests/campaigns/test_faults.py \
 		tests/campaigns/test_host_interrupts.py tests/campaigns/test_scheduler_faults.py \
 		tests/campaigns/test_shared_connection.py \
 		tests/campaigns/test_pauses.py \
 		tests/hosts/test_bad_hosts.py
-	$(BIN_TENSORFLOW)/python -m pytest tests/campaigns/test_tensorflow_faults.py tests/campaigns/test_tensorflow_hosts.py
+	$(BIN_TENSORFLOW)/python -m pytest -n 2 --dist loadfile tests/campaigns/test_tensorflow_faults.py \
+		tests/campaigns/test_tensorflow_hosts.py
 
 # Faults of all kinds in one training; NBDIST_FAULTS=N how many, NBDIST_HOST_FAULTS=N on three hosts, where one that is
-# lost takes half a minute to be given up. What became of each is the table of build/chaos.md.
+# lost takes half a minute to be given up. What became of each is the table of build/chaos.md. With BESIDE="-n 2" both
+# run at the same time, and what takes how long says less.
 NBDIST_FAULTS      ?= 300
 NBDIST_HOST_FAULTS ?= 24
 chaos: $(READY)
@@ -190,7 +192,7 @@ chaos: $(READY)
 	@mkdir -p build
 	@rm -f build/chaos.md
 	NBDIST_FAULTS=$(NBDIST_FAULTS) NBDIST_HOST_FAULTS=$(NBDIST_HOST_FAULTS) NBDIST_CHAOS=build/chaos.md \
-		$(BIN)/python -m pytest tests/campaigns/test_chaos.py tests/campaigns/test_chaos_hosts.py
+		$(BIN)/python -m pytest $(BESIDE) tests/campaigns/test_chaos.py tests/campaigns/test_chaos_hosts.py
 
 test-scale: $(READY)
 	$(BIN)/python -m pytest tests/campaigns/test_scale.py tests/campaigns/test_demo.py tests/campaigns/test_working_day.py

@@ -54,9 +54,8 @@ def refuse_nothing(found: Mapping[str, Parts], left_out: Sequence[str]) -> None:
     if not found:
         said = "".join(f"\nLeft out: {one}" for one in left_out)
         raise ArrayError(
-            "No name of the processes has arrays that can be saved by shard; nothing was "
-            "written. What each process "
-            f"has for itself is saved where its name is given.{said}"
+            "No name of the processes has arrays that can be saved by shard; nothing was written. What each "
+            f"process has for itself is saved where its name is given.{said}"
         )
 
 
@@ -77,9 +76,8 @@ def refuse_differing(
         lacking = [p for p, one in enumerate(found) if name not in one]
         if lacking:
             raise ArrayError(
-                f"{name} cannot be saved from {processes_text(lacking)}, and can from the "
-                "others. All processes need "
-                "it with the same structure. Nothing was written."
+                f"{name} cannot be saved from {processes_text(lacking)}, and can from the others. All processes "
+                "need it with the same structure. Nothing was written."
             )
         if len({one[name] for one in found}) > 1:
             raise ArrayError(
@@ -93,18 +91,15 @@ def _difference(name: str, of_each: Sequence[Sequence[Sequence[str]]]) -> str:
         others = [tuple(one) for one in parts]
         if [path for path, _ in others] != [path for path, _ in first]:
             return (
-                f"{name} has another structure on process {process_id} ({len(others)} leaves) "
-                "than on process 0 "
+                f"{name} has another structure on process {process_id} ({len(others)} leaves) than on process 0 "
                 f"({len(first)}). Nothing was written."
             )
         for (path, mine), (_, its) in zip(first, others, strict=True):
             if mine != its:
                 return (
-                    f"{name}{path} differs between process 0 and process {process_id}: its type, "
-                    "shape, sharding, or, "
-                    "where each process has its own, its values. Make it equal, such as by "
-                    "jax.device_put onto all "
-                    "devices. Nothing was written."
+                    f"{name}{path} differs between process 0 and process {process_id}: its type, shape, "
+                    "sharding, or, where each process has its own, its values. Make it equal, such as by "
+                    "jax.device_put onto all devices. Nothing was written."
                 )
     return f"{name} differs between processes. Nothing was written."
 

@@ -37,9 +37,8 @@ class Exchange:
     ) -> None:
         if store is None and count > 1:
             raise SessionError(
-                "JAX's coordinator cannot be reached: without it the processes cannot write or "
-                "read "
-                "together. Nothing was changed."
+                "JAX's coordinator cannot be reached: without it the processes cannot write or read together. "
+                "Nothing was changed."
             )
         self._store = store
         self.process_id = process_id
@@ -96,8 +95,7 @@ class Exchange:
                 missing = [p for p in range(self.count) if p not in found]
                 raise SessionError(
                     f"{processes_text(missing)} did not come to the step {step!r} within "
-                    f"{seconds_text(self.timeout_s)}. Allow more with {option('timeout_s')}, or "
-                    "look "
-                    "whether the file system answers there."
+                    f"{seconds_text(self.timeout_s)}. Allow more with {option('timeout_s')}, or look whether the "
+                    "file system answers there."
                 )
             time.sleep(POLL_SECONDS)

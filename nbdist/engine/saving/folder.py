@@ -61,9 +61,8 @@ def folder_of(path: str) -> Path:
     """
     if "://" in path:
         raise OptionError(
-            f"PATH {path!r} is an address. A save goes into a folder that all hosts see under "
-            "the same name; mount "
-            "the bucket, or use orbax.checkpoint in a cell."
+            f"PATH {path!r} is an address. A save goes into a folder that all hosts see under the same name; "
+            "mount the bucket, or use orbax.checkpoint in a cell."
         )
     return Path(path).expanduser().absolute()
 
@@ -88,8 +87,7 @@ def refuse_foreign(folder: Path) -> None:
     if others is None or others:
         what = "is a file" if others is None else f"has {sorted(others)[0]!r} in it"
         raise OptionError(
-            f"PATH {str(folder)!r} {what} and is no save of nbdist: nothing there was changed. "
-            "Name a new folder."
+            f"PATH {str(folder)!r} {what} and is no save of nbdist: nothing there was changed. Name a new folder."
         )
 
 
@@ -190,8 +188,7 @@ def read(folder: Path, host: str) -> Save:
         ) from error
     if found.arrays and not (folder / found.arrays).is_dir():
         raise ArrayError(
-            f"{str(folder)!r} is incomplete: its arrays, {found.arrays!r}, are missing. No "
-            "variable was changed."
+            f"{str(folder)!r} is incomplete: its arrays, {found.arrays!r}, are missing. No variable was changed."
         )
     return found
 

@@ -82,9 +82,8 @@ class Objects:
         state = keeper.state(node)
         if state is None:
             raise ArrayError(
-                f"{name} is or holds an object of {keeper.title} ({type(node).__name__}) that is "
-                "not saved. What is: its models, layers, optimizers and variables. Nothing was "
-                "written."
+                f"{name} is or holds an object of {keeper.title} ({type(node).__name__}) that is not saved. What "
+                "is: its models, layers, optimizers and variables. Nothing was written."
             )
         if not state:
             raise ArrayError(

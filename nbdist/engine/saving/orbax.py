@@ -29,9 +29,8 @@ def refuse_without() -> None:
         "orbax.checkpoint"
     ):
         raise SessionError(
-            "Variables are saved with Orbax, which is not installed here: pip install "
-            "'nbdist[save]' on all hosts. "
-            "Nothing was changed."
+            "Variables are saved with Orbax, which is not installed here: pip install 'nbdist[save]' on all "
+            "hosts. Nothing was changed."
         )
 
 
@@ -117,9 +116,8 @@ def _on_a_thread(work: Callable[[], T], exchange: Exchange) -> T:
     while not ended.wait(POLL_SECONDS):
         if not exchange.left_s():
             raise SessionError(
-                f"Process {exchange.process_id} was not ready in time: the file system is slow, "
-                "or another process "
-                f"did not come. Allow more than {seconds_text(exchange.timeout_s)} with "
+                f"Process {exchange.process_id} was not ready in time: the file system is slow, or another "
+                f"process did not come. Allow more than {seconds_text(exchange.timeout_s)} with "
                 f"{option('timeout_s')}."
             )
     if errors:

@@ -142,11 +142,9 @@ def _read(name: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any, 
         value = [leaf.real, leaf.imag] if isinstance(leaf, complex) else leaf
         return Part(path=path, kind="scalar", dtype=SCALARS[type(leaf)], value=value), None, None
     raise ArrayError(
-        f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of "
-        "JAX and NumPy, typed "
-        "PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a "
-        "part of it under a "
-        "name of its own. Nothing was written."
+        f"{said} is of type {type(leaf).__name__}, which cannot be saved. What can: arrays of JAX and NumPy, "
+        "typed PRNG keys, numbers, texts, and dicts, lists, tuples and other pytrees of them. Save a part of it "
+        "under a name of its own. Nothing was written."
     )
 
 
@@ -157,8 +155,7 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
     key = ""
     if values and leaf.is_deleted():
         raise ArrayError(
-            f"{said} has no values any more: it was deleted, or donated to a program. Nothing "
-            "was written."
+            f"{said} has no values any more: it was deleted, or donated to a program. Nothing was written."
         )
     if jax.numpy.issubdtype(leaf.dtype, jax.dtypes.prng_key):
         if leaf.is_deleted():
@@ -190,9 +187,8 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
 def _spec(said: str, sharding: Any) -> tuple[Entry, ...]:
     if getattr(sharding.spec, "unreduced", None):
         raise ArrayError(
-            f"{said} is unreduced over {', '.join(map(str, sharding.spec.unreduced))}: its "
-            "shards are parts of a sum "
-            "and not of an array. Reduce it first. Nothing was written."
+            f"{said} is unreduced over {', '.join(map(str, sharding.spec.unreduced))}: its shards are parts of a "
+            "sum and not of an array. Reduce it first. Nothing was written."
         )
     return tuple(
         entry if entry is None or isinstance(entry, str) else tuple(entry)
@@ -205,8 +201,7 @@ def _refuse_dtype(said: str, dtype: Any) -> None:
 
     if dtype.kind not in KINDS and not hasattr(ml_dtypes, dtype.name):
         raise ArrayError(
-            f"{said} has the dtype {dtype}, which cannot be saved: numbers and truth values can. "
-            "Nothing was "
+            f"{said} has the dtype {dtype}, which cannot be saved: numbers and truth values can. Nothing was "
             "written."
         )
 

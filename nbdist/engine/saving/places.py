@@ -104,10 +104,8 @@ def _refuse_uneven(said: str, part: Part, mesh: Mesh) -> None:
             named = " × ".join(f"{axis}={mesh.shape[axis]}" for axis in axes)
             fitting = ", ".join(str(n) for n in range(1, size + 1) if size % n == 0)
             raise SpecError(
-                f"{said} ({array_type_text(part.dtype, part.shape)}): the mesh has {named}, "
-                "which does not divide "
-                f"dimension {dimension} of {size}. Needed is a mesh where that is one of "
-                f"{fitting}; or make an array of "
-                "this shape under this name with a sharding that fits, and restore again. No "
+                f"{said} ({array_type_text(part.dtype, part.shape)}): the mesh has {named}, which does not "
+                f"divide dimension {dimension} of {size}. Needed is a mesh where that is one of {fitting}; or "
+                "make an array of this shape under this name with a sharding that fits, and restore again. No "
                 "variable was changed."
             )

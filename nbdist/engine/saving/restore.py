@@ -110,10 +110,8 @@ def restore(
     for process_id, one in enumerate(said):
         if one["digest"] != said[0]["digest"]:
             raise ArrayError(
-                f"{said[0]['folder']!r} has another save on host {one['host']} (process "
-                f"{process_id}) than on host "
-                f"{said[0]['host']} (process 0). All hosts need the same folder. No variable was "
-                "changed."
+                f"{said[0]['folder']!r} has another save on host {one['host']} (process {process_id}) than on "
+                f"host {said[0]['host']} (process 0). All hosts need the same folder. No variable was changed."
             )
 
     def plan() -> list[Any]:
@@ -156,8 +154,7 @@ def _targets(
     unknown = [name for name in names if name not in there]
     if unknown:
         raise ArrayError(
-            f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable "
-            "was changed."
+            f"{path!r} has no variable {unknown[0]!r}; it has {names_text(there)}. No variable was changed."
         )
     places = Places(variables)
     return [
@@ -175,16 +172,14 @@ def _as_it_is(variable: Variable, value: Any, places: Places, objects: Objects) 
         raise ArrayError(f"{_unlike(variable.name)}: {error}") from error
     if [part.path for part in mine.parts] != [part.path for part in variable.parts]:
         raise ArrayError(
-            f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and "
-            f"{len(variable.parts)} were saved, or they have other names. {_remedy(value, objects)} No "
-            "variable was changed."
+            f"{_unlike(variable.name)}: it has {len(mine.parts)} leaves, and {len(variable.parts)} were saved, "
+            f"or they have other names. {_remedy(value, objects)} No variable was changed."
         )
     for part, saved in zip(mine.parts, variable.parts, strict=True):
         if _kind(part) != _kind(saved):
             raise ArrayError(
-                f"{variable.name}{part.path} is {_kind(part)} here and was saved as "
-                f"{_kind(saved)}. Make it alike, or "
-                f"delete {variable.name} with del. No variable was changed."
+                f"{variable.name}{part.path} is {_kind(part)} here and was saved as {_kind(saved)}. Make it "
+                f"alike, or delete {variable.name} with del. No variable was changed."
             )
     said = {"as it lay before": None}
     shardings = list(mine.shardings)
@@ -240,9 +235,8 @@ def _refuse_differing(plans: Sequence[Sequence[Any]]) -> None:
         for mine, its in zip(plans[0], plan, strict=True):
             if mine != its:
                 raise ArrayError(
-                    f"{mine[0]} would not be restored alike: {mine[1]} on process 0, {its[1]} on "
-                    f"process {process_id}. "
-                    "Its name, or the mesh, must be the same on all. No variable was changed."
+                    f"{mine[0]} would not be restored alike: {mine[1]} on process 0, {its[1]} on process "
+                    f"{process_id}. Its name, or the mesh, must be the same on all. No variable was changed."
                 )
 
 

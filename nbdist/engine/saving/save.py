@@ -121,10 +121,9 @@ def refuse_other_folders(path: str, said: list[dict[str, Any]]) -> None:
     for process_id, one in enumerate(said):
         if one["folder"] != said[0]["folder"]:
             raise OptionError(
-                f"PATH {path!r} is {said[0]['folder']!r} on process 0 and {one['folder']!r} on "
-                f"process {process_id} "
-                f"(host {one['host']}). Give the whole path of a folder that all hosts see. "
-                "Nothing was written."
+                f"PATH {path!r} is {said[0]['folder']!r} on process 0 and {one['folder']!r} on process "
+                f"{process_id} (host {one['host']}). Give the whole path of a folder that all hosts see. Nothing "
+                "was written."
             )
 
 
@@ -133,10 +132,8 @@ def _refuse_unseen(folder: Path, said: list[dict[str, Any]], seen: list[bool]) -
     if blind:
         hosts = ", ".join(dict.fromkeys(said[p]["host"] for p in blind))
         raise OptionError(
-            f"PATH {str(folder)!r}: what process 0 (host {said[0]['host']}) writes there cannot "
-            f"be seen on {hosts}. "
-            "All hosts need the same folder, such as one of a network file system. Nothing was "
-            "written."
+            f"PATH {str(folder)!r}: what process 0 (host {said[0]['host']}) writes there cannot be seen on "
+            f"{hosts}. All hosts need the same folder, such as one of a network file system. Nothing was written."
         )
 
 

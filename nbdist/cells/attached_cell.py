@@ -27,6 +27,10 @@ logger = logging.getLogger(__name__)
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
 
+NO_RECORD = (
+    "the process has no record of it: the kernel that sent it ended before it came here, or it ended long ago"
+)
+
 Recall = Callable[[int, str], Request[contract.Recalled]]
 """Asks a process how the cell of a request has ended; the answer comes behind the cell."""
 
@@ -89,8 +93,7 @@ class Recalled(Submission):
             return
         self._take(answer)
         if answer.end is None:
-            unknown = "the process has no record of it: it never started, or ended long ago"
-            self._end(RecalledError("Lost", unknown, ""), time.time())
+            self._end(RecalledError("NotStarted", NO_RECORD, ""), time.time())
         else:
             self._end(raised(answer), answer.end.time)
 

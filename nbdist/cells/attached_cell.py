@@ -27,7 +27,9 @@ logger = logging.getLogger(__name__)
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
 
-NO_RECORD = "the process has no record of it: the kernel that sent it ended before it came here, or it ended long ago"
+NO_RECORD = (
+    "the process has no record of it: its kernel ended before it came here, or it ended long ago"
+)
 
 Recall = Callable[[int, str], Request[contract.Recalled]]
 """Asks a process how the cell of a request has ended; the answer comes behind the cell."""

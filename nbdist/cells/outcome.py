@@ -62,6 +62,11 @@ class ProcessOutcome:
     prompt: Prompt | None = None
     held: str | None = None
 
+    @property
+    def compiling(self) -> bool:
+        """Whether it compiles, as reported last; Python sees no signal meanwhile."""
+        return self.activity is not None and self.activity.state == "compiling"
+
 
 def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
     """Those still in the cell."""
@@ -119,7 +124,7 @@ def say_where_all(outcomes: Iterable[ProcessOutcome], *, ending: str = "") -> li
         if process.proving:
             groups["finished", PROVING].append(process.process_id)
             continue
-        if activity is not None and activity.state == "compiling":
+        if process.compiling:
             doing = "compiling"
         elif activity is not None and activity.waiting:
             doing = "waiting"
@@ -171,7 +176,7 @@ def divergence(outcomes: Mapping[int, ProcessOutcome]) -> str | None:
     Compiling is not waiting: a process that compiles, or whose peers compile, is not named.
     """
     still = running(outcomes.values())
-    if any(s.proving or (s.activity and s.activity.state == "compiling") for s in still):
+    if any(s.proving or s.compiling for s in still):
         return None
     waiting = [s for s in still if s.activity and (s.activity.line_seconds or 0.0) >= WAIT_SECONDS]
     finished = [s for s in outcomes.values() if s.outcome == "finished"]

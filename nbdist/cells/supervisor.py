@@ -348,6 +348,11 @@ class CellSupervisor:
         ids = [process.process_id for process in still]
         lines = [f"   {line}" for line in say_where_all(still)]
         text = f"{processes_text(ids)}   stuck: still running {seconds_text(waited_s)} after the interrupt"
+        compiling = [s.process_id for s in still if s.compiling]
+        if compiling:
+            lines.append(
+                f"   no interrupt reaches {processes_text(compiling)} before the compilation has ended"
+            )
         self.execution.output.note("\n".join([text, *lines]))
         self.execution.mark(ids, "stuck")
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from nbdist.cells.refuse import refuse_computing
 from nbdist.contract.calls.evaluating import EvaluatingExpression
 from nbdist.errors import SessionError
 from nbdist.rules import Rules
@@ -52,12 +51,14 @@ class Evaluation:
           NbdistError: What one raised.
         """
         engines = self._engines
-        self._cells.wait_for_ends()
+        together = engines.proves and not is_name(call.expression)
+        if together:
+            self._cells.brought_in_step(call.expression)
+        else:
+            self._cells.wait_for_ends()
         self.refuse_while_busy(ids)
-        if not engines.proves or is_name(call.expression):
+        if not together:
             return ask_some(engines, call, ids, timeout_s=timeout_s)
-        if engines.facts.out_of_step:
-            refuse_computing(call.expression, engines.facts)
         return ask_all_workers(engines, call, wanted=ids, timeout_s=timeout_s, rules=self._rules)
 
     def refuse_while_busy(self, ids: Sequence[int]) -> None:

@@ -19,7 +19,7 @@ from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
 from nbdist.cells.outcome import first_cause
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import UnsureError, refuse_computing, refuse_unsure
+from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
@@ -41,6 +41,7 @@ from nbdist.session.recovery.after import (
 from nbdist.session.recovery.compared import have_sent_the_same, place_of
 from nbdist.session.recovery.context import cell_context
 from nbdist.session.recovery.replacing import replaceable
+from nbdist.session.recovery.returning import not_back
 
 USED_SECONDS = 5.0
 """How long an idle process may take to say what a cell would use."""
@@ -109,10 +110,8 @@ class Cells:
     ) -> CellHandle:
         """Sends a cell; see `nbdist.session.session.Session.run`."""
         engines = self._engines
-        done = self.wait_for_ends()
+        done = self.brought_in_step(code)
         chosen = engines.choice.targets(on)
-        if engines.proves and engines.facts.out_of_step:
-            refuse_computing(code, engines.facts)
         if engines.facts.unsure:
             self._refuse_unsure(code, done)
         if self._rules.check if check is None else check:
@@ -150,6 +149,22 @@ class Cells:
     def awaited(self) -> CellRun | None:
         """The cell that this kernel waits for; another thread may ask."""
         return self._awaited
+
+    def brought_in_step(self, code: str) -> str | None:
+        """As `wait_for_ends`, and where this code computes, processes that have compiled on are waited for.
+
+        Raises:
+          SessionError: The processes are not in step, and the code could compute.
+          KeyboardInterrupt: Somebody waits no longer.
+        """
+        engines = self._engines
+        done = self.wait_for_ends()
+        stuck = self._rules.recover and engines.proves and engines.facts.stuck
+        if stuck and computes(code) and not not_back(engines, say=print):
+            done = make_sure(engines, automatic=True)
+        if engines.proves and engines.facts.out_of_step:
+            refuse_computing(code, engines.facts)
+        return done
 
     def _refuse_unsure(self, code: str, done: str | None) -> None:
         """Once: who sends the cell again goes on with what is there."""

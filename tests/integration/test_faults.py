@@ -86,6 +86,31 @@ def test_one_raises_the_other_waits_and_the_cell_ends_with_the_cause(notebook: N
     assert "processes 0, 1   42 24.0" in later.text
 
 
+DEAF = """%%dist --grace 1
+import hashlib
+def trace(x):
+    began = time.monotonic()
+    hashlib.pbkdf2_hmac('sha256', b'', b'', 100_000)
+    # No signal arrives in it; Python traces this function, so that the process compiles.
+    hashlib.pbkdf2_hmac('sha256', b'', b'', int(1_500_000 / (time.monotonic() - began)))
+    return x
+if me == 1: raise ValueError('early')
+jax.jit(trace)(1.0)
+"""
+
+
+def test_after_a_cell_that_was_left_while_it_compiled_the_next_waits_and_runs(
+    notebook: Notebook,
+) -> None:
+    failed = notebook.bad(DEAF)
+    assert "stuck: still running" in failed.text
+    assert "process 0   compiling in line 7" in failed.text
+    assert "42" in notebook.good("%%dist\nprint(kept)").text
+    later = notebook.good("%%dist\nprint(kept, float(total(x)))")
+    assert "process 0 still compiling what was interrupted" in later.text
+    assert "processes 0, 1   42 24.0" in later.text
+
+
 @pytest.mark.usefixtures("sooner")
 def test_a_process_is_freed_from_a_barrier_that_another_does_not_reach(notebook: Notebook) -> None:
     failed = notebook.bad(

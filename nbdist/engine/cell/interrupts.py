@@ -30,9 +30,9 @@ AGAIN_SECONDS = 0.02
 MOST_FRAMES = 20
 """Lines of the traceback of an interrupt, the innermost."""
 
-MOST_DELAYS = 50
-"""So many times in a row an interrupt is put off; then it is raised. Who waits for a lock is there for long, and
-so may be what is to be done whole."""
+DELAY_SECONDS = 1.0
+"""So long an interrupt is put off; then it is raised. Who waits for a lock is there for long, and so may be what
+is to be done whole. Repetitions do not measure it: while JAX waits for a value, five a second reach Python."""
 
 LEAVING_SECONDS = 1.0
 """So long after an interrupt was raised code is taken to be on its way out."""
@@ -78,7 +78,7 @@ class InterruptHandler:
         self._raised_at: float | None = None
         edges = (InterruptHandler.swap, InterruptHandler._handle, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
-        self._delays = 0
+        self._delayed_since: float | None = None
         self._handling = self._came_meanwhile = False
         self._whole = self._put_off = self._stepping = False
 
@@ -122,7 +122,7 @@ class InterruptHandler:
         if self._repeated is not None:
             self._repeated.cancel()
         self._window, self._pending, self._repeated = None, False, None
-        self._raised_at, self._delays = None, 0
+        self._raised_at = self._delayed_since = None
         self._whole = self._put_off = self._stepping = False
         signal.signal(signal.SIGINT, self._handle)
 
@@ -217,15 +217,17 @@ class InterruptHandler:
             return
         at_an_edge = frame is not None and frame.f_code in self._edges
         whole = self._whole or self._stepping
-        if (at_an_edge or whole) and self._delays < MOST_DELAYS:
-            self._delays += 1
-            self._put_off = whole
-            self._again()
-            return
+        if at_an_edge or whole:
+            now = time.monotonic()
+            self._delayed_since = self._delayed_since or now
+            if now - self._delayed_since < DELAY_SECONDS:
+                self._put_off = whole
+                self._again()
+                return
         self._raise(window)
 
     def _raise(self, window: Window) -> NoReturn:
-        self._delays, self._put_off = 0, False
+        self._delayed_since, self._put_off = None, False
         window.spent = window.once
         self._raised_at = time.monotonic()
         raise Interrupt

@@ -20,6 +20,7 @@ from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery import strategy
 from nbdist.session.recovery.controller import bring_back
+from nbdist.session.recovery.returning import not_back
 from nbdist.session.recovery.settle import Settled, disproven, hindrance, mend, settle
 from nbdist.spelling import command
 
@@ -170,7 +171,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
         return "\n".join([*said, strategy.recover(engines, progress=progress)])
     if not engines.link.agents.all:
         return _proven_alone(engines, progress=progress)
-    stuck = strategy.not_back(engines)
+    stuck = not_back(engines, say=_as_progress(engines, progress), interrupted=True)
     strategy.refuse_busy(engines, stuck)
     if not engines.facts.out_of_step:
         say = _as_progress(engines, progress)

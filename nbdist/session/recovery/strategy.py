@@ -11,12 +11,10 @@ from nbdist.launch.model.progress import StartProgress
 from nbdist.launch.start.replace import end, meet_again, rebuild_strategy, replace
 from nbdist.quantities import count_text, processes_text, seconds_text
 from nbdist.session.engine_group import EngineGroup
+from nbdist.session.recovery.returning import not_back
 from nbdist.spelling import command, option, sentence
 
 NOT_OURS = "this kernel has not started these processes, and cannot repair them"
-
-BACK_SECONDS = 5.0
-"""What a stuck process may take to come back from one more interrupt."""
 
 REPORT_SECONDS = 3.0
 """What a process that has ended its cell may take to say so."""
@@ -56,7 +54,9 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
             f"This session was started with {option('initialize', False)}: you make its strategy yourself."
         )
     started = time.monotonic()
-    hopeless = not_back(engines)
+    hopeless = not_back(
+        engines, say=lambda text: progress(text, 0, len(engines.facts.workers)), interrupted=True
+    )
     refuse_busy(engines, hopeless)
     if hopeless:
         end(engines.link, hopeless)
@@ -80,22 +80,6 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     if kept:
         parts.append(f"{processes_text(kept)} kept their variables")
     return f"{'; '.join(parts)}; {seconds_text(time.monotonic() - started)}"
-
-
-def not_back(engines: EngineGroup) -> set[int]:
-    """The stuck processes that do not come back from one more interrupt."""
-    stuck = _still_stuck(engines)
-    if stuck:
-        engines.interrupt(sorted(stuck))
-    deadline = time.monotonic() + BACK_SECONDS
-    while (stuck := _still_stuck(engines)) and time.monotonic() < deadline:
-        time.sleep(LOOK_SECONDS)
-    return stuck
-
-
-def _still_stuck(engines: EngineGroup) -> set[int]:
-    engines.health.take_back()
-    return set(engines.facts.stuck - engines.facts.lost.keys())
 
 
 def refuse_busy(engines: EngineGroup, hopeless: set[int]) -> None:

@@ -272,6 +272,18 @@ def test_one_that_does_not_come_back_is_said_to_and_given_up_after_the_time_give
     assert 23.0 <= clock.now - scene.execution.started < 24.0
 
 
+def test_of_one_that_compiles_is_said_that_no_interrupt_reaches_it(clock: Clock) -> None:
+    failed = {
+        0: stands(0, activity=replace(running(), state="compiling")),
+        1: stands(1, "raised", error="ValueError: x", time=1.0),
+    }
+    scene = Scene(clock, {0.0: failed})
+    assert scene.ends() == {0: "stuck", 1: "raised"}
+    assert "no interrupt reaches process 0 before the compilation has ended" in "\n".join(
+        scene.execution.notes
+    )
+
+
 def test_a_process_that_is_cut_gets_time_to_come_back_however_short_the_limit(clock: Clock) -> None:
     failed = {1: stands(1, "raised", error="ValueError: x", time=1.0)}
     scene = Scene(clock, {0.0: failed, 4.2: {0: stands(0, "interrupted")}}, give_up_s=0.0)

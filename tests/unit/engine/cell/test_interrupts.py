@@ -18,6 +18,7 @@ from nbdist.engine.cell import interrupts as module
 from nbdist.engine.cell.interrupts import InterruptHandler
 from nbdist.engine.kernel.calls import Call
 from nbdist.engine.kernel.labels import interruptible
+from tests.builders.clock import Clock
 
 LONG_SECONDS = 30.0
 
@@ -137,10 +138,24 @@ def test_what_is_put_off_is_raised_before_the_next_begins(
 def test_what_takes_long_is_interrupted_all_the_same(
     interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_DELAYS", 2)
+    monkeypatch.setattr(module, "DELAY_SECONDS", 2 * module.AGAIN_SECONDS)
     with pytest.raises(KeyboardInterrupt), interrupts.window(), interrupts.put_off():
         press()
         wait()
+
+
+def test_one_is_put_off_for_a_time_and_not_so_many_times(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where Python runs the handler seldom, as while JAX waits in C++ for a value."""
+    clock = Clock()
+    monkeypatch.setattr(module, "time", clock)
+    monkeypatch.setattr(module, "AGAIN_SECONDS", LONG_SECONDS)
+    with pytest.raises(KeyboardInterrupt), interrupts.window(), interrupts.put_off():
+        for _ in range(10):
+            press()
+            clock.sleep(0.2)
+    assert clock.now - Clock().now == pytest.approx(1.0, abs=0.21)
 
 
 def test_one_between_two_steps_waits_for_the_next_that_may_leave(

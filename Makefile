@@ -153,9 +153,8 @@ test-oldest: $(READY_OLDEST)
 	$(BIN_OLDEST)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder $(TESTS_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest
 
-# One after the other: the process of the tests locks libtpu against others that do not say they share it.
 test-rehearse: $(READY_REHEARSE)
-	$(BIN_REHEARSE)/python -m pytest tests/rehearsal
+	$(BIN_REHEARSE)/python -m pytest -n 3 --dist loadfile --no-loadscope-reorder tests/rehearsal
 	$(BIN)/python -m tests.browser.install
 	TPU_LIBRARY_PATH=$$($(BIN_REHEARSE)/python -c 'from nbdist.rehearsal import libtpu; print(libtpu.find().path)') \
 		$(BIN)/python -m pytest tests/browser/test_rehearse_in_lab.py

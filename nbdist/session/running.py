@@ -159,12 +159,17 @@ class Cells:
         """
         engines = self._engines
         done = self.wait_for_ends()
-        stuck = self._rules.recover and engines.proves and engines.facts.stuck
-        if stuck and computes(code) and not not_back(engines, say=print):
+        if computes(code) and self._came_back():
             done = make_sure(engines, automatic=True)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)
         return done
+
+    def _came_back(self, until: float | None = None) -> bool:
+        """Whether all are back that were given up in a cell; those that compile are waited for."""
+        engines = self._engines
+        stuck = self._rules.recover and engines.proves and engines.facts.stuck
+        return bool(stuck) and not not_back(engines, say=print, until=until)
 
     def _refuse_unsure(self, code: str, done: str | None) -> None:
         """Once: who sends the cell again goes on with what is there."""
@@ -230,10 +235,13 @@ class Cells:
           ProcessError: A cell of a kernel before this one has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
+        until = None if timeout_s is None else time.monotonic() + timeout_s
         for run in self.regained:
             run.wait(timeout_s, show=False)
         _wait_until_idle(self._engines.living(), timeout_s=timeout_s)
         self.wait_for_ends()
+        if self._came_back(until):
+            make_sure(self._engines, automatic=True)
 
     def wait_for_ends(self) -> str | None:
         """Waits for what follows the end of a cell on a thread: that all are in step, or are not.

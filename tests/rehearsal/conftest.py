@@ -6,6 +6,8 @@ import pytest
 
 # libtpu would ask the metadata server of a cloud for the machine it is on.
 os.environ["TPU_SKIP_MDS_QUERY"] = "1"
+# It would lock the TPUs of this machine, of which there are none, against other processes of these tests.
+os.environ["ALLOW_MULTIPLE_LIBTPU_LOAD"] = "1"
 os.environ["JAX_PLATFORMS"] = "cpu"
 
 TOPOLOGIES = ("v5e:2x4", "v5p:2x2x2", "v6e:2x4")

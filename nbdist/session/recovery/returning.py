@@ -31,7 +31,11 @@ SAY_SECONDS = 1.0
 
 
 def not_back(
-    engines: EngineGroup, *, say: Callable[[str], None], interrupted: bool = False
+    engines: EngineGroup,
+    *,
+    say: Callable[[str], None],
+    interrupted: bool = False,
+    until: float | None = None,
 ) -> set[int]:
     """Waits for the stuck ones that compile, and a moment for the others; returns those that are not back.
 
@@ -40,8 +44,10 @@ def not_back(
       say: Gets one line when it takes longer.
       interrupted: Whether they are interrupted once more, and those that compile are waited for also where another
         does not come back.
+      until: When those that compile are waited for no longer (monotonic); None: as long as they do.
 
     Raises:
+      TimeoutError: Some compiled until then.
       KeyboardInterrupt: A person waits no longer; nothing has changed.
     """
     left = _stuck(engines)
@@ -59,6 +65,8 @@ def not_back(
         # Whoever asks for a recovery has those ended that are returned.
         if hopeless and (hopeless == left or not interrupted):
             return left
+        if until is not None and now > until:
+            raise TimeoutError(f"{processes_text(left)} still compiling what was interrupted.")
         if left - compiling and now - freed >= FREE_SECONDS:
             freed = now
             engines.link.agents.ask(Aside.FREE, sorted(left - compiling))

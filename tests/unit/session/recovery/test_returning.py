@@ -37,7 +37,9 @@ def waited(
     began, pause = clock.now, clock.sleep
 
     def wait(
-        *script: tuple[float, int, object], interrupted: bool = False
+        *script: tuple[float, int, object],
+        interrupted: bool = False,
+        until_s: float | None = None,
     ) -> tuple[set[int], list[str], float]:
         def sleep(seconds: float) -> None:
             pause(seconds)
@@ -48,7 +50,12 @@ def waited(
         clock.sleep = sleep  # type: ignore[method-assign]
         monkeypatch.setattr(returning, "time", clock)
         said: list[str] = []
-        left = returning.not_back(engines, say=said.append, interrupted=interrupted)  # type: ignore[arg-type]
+        left = returning.not_back(
+            engines,  # type: ignore[arg-type]
+            say=said.append,
+            interrupted=interrupted,
+            until=None if until_s is None else began + until_s,
+        )
         return left, said, clock.now - began
 
     return wait
@@ -123,3 +130,10 @@ def test_one_that_has_ended_is_not_waited_for(engines: FakeEngines, waited: Call
     engines.monitor.reported = {0: LEFT, 1: COMPILING}
     engines.facts = replace(engines.facts, lost={1: "killed by signal 9"})
     assert waited() == (set(), [], 0.0)
+
+
+def test_who_has_a_limit_waits_until_then(engines: FakeEngines, waited: Callable) -> None:
+    engines.monitor.reported = {0: LEFT, 1: COMPILING}
+    with pytest.raises(TimeoutError, match="process 1 still compiling what was interrupted"):
+        waited(until_s=30.0)
+    assert engines.facts.stuck == {1}

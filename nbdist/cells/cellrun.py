@@ -164,6 +164,17 @@ class CellRun:
         # The clock makes it rise from one cell to the next, in whichever kernel.
         run = self.execution.number = time.time_ns()
         cell, targets = self.cell, self.execution.targets
+        self.context.began(
+            OpenCell(
+                kernel=os.getpid(),
+                run=run,
+                number=cell.number,
+                code=cell.code,
+                offset=cell.offset,
+                started=self._started,
+            ),
+            targets,
+        )
         self.execution.send(
             CellLabel(
                 cell=cell.number,
@@ -175,21 +186,11 @@ class CellRun:
                 compared=self.AWAITED,
                 widgets=shows_widgets(self._renderer),
                 door=door_sent(),
-            ).text()
+            ).text(),
+            requested=functools.partial(self.context.requested, run),
         )
         # ipyparallel forgets a request that has failed before all its output is here.
         self._listen(self.execution.receive)
-        self.context.began(
-            OpenCell(
-                kernel=os.getpid(),
-                run=run,
-                number=cell.number,
-                code=cell.code,
-                offset=cell.offset,
-                started=self._started,
-                requests=self.execution.requests,
-            )
-        )
         return CellHandle(self)
 
     def wait(self, timeout_s: float | None) -> None:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from typing import Any, Protocol
 
 from ipyparallel.error import TaskAborted
@@ -146,8 +147,15 @@ class Execution:
         self.number = 0
         self._guard = MessageGuard("A message of a process's output", logger, output.note)
 
-    def send(self, label: str) -> None:
-        """Sends the cell to all targets; returns at once."""
+    def send(
+        self, label: str, *, requested: Callable[[int, str], None] = lambda p, r: None
+    ) -> None:
+        """Sends the cell to all targets; returns at once.
+
+        Args:
+          label: What the processes are to know of it.
+          requested: Called with a process and the number of its request, before that is on its way.
+        """
         for process_id in self.targets:
             self._submissions[process_id] = submit(
                 self._link.client,
@@ -155,7 +163,8 @@ class Execution:
                 self._link.idents[process_id],
                 self.cell.code,
                 label,
-                lambda message, process_id=process_id: self.receive(process_id, message),  # type: ignore[misc]
+                partial(self.receive, process_id),
+                partial(requested, process_id),
             )
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:

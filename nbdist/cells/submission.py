@@ -37,15 +37,25 @@ class Submission:
 
 
 def submit(
-    client: Any, engine: int, ident: bytes, code: str, label: str, on_message: OnMessage
+    client: Any,
+    engine: int,
+    ident: bytes,
+    code: str,
+    label: str,
+    on_message: OnMessage,
+    on_request: Callable[[str], None] = lambda request: None,
 ) -> Submission:
     """Sends an execute request; `on_message` is called with its iopub messages on the client's own thread.
+
+    `on_request` is called with the number of the request before that is on its way.
 
     One to an engine that has just left fails as one of an engine that dies in the cell.
 
     Private API: `DirectView._socket`, the channel to one engine (ipyparallel 9.2). The rest,
-    `Client.send_execute_request` with its hook, is public; the hook is the only means to receive the first
-    message for certain. Where the socket is gone the cell still runs, and its output comes when it ends.
+    `Client.send_execute_request` with its hook, is public; the hook, which is called before the
+    message is handed to the thread that sends it, is the only means to receive the first message of output for
+    certain. Where the socket is gone the cell still runs, its number is known when it has been sent, and its
+    output comes when it ends.
     """
     try:
         view = client[engine]
@@ -53,10 +63,11 @@ def submit(
         return _to_nobody(error)
     socket = getattr(view, "_socket", None)
     if socket is None:
-        return _submit_without_streaming(view, code, label, on_message)
+        return _submit_without_streaming(view, code, label, on_message, on_request)
 
     def hook(future: Any) -> None:
         future.iopub_callbacks.append(lambda message: _pass_on(future, message, on_message))
+        on_request(future.msg_id)
 
     future = client.send_execute_request(
         socket,
@@ -89,9 +100,11 @@ def _pass_on(future: Any, message: Message, on_message: OnMessage) -> None:
 
 
 def _submit_without_streaming(
-    view: Any, code: str, label: str, on_message: OnMessage
+    view: Any, code: str, label: str, on_message: OnMessage, on_request: Callable[[str], None]
 ) -> Submission:
     result = view.execute(code, silent=False, block=False, label=label)
+    for request in result.msg_ids:
+        on_request(request)
     output: Future[Any] = Future()
 
     def finish(_: Any) -> None:

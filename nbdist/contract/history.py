@@ -6,7 +6,7 @@ Another kernel, which attaches to the session later, reads them.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 
@@ -24,7 +24,12 @@ class PastCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class OpenCell:
-    """A cell that was sent, by the kernel of this number; `requests` are those of its messages, by process id."""
+    """A cell of the kernel of this number.
+
+    `requests` are the numbers of its messages that may have been sent, by process id: noted one by one, each
+    before it is on its way, since the kernel may end between two of them. `in_step` is after which program, as
+    generation and serial, the kernel knew all processes to be in step; None where it did not.
+    """
 
     kernel: int
     run: int
@@ -32,15 +37,26 @@ class OpenCell:
     code: str
     offset: int
     started: float
-    requests: Mapping[int, str]
+    requests: Mapping[int, str] = field(default_factory=dict)
+    in_step: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A cell has been sent."""
+    """A cell is about to be sent."""
 
     cell: OpenCell
     event: Literal["begun"] = "begun"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Requested:
+    """The cell of this run is about to be sent to one more process, with a message of this number."""
+
+    run: int
+    process_id: int
+    request: str
+    event: Literal["requested"] = "requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -68,4 +84,4 @@ class Recovered:
     event: Literal["recovered"] = "recovered"
 
 
-Line = Begun | Ended | Recovered
+Line = Begun | Requested | Ended | Recovered

@@ -74,6 +74,8 @@ def take_up(
         requests = {p: r for p, r in cell.requests.items() if p in engines.plan.hosts}
         if cell.kernel in besides or not requests:
             continue
+        # Processes that have not got this cell count what they have sent from an earlier one on.
+        engines.in_step_at = engines.in_step_at or cell.in_step
         context = cell_context(engines, requests, rules=rules, ended=ended)
         folder = context.folder / f"again-{time.time_ns()}"
         run = RegainedRun(

@@ -33,6 +33,22 @@ AGAIN = """%%dist
 print(float(jnp.sum(w)), os.environ["MY_TOKEN"], len(jax.local_devices()))"""
 
 
+KILLED_IN_BETWEEN = """
+import os, signal, time
+from nbdist.cells.submission import submit
+from nbdist.cells import execution
+def once(*args):
+    sent = submit(*args)
+    time.sleep(1)  # it leaves on a thread of its own
+    os.kill(os.getpid(), signal.SIGKILL)
+execution.submit = once"""
+
+MEETING = """%%dist
+v = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda i: np.arange(8.0)[i])
+total = jax.jit(lambda v: v.sum())
+print(float(total(v)))"""
+
+
 @pytest.fixture
 def kernels(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kernels]:
     found = Kernels(tmp_path_factory.mktemp("kernels"))
@@ -89,5 +105,25 @@ def test_one_that_ends_in_a_cell_is_named_at_its_end_and_replaced_before_the_nex
     shown = second.good(AGAIN).text
     assert f"process {lost} started again; all variables kept" in shown
     assert "28.0 s3cret 2" in shown
+    second.good("%dist_shutdown")
+    assert kernels.folders == []
+
+
+def test_a_cell_that_one_process_got_before_the_kernel_was_killed_is_found_and_ended(
+    kernels: Kernels,
+) -> None:
+    first = kernels.start()
+    first.good(START)
+    pids_of(first)
+    # The other has sent as many programs of the same name, but in an earlier cell.
+    first.good(MEETING)
+    first.good(KILLED_IN_BETWEEN)
+    first.send(MEETING)
+    first.process.wait(30)
+    second = kernels.start()
+    assert "process 0 still runs cell" in second.good("%dist_init --attach last").text
+    failed = second.bad("%sync").traceback
+    assert "process 0 interrupted" in failed
+    assert "28.0 s3cret 2" in second.good(AGAIN).text
     second.good("%dist_shutdown")
     assert kernels.folders == []

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 
 from nbdist.cells.context import CellContext, Ended, nothing
@@ -19,7 +19,8 @@ def cell_context(
     *,
     rules: Rules,
     ended: Callable[[Ended], Facts],
-    began: Callable[[OpenCell], None] = nothing,
+    began: Callable[[OpenCell, Sequence[int]], None] = nothing,
+    requested: Callable[[int, int, str], None] = nothing,
 ) -> CellContext:
     """The context of one cell.
 
@@ -28,7 +29,8 @@ def cell_context(
       targets: Those the cell is for.
       rules: Of the session.
       ended: Takes the cell's end.
-      began: Called when it has been sent.
+      began: As in `CellContext`.
+      requested: As there.
     """
     return CellContext(
         link=engines.link,
@@ -44,5 +46,6 @@ def cell_context(
         widgets=engines.widgets,
         progress=engines.health.take_outcomes,
         began=began,
+        requested=requested,
         ended=ended,
     )

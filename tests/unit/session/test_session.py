@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from nbdist.cells.history import read as read_history
 from nbdist.contract.calls.engine import Complete, Completions, LastFailure
 from nbdist.errors import LaunchError, ProcessError, SessionError, TargetError
 from nbdist.rules import Rules
@@ -243,6 +245,26 @@ def test_a_cell_that_nobody_waits_for_is_busy_until_it_ends_and_then_history(
         cell.finish()
     wait_for(lambda: outcomes(session) == ["finished"])
     session.sync()
+
+
+def test_a_cell_is_written_down_for_each_process_before_it_gets_it(live: LiveHosts) -> None:
+    """Its kernel may be killed between two of them; another must see that the first is in it."""
+    session = live.session("h1", "h2", keep=True)
+    folder = Path(session._life.engines.link.folder)
+    noted: list[dict[int, str]] = []
+
+    def run(cell: SentCell) -> None:
+        noted.extend(dict(one.requests) for one in read_history(folder).running)
+        cell.finish()
+
+    live.runs = run
+    session.run("x = 1")
+    first, second = live.sent
+    assert noted == [
+        {0: first.reply.msg_id},
+        {0: first.reply.msg_id, 1: second.reply.msg_id},
+    ]
+    assert read_history(folder).running == []
 
 
 def test_the_next_cell_says_behind_which_it_waits(live: LiveHosts) -> None:

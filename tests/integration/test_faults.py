@@ -111,6 +111,32 @@ def test_after_a_cell_that_was_left_while_it_compiled_the_next_waits_and_runs(
     assert "processes 0, 1   42 24.0" in later.text
 
 
+def test_a_process_is_freed_that_waits_for_others_to_meet_it_for_the_first_time(
+    kernel: Notebook,
+) -> None:
+    """In C++, where no signal is seen, and before any connection is there that could be cut."""
+    kernel.good(START)
+    try:
+        kernel.good(
+            "%%dist\nimport jax, numpy as np\nfrom jax.sharding import NamedSharding, PartitionSpec as P\n"
+            "mesh = jax.make_mesh((2, 2), ('data', 'model'))\n"
+            "spread = NamedSharding(mesh, P('data', 'model'))\n"
+            "x = jax.make_array_from_callback((4, 4), spread, lambda i: np.ones((4, 4))[i])\n"
+            "total = jax.jit(lambda x: x.sum(0))"
+        )
+        failed = kernel.bad(
+            "%%dist --grace 1\nif jax.process_index() == 1: raise ValueError('early')\n"
+            "np.asarray(total(x).addressable_shards[0].data)"
+        )
+        assert "ValueError: early" in failed.traceback
+        assert "stuck" not in failed.text + failed.traceback
+        assert "in step again after" in failed.text
+        assert "gloo" not in failed.text
+        assert "16.0" in kernel.good("%%dist\nprint(float(total(x).sum()))").text
+    finally:
+        kernel.run("%dist_shutdown")
+
+
 @pytest.mark.usefixtures("sooner")
 def test_a_process_is_freed_from_a_barrier_that_another_does_not_reach(notebook: Notebook) -> None:
     failed = notebook.bad(

@@ -19,6 +19,11 @@ PARTS = re.compile(
 SIGNS = (b"[Gloo]", b"peer ranks")
 """A line without any of these is a part of a message only where the line ends of others are still to come."""
 
+REFUSED = re.compile(
+    rb"gloo/transport/tcp/debug_logger\.cc:\d+\] ERROR failed to connect, .* remote=\[(?:0\.0\.0\.0|::)\]"
+)
+"""What gloo writes at each attempt to connect to nobody: see `nbdist.engine.frameworks.jax.step.meeting`."""
+
 REST_SECONDS = 30.0
 """For so long the end of a message is waited for. A thread writes it at once, unless it gets no processor."""
 
@@ -55,6 +60,8 @@ class Gloo:
         return follows or any(sign in line for sign in SIGNS)
 
     def _taken(self, line: bytes) -> bool:
+        if REFUSED.search(line) is not None:
+            return True
         if not (self._is_gloos(line) and PARTS.fullmatch(line)):
             self._due = 0
             return False

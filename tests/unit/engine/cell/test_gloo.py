@@ -64,3 +64,12 @@ def test_parts_of_several_messages_of_gloos_may_be_mixed_and_read_at_any_moment(
 def test_what_others_write_is_shown_as_it_is(text: str) -> None:
     assert shown([text]) == text
     assert shown([MESSAGE, text]) == text
+
+
+def test_attempts_to_connect_to_nobody_are_not_shown_and_others_are() -> None:
+    failed = (
+        "[external/gloo/gloo/transport/tcp/debug_logger.cc:25] ERROR failed to connect, willRetry=1, retry=1, "
+        "rank=0, local=[127.0.0.1]:152, remote=[{0}]$10, error=SO_ERROR: Connection refused, remote=[{0}]$10\n"
+    )
+    real = failed.format("10.0.0.7]:4711[")
+    assert shown([failed.format("0.0.0.0"), "mine\n", failed.format("::"), real]) == f"mine\n{real}"

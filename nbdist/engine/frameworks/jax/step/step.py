@@ -16,6 +16,7 @@ from nbdist.contract.sent import Sent
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.step.cut import Cut
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
+from nbdist.engine.frameworks.jax.step.meeting import Meetings
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
 from nbdist.engine.frameworks.jax.step.sockets import listening_ports
@@ -72,6 +73,7 @@ class Step:
         self._others: frozenset[int] = frozenset()
         self.ports: frozenset[int] = frozenset()
         self._cut = Cut()
+        self._meetings = Meetings()
         self._cut_at: float | None = None
         self.unsettled = False
         self.proven: int | None = None
@@ -88,6 +90,7 @@ class Step:
             self.dispatched.hook()
         self.dispatched.restart(generation)
         self._cut_at = None
+        self._meetings = Meetings()
         self.unsettled = False
         self._proof = Proof(self._ignore)
 
@@ -261,6 +264,8 @@ class Step:
         """
         if self._proof is None:
             return Proven(passed=False, alike=True, error="no back end is up")
+        if self._meetings.ended:
+            return Proven(passed=False, alike=True, error="a group of devices can no longer meet")
         trial = self._proof.begin(number, self.dispatched.count, counted=False)
         trial.done.wait(timeout_s)
         trial.alike = trial.alike or compared
@@ -285,6 +290,7 @@ class Step:
         """Ends all collectives that wait, from any thread; a repair must follow."""
         if self._cut_at is None:
             self._cut_at = time.monotonic()
+        self._meetings.end(self.ports)
         return self._cut.cut(self.ports, self._others)
 
     @property

@@ -1,0 +1,97 @@
+"""Groups of devices of which not all processes have come: who waits for the others is freed, from any thread.
+
+On CPU gloo connects the devices of a group when a program first needs it. Each process writes its address into the
+key-value store of JAX's coordinator, and waits there for those of the others, 30 seconds each (`kDefaultTimeout`
+of gloo's `rendezvous/store.h`; XLA's `GlooKeyValueStore`). No connection is there yet that could be cut, and where
+the main thread waits in C++, as in NumPy's conversion, it gets no signal.
+
+So addresses are written in the place of those that are missing. Of two processes the one with the higher address
+connects (gloo's `Pair::connect`), and the lowest there is, port 0, refuses: the program fails (`Gloo context
+initialization failed`). An address that comes later is refused by the store.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+import struct
+import threading
+from collections.abc import Collection, Mapping
+
+from nbdist.engine.frameworks.jax.store import coordinator_client
+
+FOLDER = "cpu:gloo"
+"""Where XLA's back end for CPUs has gloo's addresses (jaxlib 0.12.0.1): below it a folder for each group, named by
+the ids of its devices, and in that one key for each device, numbered. Where others are used nothing is freed."""
+
+LENGTHS = {socket.AF_INET: 2 + 4, socket.AF_INET6: 2 + 4 + 16}
+"""Bytes of port and address in a `sockaddr`, behind the two of its family (ip(7) and ipv6(7) of Linux)."""
+
+
+class Meetings:
+    """Those of one back end; where one of them was ended, a repair must follow.
+
+    Attributes:
+      ended: Whether one was.
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._ending = threading.Lock()
+
+    def end(self, own: Collection[int]) -> None:
+        """Ends those in which this process waits, on a thread of its own: the coordinator may not answer.
+
+        Args:
+          own: The ports on which this process takes connections of collectives.
+        """
+        threading.Thread(target=self._end, args=(own,), name="nbdist-meetings", daemon=True).start()
+
+    def _end(self, own: Collection[int]) -> None:
+        if not self._ending.acquire(blocking=False):
+            return
+        try:
+            client = coordinator_client()
+            # The coordinator may be gone.
+            with contextlib.suppress(RuntimeError):
+                known = client.key_value_dir_get_bytes(FOLDER) if client is not None else ()
+                for key, address in missing(dict(known), own).items():
+                    self.ended = True
+                    # Another process may do the same at this moment.
+                    with contextlib.suppress(RuntimeError):
+                        client.key_value_set_bytes(key, address)  # type: ignore[union-attr]
+        finally:
+            self._ending.release()
+
+
+def missing(addresses: Mapping[str, bytes], own: Collection[int]) -> dict[str, bytes]:
+    """For each key of an address for which this process waits, one that refuses.
+
+    Args:
+      addresses: All that are known, by key.
+      own: As for `Meetings.end`.
+    """
+    groups: dict[str, dict[int, bytes]] = {}
+    for key, value in addresses.items():
+        group, _, number = key.rpartition("/")
+        if number.isdigit():
+            groups.setdefault(group, {})[int(number)] = value
+    found = {}
+    for group, known in groups.items():
+        refusing = next(filter(None, (_refusing(value, own) for value in known.values())), None)
+        if refusing is not None:
+            count = len(group.rpartition("/")[2].split(","))
+            found.update({f"{group}/{n}": refusing for n in range(count) if n not in known})
+    return found
+
+
+def _refusing(value: bytes, own: Collection[int]) -> bytes | None:
+    """An address of this process, with zeros in the place of its port and host; None where it is not one."""
+    for family, length in LENGTHS.items():
+        for port in own:
+            head = struct.pack("=H", family)
+            at = value.find(head + struct.pack("!H", port))
+            if at >= 0:
+                at += len(head)
+                return value[:at] + bytes(length) + value[at + length :]
+    return None

@@ -10,6 +10,7 @@ import pytest
 from tests.in_step.disturb import go_through
 from tests.in_step.table import (
     ASYNCHRONOUS,
+    EVERY,
     KINDS,
     LARGE,
     SMALL,
@@ -34,7 +35,7 @@ def over_ssh(hosts: TestBed) -> Iterator[World]:
         yield found
 
 
-@pytest.mark.parametrize("situation", ROWS, ids=str)
+@pytest.mark.parametrize("situation", ROWS[::EVERY], ids=str)
 def test_after_a_situation_all_values_are_there_and_the_training_goes_on(
     over_ssh: World, situation: Situation
 ) -> None:

@@ -79,6 +79,7 @@ def train_until(last):
         if plan is not None and done == plan[1] and me == plan[0]:
             what, plan = plan[2], None
             exec(what)
+        nbdist.checkpoint()
         step()
 def weights():
     return [np.asarray(leaf.addressable_data(0)).tobytes() for leaf in jax.tree.leaves((params, state))]

@@ -29,6 +29,7 @@ from nbdist.session.recovery.copying import back
 from nbdist.session.recovery.differing import differing, differing_labels, which_differ
 from nbdist.session.recovery.inplace import repair
 from nbdist.session.recovery.replacing import replaceable
+from nbdist.session.recovery.silent import until_known
 from nbdist.session.recovery.strategy import NOT_OURS
 from nbdist.session.recovery.under_way import States, until_computed
 from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
@@ -75,6 +76,7 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
     """
     if engines.lost_controller and not automatic:
         return Settled(why=ENDED)
+    until_known(engines, say=say)
     why = bring_back(engines, say=say)
     gone = replaceable(engines)
     why = why or hindrance(engines, gone)
@@ -123,6 +125,7 @@ def mend(
       stuck: Those that are to be ended and replaced, since they no longer answer.
     """
     for tries_left in reversed(range(TRIES)):
+        until_known(engines, say=say)
         why = bring_back(engines, say=say)
         gone = replaceable(engines, stuck)
         why = why or hindrance(engines, gone)

@@ -158,6 +158,7 @@ def test_nothing_is_asked_where_one_cannot_answer(
     engines = FakeEngines()
     engines.facts = replace(engines.facts, **facts)
     engines.monitor.reported[1] = RUNNING
+    engines.hurry.set()  # nobody waits for a host that is silent
     assert settled(engines, automatic=automatic) == Settled(why=why)
     assert mend(engines, say=print) == Settled(why=why)
     assert (engines.asked, repairs) == ([], [])

@@ -31,7 +31,7 @@ from nbdist.launch.start.agent_pool import AgentPool
 from nbdist.launch.start.agents import Agents
 from nbdist.launch.start.client import Client
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.reconnect import restart_controller
+from nbdist.launch.start.reconnect import restart_controller, unanswered
 from nbdist.launch.start.spawn import reaches
 from nbdist.quantities import seconds_text
 from nbdist.rules import Rules
@@ -40,6 +40,10 @@ from nbdist.version import __version__
 
 CONNECT_SECONDS = 5
 """What the controller of a session that runs may take to answer."""
+
+ENGINES_SECONDS = 5.0
+"""How long answers of engines are waited for through another controller: one in the middle of a cell gives none,
+and has connected to it by then, which takes a tenth of a second."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -230,6 +234,8 @@ def _connect(record: Record, running: Cluster) -> tuple[str, ...]:
             f"The controller of session {record.id} has ended, and {error}. nbdist stop {record.id} ends what is "
             "left of it."
         ) from error
+    # What is sent to one that has not connected to it yet is lost.
+    unanswered(running, running.engines.keys() - running.exits.keys(), within_s=ENGINES_SECONDS)
     return (
         f"ipyparallel's controller {replace(end, because_of=None)} meanwhile; another took its place.",
     )

@@ -47,15 +47,14 @@ class History:
         self.cells: list[PastCell] = []
         self._path = folder / FILE if folder is not None else None
         self._lock = threading.Lock()
-        self._file: int | None = None
 
     def begun(self, cell: OpenCell) -> None:
         """A cell is about to be sent."""
-        self._write(Begun(cell=cell), more=True)
+        self._write(Begun(cell=cell))
 
     def requested(self, run: int, process_id: int, request: str) -> None:
         """The cell of this run is about to be sent to a process, with a message of this number."""
-        self._write(Requested(run=run, process_id=process_id, request=request), more=True)
+        self._write(Requested(run=run, process_id=process_id, request=request))
 
     def ended(
         self, cell: PastCell, *, run: int | None, since: int | None, stuck: frozenset[int]
@@ -68,23 +67,17 @@ class History:
         """All processes are there again and in step."""
         self._write(Recovered())
 
-    def _write(self, line: Line, *, more: bool = False) -> None:
-        """Writes a line; where there is `more` to come the file stays open until then."""
+    def _write(self, line: Line) -> None:
         if self._path is None:
             return
         text = json.dumps(encode(line)).encode() + b"\n"
         with self._lock, contextlib.suppress(OSError):
-            file, self._file = self._file, None
-            if file is None:
-                file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+            # One write a line: two kernels may be at it.
+            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
             try:
-                # One write a line: two kernels may be at it.
                 os.write(file, text)
             finally:
-                if more:
-                    self._file = file
-                else:
-                    os.close(file)
+                os.close(file)
 
 
 def read(folder: Path) -> Read:

@@ -160,7 +160,7 @@ class Cells:
         """
         engines = self._engines
         done = self.wait_for_ends()
-        if computes(code) and self._came_back():
+        if engines.facts.stuck and computes(code) and self._came_back():
             done = make_sure(engines, automatic=True)
         if engines.proves and engines.facts.out_of_step:
             refuse_computing(code, engines.facts)

@@ -17,6 +17,7 @@ import socket
 import struct
 import threading
 from collections.abc import Collection, Mapping
+from typing import Any
 
 from nbdist.engine.frameworks.jax.store import coordinator_client
 
@@ -42,6 +43,9 @@ class Meetings:
     def end(self, own: Collection[int]) -> None:
         """Ends those in which this process waits, on a thread of its own: the coordinator may not answer.
 
+        Private API: `key_value_dir_get_bytes` and `key_value_set_bytes` of `coordinator_client()` (jax 0.12.0.1).
+        Without them such a wait ends by itself, after half a minute.
+
         Args:
           own: The ports on which this process takes connections of collectives.
         """
@@ -51,15 +55,20 @@ class Meetings:
         if not self._ending.acquire(blocking=False):
             return
         try:
-            client = coordinator_client()
+            client: Any = coordinator_client()
+            if not (
+                hasattr(client, "key_value_dir_get_bytes")
+                and hasattr(client, "key_value_set_bytes")
+            ):
+                return
             # The coordinator may be gone.
             with contextlib.suppress(RuntimeError):
-                known = client.key_value_dir_get_bytes(FOLDER) if client is not None else ()
-                for key, address in missing(dict(known), own).items():
+                known = dict(client.key_value_dir_get_bytes(FOLDER))
+                for key, address in missing(known, own).items():
                     self.ended = True
                     # Another process may do the same at this moment.
                     with contextlib.suppress(RuntimeError):
-                        client.key_value_set_bytes(key, address)  # type: ignore[union-attr]
+                        client.key_value_set_bytes(key, address)
         finally:
             self._ending.release()
 

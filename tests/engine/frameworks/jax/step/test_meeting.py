@@ -24,16 +24,9 @@ def address(port: int, host: str = "10.0.0.7") -> bytes:
 class Store:
     """JAX's key-value store, as far as it is used; what is there is not written again."""
 
-    def __init__(self, **known: bytes) -> None:
-        self.known = {f"cpu:gloo/{key.replace('_', '/')}": value for key, value in known.items()}
-        self.known["cpu:gloo/0,2048/0"] = address(OWN)
+    def __init__(self) -> None:
+        self.known = {"cpu:gloo/0,2048/0": address(OWN)}
         self.asked: list[str] = []
-        self.over = threading.Event()
-
-    def key_value_set(self, key: str, value: str) -> None:
-        raise AssertionError("addresses are bytes")
-
-    key_value_dir_get = key_value_set
 
     def key_value_dir_get_bytes(self, folder: str) -> list[tuple[str, bytes]]:
         self.asked.append(folder)
@@ -105,8 +98,9 @@ class Gone(Store):
         raise RuntimeError("UNAVAILABLE")
 
 
-@pytest.mark.parametrize("store", [None, Gone()])
-def test_without_a_coordinator_nothing_is_done(
-    monkeypatch: pytest.MonkeyPatch, store: Store | None
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize("store", [None, object(), Gone()])
+def test_without_a_coordinator_that_can_do_it_nothing_is_done(
+    monkeypatch: pytest.MonkeyPatch, store: Any
 ) -> None:
     assert not ended(monkeypatch, store).ended

@@ -247,15 +247,12 @@ class EngineGroup:
         """Sends a request to one process; see `nbdist.launch.start.request.ask`.
 
         Raises:
-          GoneError: The process has ended, or this kernel has left it.
+          GoneError: The session has ended.
         """
         if not self.alive:
             raise GoneError(f"{self.where(process_id)} is of a session that has ended.")
-        try:
-            view = self.link.client[self.link.engines[process_id]]
-        except IndexError as error:  # ipyparallel's, for an engine that has left
-            raise GoneError(f"{self.where(process_id)} has ended.") from error
-        return ask(view, call, *buffers, where=self.where(process_id))
+        engine = self.link.engines[process_id]
+        return ask(self.link.client, engine, call, *buffers, where=self.where(process_id))
 
     def where(self, process_id: int) -> str:
         """`process 1 (host h1)`, without the host where there is one only."""

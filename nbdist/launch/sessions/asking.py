@@ -54,7 +54,8 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
     address = address_of(cluster.connection)
     asked = {
         engine: ask(
-            client[engine],
+            client,
+            engine,
             Who(framework=framework, controller=address, ports=2 + len(engines)),
             where=f"engine {engine}",
         )

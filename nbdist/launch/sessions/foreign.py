@@ -186,21 +186,20 @@ def _prepare(running: Cluster, by_id: Descriptions) -> list[str]:
     late: set[str] = set()
     for process in plan.processes:
         p = process.process_id
-        view = running.client[running.engines[p]]
         where = f"process {p} (host {by_id[p].host})"
         environment = {
             **plan.environment,
             **framework.environment(plan, process, running.rendezvous),
         }
         answer, _ = ask(
-            view,
+            running.client,
+            running.engines[p],
             Prepare(environment=environment, framework=running.plan.framework),
             where=where,
         ).get(ANSWER_SECONDS)
         late |= set(answer.names) & set(plan.environment)
-        ask(view, Hello(process_id=p, framework=running.plan.framework), where=where).get(
-            ANSWER_SECONDS
-        )
+        hello = Hello(process_id=p, framework=running.plan.framework)
+        ask(running.client, running.engines[p], hello, where=where).get(ANSWER_SECONDS)
     if not late:
         return []
     names = ", ".join(sorted(late))

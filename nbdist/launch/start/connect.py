@@ -174,7 +174,7 @@ def _greet(
     """The first message: who is who, and the versions compared."""
     hello = Hello(process_id=None, framework=running.plan.framework)
     asked = {
-        engine: Repeated(running.client[engine], hello, again_s=GREET_SECONDS) for engine in engines
+        engine: Repeated(running.client, engine, hello, again_s=GREET_SECONDS) for engine in engines
     }
     for engine, greeted in asked.items():
         while (answer := greeted.answer(within_s=POLL_SECONDS)) is None:

@@ -73,7 +73,8 @@ def broadcast(
     asked = {}
     for process_id, stage in stages.items():
         asked[process_id] = ask(
-            running.client[running.engines[process_id]],
+            running.client,
+            running.engines[process_id],
             Initialize(stage=encode(stage)),
             where=f"process {process_id} (host {running.plan.hosts[process_id]})",
         )

@@ -72,7 +72,7 @@ def unanswered(running: Cluster, process_ids: Collection[int], *, within_s: floa
     deadline = time.monotonic() + within_s
     nothing = Complete(code="", cursor=0)
     left = {
-        p: Repeated(running.client[running.engines[p]], nothing, again_s=AGAIN_SECONDS)
+        p: Repeated(running.client, running.engines[p], nothing, again_s=AGAIN_SECONDS)
         for p in process_ids
     }
     while left and time.monotonic() < deadline:

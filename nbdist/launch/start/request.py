@@ -6,13 +6,29 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ipyparallel.error import RemoteError
+from ipyparallel.error import NoEnginesRegistered, RemoteError
 
 import nbdist.errors as errors
 from nbdist.contract.calls import call as contract
 from nbdist.engine.kernel.calls import Call
+from nbdist.errors import GoneError
 
 A = TypeVar("A")
+
+
+class Left:
+    """In place of ipyparallel's AsyncResult, where an engine has left before it could be asked."""
+
+    def ready(self) -> bool:
+        """It is no use to wait."""
+        return True
+
+    def wait(self, timeout_s: float) -> None:
+        """Returns at once."""
+
+    def get(self, timeout_s: float | None) -> Any:
+        """Raises what ipyparallel raises for an engine that dies before it has answered."""
+        raise RemoteError("EngineError", "The engine has left.", "", {})
 
 
 class Request(Generic[A]):
@@ -57,7 +73,7 @@ class Request(Generic[A]):
             if error.ename == "WireError":
                 raise errors.WireError(f"{self._where}: {error.evalue}") from None
             if error.ename == "EngineError":
-                raise errors.GoneError(f"{self._where} has ended.") from None
+                raise GoneError(f"{self._where} has ended.") from None
             raise errors.SessionError(f"{self._where}: {error.ename}: {error.evalue}") from None
         name = self._call.NAME
         try:
@@ -74,11 +90,16 @@ class Request(Generic[A]):
         return answer, buffers
 
 
-def ask(view: Any, call: contract.Call[A], *buffers: bytes, where: str = "") -> Request[A]:
-    """Sends a request to the one engine of `view`; does not wait.
+def ask(
+    client: Any, engine: int, call: contract.Call[A], *buffers: bytes, where: str = ""
+) -> Request[A]:
+    """Sends a request to one engine; does not wait.
+
+    One to an engine that has left is answered as one to an engine that dies before it has answered.
 
     Args:
-      view: ipyparallel's DirectView of one engine.
+      client: ipyparallel's Client.
+      engine: Its number there.
       call: One of `nbdist.contract.calls`.
       *buffers: Raw data that goes along.
       where: Names the process in error texts, such as `process 1 (host h1)`.
@@ -87,8 +108,12 @@ def ask(view: Any, call: contract.Call[A], *buffers: bytes, where: str = "") -> 
       WireError: The call has something JSON has no form for; nothing was sent.
     """
     sent = Call(call.NAME, contract.to_text(call))
-    result = view.set_flags(label=sent.label).apply_async(sent, *buffers)
-    return Request(call, result, where or f"engine {view.targets}")
+    try:
+        result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
+    except (IndexError, KeyError, NoEnginesRegistered):
+        # ipyparallel's: another thread takes an engine that leaves from its list, also in the middle of this line.
+        result = Left()
+    return Request(call, result, where or f"engine {engine}")
 
 
 class Repeated(Generic[A]):
@@ -97,13 +122,15 @@ class Repeated(Generic[A]):
     ZeroMQ drops what is sent to an engine whose own connection to the controller is not there yet.
 
     Args:
-      view: ipyparallel's DirectView of the engine.
+      client: ipyparallel's Client.
+      engine: Its number there.
       call: What is asked.
       again_s: After so many seconds without an answer it is asked again.
     """
 
-    def __init__(self, view: Any, call: contract.Call[A], *, again_s: float) -> None:
-        self._view = view
+    def __init__(self, client: Any, engine: int, call: contract.Call[A], *, again_s: float) -> None:
+        self._client = client
+        self._engine = engine
         self._call = call
         self._again_s = again_s
         self._asked: list[Request[A]] = []
@@ -120,7 +147,7 @@ class Repeated(Generic[A]):
         return None
 
     def _ask(self) -> None:
-        self._asked.append(ask(self._view, self._call))
+        self._asked.append(ask(self._client, self._engine, self._call))
         self._again = time.monotonic() + self._again_s
 
 

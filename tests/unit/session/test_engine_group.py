@@ -113,7 +113,7 @@ def test_a_process_that_has_left_the_client_cannot_be_asked(live: LiveHosts) -> 
 
     live.client.processes = Left()
     with pytest.raises(GoneError, match=r"^process 1 \(host h2\) has ended\.$"):
-        group.send(1, Look(timeout_s=0.1))
+        group.send(1, Look(timeout_s=0.1)).get()
 
 
 def test_an_end_that_was_asked_for_is_no_loss(live: LiveHosts) -> None:

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ipyparallel.error import RemoteError
+from ipyparallel.error import NoEnginesRegistered, RemoteError
 
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import ArrayError, GoneError, SessionError, WireError
@@ -29,6 +29,25 @@ def test_a_process_that_has_ended_is_reported_from_one_that_failed() -> None:
     with pytest.raises(SessionError) as raised:
         failed("TypeError").get()
     assert type(raised.value) is SessionError
+
+
+@pytest.mark.parametrize(
+    "raised",
+    [IndexError("No such engine: 1"), KeyError(1), NoEnginesRegistered("Can't build targets")],
+)
+def test_a_process_whose_engine_leaves_while_it_is_asked_has_ended(raised: Exception) -> None:
+    class Leaving:
+        def set_flags(self, **_: Any) -> Leaving:
+            return self
+
+        def apply_async(self, *_: Any) -> Any:
+            raise raised
+
+    request = ask({1: Leaving()}, 1, LOOK, where="process 1 (host h1)")
+    assert request.ready()
+    request.wait(60)
+    with pytest.raises(GoneError, match=r"^process 1 \(host h1\) has ended\.$"):
+        request.get()
 
 
 def answering(content: Any, *buffers: bytes) -> Request[Looked]:
@@ -72,10 +91,10 @@ def test_what_an_engine_raised_is_raised_as_the_same_class_where_it_is_one_of_ou
 
 def test_a_request_goes_to_the_one_engine_under_its_name_with_its_arguments() -> None:
     sent: list[Any] = []
-    view = SimpleNamespace(targets=7, apply_async=lambda *given: sent.append(given))
+    view = SimpleNamespace(apply_async=lambda *given: sent.append(given))
     flags: list[Any] = []
-    before = SimpleNamespace(targets=7, set_flags=lambda **given: flags.append(given) or view)
-    ask(before, LOOK, b"raw")
+    before = SimpleNamespace(set_flags=lambda **given: flags.append(given) or view)
+    ask({7: before}, 7, LOOK, b"raw")
     ((call, buffer),) = sent
     assert (call.name, json.loads(call.arguments), buffer) == (
         "look",
@@ -118,7 +137,7 @@ def test_that_an_engine_could_not_take_a_call_is_said_with_the_process() -> None
 def test_a_call_that_cannot_be_sent_is_an_error_before_anything_is() -> None:
     view = SimpleNamespace(set_flags=lambda **_: pytest.fail("something was sent"))
     with pytest.raises(WireError, match=r"Look\.timeout_s is inf; allowed: a finite number"):
-        ask(view, Look(timeout_s=float("inf")))
+        ask({7: view}, 7, Look(timeout_s=float("inf")))
 
 
 class Lossy:
@@ -127,7 +146,7 @@ class Lossy:
     def __init__(self, lost: int) -> None:
         self.lost, self.asked = lost, 0
 
-    def ask(self, view: Any, call: Any) -> Any:
+    def ask(self, client: Any, engine: int, call: Any) -> Any:
         self.asked += 1
         return SimpleNamespace(
             ready=lambda number=self.asked: number > self.lost, wait=lambda within_s: None

@@ -10,14 +10,9 @@ from pathlib import Path
 
 import psutil
 
+from tests.integration.executed import CELL_SECONDS, users_environment
 from tests.integration.notebook import ANSI, gone
-from tests.integration.test_tour import (
-    CELL_SECONDS,
-    CLOSING,
-    SPLIT,
-    check_failure,
-    users_environment,
-)
+from tests.integration.tour import CLOSING, SPLIT, check_failure
 
 
 def test_the_demo_runs_in_a_terminal_and_leaves_nothing(tmp_path: Path) -> None:

@@ -10,7 +10,8 @@ from typing import Any
 import nbformat
 
 from tests.docs.pages import Typed, agrees
-from tests.integration.notebook import ANSI, Notebook, Output, execute
+from tests.integration.executed import executed
+from tests.integration.notebook import ANSI, Notebook, Output
 
 CELL_SECONDS = 150
 START = "%dist_init -n 2 --devices-per-process 2 --platform cpu"
@@ -65,13 +66,13 @@ class Said:
     failed: bool
 
 
-def run(pages: Pages, *, folder: Path, env: dict[str, str]) -> dict[str, Said]:
+def run(pages: Pages, *, folder: Path, without: tuple[str, ...] = ()) -> dict[str, Said]:
     """Runs pages in one kernel, or where somebody types at a prompt each in one of its own.
 
     Args:
       pages: What is run.
       folder: The working folder.
-      env: The environment of the kernel.
+      without: How the names of variables begin that the kernel is not to have.
 
     Returns:
       By place, what each cell has shown.
@@ -84,14 +85,14 @@ def run(pages: Pages, *, folder: Path, env: dict[str, str]) -> dict[str, Said]:
         if page not in alone
         for cell in cells_of(page, blocks)
     ]
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
+    ran = executed(notebook, folder=folder, without=without, cell_timeout_s=CELL_SECONDS)
     said = {
         cell.metadata["place"]: Said(
             said_by(cell, pictures=True),
             said_by(cell, pictures=False),
             any(output.output_type == "error" for output in cell.outputs),
         )
-        for cell in notebook.cells
+        for cell in ran.values()
     }
     for blocks in alone.values():
         said |= _run_with_a_person(blocks, folder)

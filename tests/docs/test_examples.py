@@ -6,7 +6,6 @@ import pytest
 
 from tests.docs.pages import Typed, agrees, environment, pages, typed
 from tests.docs.running import Said, check, run
-from tests.integration.test_tour import users_environment
 
 RUN = {
     page: [block for block in typed(page) if block.not_run is None]
@@ -19,8 +18,7 @@ BLOCKS = [block for blocks in RUN.values() for block in blocks]
 @pytest.fixture(scope="module")
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
     """By place, what each cell has shown."""
-    folder = tmp_path_factory.mktemp("pages")
-    return run(RUN, folder=folder, env=users_environment(IPYTHONDIR=str(folder / "ipython")))
+    return run(RUN, folder=tmp_path_factory.mktemp("pages"))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)

@@ -5,28 +5,17 @@ from __future__ import annotations
 import pytest
 
 from nbdist.errors import HostError, ProcessError
+from tests.builders.trainings import LINEAR, MESH
 from tests.hosts.left import Left
 from tests.hosts.three_hosts import bits, start
 from tests.testbed.hosts import TestBed
 from tests.waiting import wait_for
 
-TRAINING = """
-import jax, jax.numpy as jnp, nbdist, numpy as np, optax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-def put(array, *axes):
-    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
-rng = np.random.default_rng(0)
-params = {"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}
-tx = optax.adam(1e-2)
+TRAINING = f"""{MESH}{LINEAR}rng = np.random.default_rng(0)
+params = {{"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}}
 state, done = jax.jit(tx.init)(params), 0
 data = put(np.arange(144, dtype="f4").reshape(12, 12) / 144, "data")
 me = jax.process_index()
-@jax.jit
-def update(params, state, x):
-    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
-    updates, state = tx.update(grads, state)
-    return optax.apply_updates(params, updates), state, value
 def step():
     global params, state, done
     params, state, value = update(params, state, data)

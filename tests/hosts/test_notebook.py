@@ -6,54 +6,35 @@ import json
 import re
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
-import nbformat
 import pytest
 
-from tests.integration.notebook import ANSI, execute
-from tests.integration.test_tour import (
-    CELL_SECONDS,
-    MAY_FAIL,
-    ROOT,
-    SPLIT,
-    TOUR,
-    check_failure,
-    text_of,
-    users_environment,
-)
+from tests.integration.executed import NOTEBOOKS, Cells, executed, failed, tagged, text_of
+from tests.integration.notebook import ANSI
+from tests.integration.tour import SPLIT, TOUR, check_failure
 from tests.testbed.fixtures import need
 from tests.testbed.hosts import TestBed
 from tests.testbed.possible import why_no_hosts
 
-NOTEBOOK = ROOT / "notebooks" / "04_many_hosts.ipynb"
+NOTEBOOK = NOTEBOOKS / "04_many_hosts.ipynb"
 
 
 @pytest.fixture(scope="module")
-def executed(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def cells(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cells]:
     """The executed notebook, cells by id; the hosts are looked at before they are taken away."""
     need(why_no_hosts())
     folder: Path = tmp_path_factory.mktemp("hosts")
     with TestBed(2, shown=(folder,)) as bed:
-        notebook = nbformat.read(NOTEBOOK, as_version=4)
         where = f"--hosts h1:2,h2:2 --ssh-config {bed.ssh_config}"
-        env = users_environment(IPYTHONDIR=str(folder / "ipython"), NBDIST_WHERE=where)
-        execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
+        found = executed(NOTEBOOK, folder=folder, NBDIST_WHERE=where)
         left = {i: (bed.processes(i), bed.files_left(i, "nbdist-*")) for i in (1, 2)}
         assert left == {1: ([], []), 2: ([], [])}
-        yield {cell.id: cell for cell in notebook.cells}
+        yield found
 
 
 def code_cells(path: Path) -> list[str]:
     found = json.loads(path.read_text(encoding="utf-8"))["cells"]
     return ["".join(cell["source"]) for cell in found if cell["cell_type"] == "code"]
-
-
-def test_the_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
-    assert ran == []
 
 
 def test_the_cells_of_the_tour_are_here_unchanged_and_in_order() -> None:
@@ -63,25 +44,17 @@ def test_the_cells_of_the_tour_are_here_unchanged_and_in_order() -> None:
     assert [cell for cell in wanted if cell not in here] == []
 
 
-def test_two_hosts_form_one_cluster_and_only_the_failure_fails(executed: dict[str, Any]) -> None:
+def test_two_hosts_form_one_cluster_and_only_the_failure_fails(cells: Cells) -> None:
     closing = r"4 processes on 2 hosts, 8 cpu devices, jax \S+, ready in \d+\.\d s"
-    assert re.search(closing, text_of(executed["init"]))
-    assert "2 hosts examined" in text_of(executed["doctor"])
-    tagged = {c for c, cell in executed.items() if MAY_FAIL in cell.metadata.get("tags", ())}
-    failed = {
-        c
-        for c, cell in executed.items()
-        if any(o.output_type == "error" for o in cell.get("outputs", ()))
-    }
-    assert failed == tagged
-    assert len(failed) == 1
-    check_failure(text_of(executed[failed.pop()]))
+    assert re.search(closing, text_of(cells["init"]))
+    assert "2 hosts examined" in text_of(cells["doctor"])
+    (only,) = failed(cells)
+    assert tagged(cells) == {only}
+    check_failure(text_of(cells[only]))
 
 
-def test_pieces_lie_on_both_hosts_and_come_back_whole(executed: dict[str, Any]) -> None:
-    shown = "\n".join(
-        ANSI.sub("", text_of(cell)) for cell in executed.values() if "outputs" in cell
-    )
+def test_pieces_lie_on_both_hosts_and_come_back_whole(cells: Cells) -> None:
+    shown = "\n".join(ANSI.sub("", text_of(cell)) for cell in cells.values() if "outputs" in cell)
     assert SPLIT in shown
-    assert "processes 2, 3   h2 [(slice(" in text_of(executed["host-target"])
+    assert "processes 2, 3   h2 [(slice(" in text_of(cells["host-target"])
     assert "(numpy.ndarray, (64, 256), dtype('float32'))" in shown

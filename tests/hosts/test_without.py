@@ -6,28 +6,17 @@ import numpy as np
 import pytest
 
 from nbdist.errors import OptionError, ProcessError, SessionError
+from tests.builders.trainings import LINEAR, MESH
 from tests.hosts.left import Left
 from tests.hosts.three_hosts import bits, start
 from tests.testbed.hosts import TestBed
 from tests.waiting import wait_for
 
-TRAINING = """
-import time
-import jax, jax.numpy as jnp, nbdist, numpy as np, optax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-def put(array, *axes):
-    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
+TRAINING = f"""{MESH}{LINEAR}import time
 rng = np.random.default_rng(0)
-params = {"w": put(rng.normal(size=(8, 4)).astype("f4"), None, "model")}
-tx = optax.adam(1e-2)
+params = {{"w": put(rng.normal(size=(8, 4)).astype("f4"), None, "model")}}
 state = jax.jit(tx.init)(params)
 data = put(np.arange(96, dtype="f4").reshape(12, 8) / 96, "data")
-@jax.jit
-def update(params, state, x):
-    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
-    updates, state = tx.update(grads, state)
-    return optax.apply_updates(params, updates), state, value
 def step():
     global params, state
     params, state, value = update(params, state, data)

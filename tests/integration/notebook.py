@@ -16,8 +16,6 @@ from typing import Any, Self
 
 import psutil
 from jupyter_client.manager import KernelManager
-from nbclient import NotebookClient
-from nbformat import NotebookNode
 
 GONE_SECONDS = 30.0
 LOST_PORT = re.compile(r"Kernel (died before replying|didn't respond in)")
@@ -49,27 +47,6 @@ class Output:
     def mime(self, kind: str) -> list[Any]:
         """All data of one mime type."""
         return [data[kind] for _, data in self.shown if kind in data]
-
-
-def execute(
-    notebook: NotebookNode, *, folder: Path, env: dict[str, str], cell_timeout_s: int
-) -> None:
-    """Runs a notebook from top to bottom, in `folder`; its cells then have their outputs."""
-    # Times are not recorded: where ipyparallel's client has been imported, jupyter_client leaves the times of
-    # messages as text, which nbclient replaces by a call that is deprecated since Python 3.12.
-    client = NotebookClient(
-        notebook,
-        timeout=cell_timeout_s,
-        record_timing=False,
-        resources={"metadata": {"path": str(folder)}},
-    )
-    try:
-        client.execute(env=env)
-    except RuntimeError as error:
-        if not LOST_PORT.search(str(error)):
-            raise
-        client.km = client.kc = None
-        client.execute(env=env)
 
 
 class Notebook:
@@ -270,13 +247,3 @@ def _add_stream(output: Output, name: str, text: str) -> None:
         last["text/plain"] += text
     else:
         output.shown.append((None, {"text/plain": text, "stream": name}))
-
-
-def text_of(cell: Any) -> str:
-    """What a cell shows as text, errors included, colours removed."""
-    parts = []
-    for output in cell.outputs:
-        parts.append(output.get("text", ""))
-        parts.append(output.get("data", {}).get("text/plain", ""))
-        parts.append("\n".join(output.get("traceback", ())))
-    return ANSI.sub("", "\n".join(part for part in parts if part))

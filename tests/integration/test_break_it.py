@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
 import nbformat
 import pytest
 
-from tests.integration.notebook import execute
-from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
+from tests.integration.executed import NOTEBOOKS, executed, failed, tagged, text_of
 
-NOTEBOOK = ROOT / "notebooks" / "05_break_it.ipynb"
+NOTEBOOK = NOTEBOOKS / "05_break_it.ipynb"
 BREAKS = ["raise", "loop", "alone", "sleep", "on", "interrupt", "die"]
 REPAIRED = r"in step again after [\d.]+ s"
 BACK = ["raise", "loop", "alone", "sleep", "on", "background", "die", "first"]
@@ -22,7 +20,6 @@ ASKED = "asked-after-"
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The executed notebook, cells by id; after each break one more, which asks whether all are in step."""
-    folder: Path = tmp_path_factory.mktemp("break")
     notebook = nbformat.read(NOTEBOOK, as_version=4)
     asked = []
     for cell in notebook.cells:
@@ -30,23 +27,11 @@ def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
         if cell.id in BREAKS:
             asked.append(nbformat.v4.new_code_cell("%dist_recover", id=ASKED + cell.id))
     notebook.cells = asked
-    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
-    return {cell.id: cell for cell in notebook.cells}
-
-
-def test_the_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
-    assert ran == []
+    return executed(notebook, folder=tmp_path_factory.mktemp("break"))
 
 
 def test_only_what_is_meant_to_fail_fails(cells: dict[str, Any]) -> None:
-    tagged = {name for name, cell in cells.items() if MAY_FAIL in cell.metadata.get("tags", ())}
-    outputs = {name: cell.get("outputs", ()) for name, cell in cells.items()}
-    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
-    assert failed == tagged == set(BREAKS) - {"interrupt"}
+    assert failed(cells) == tagged(cells) == set(BREAKS) - {"interrupt"}
 
 
 @pytest.mark.parametrize("broken", BREAKS)

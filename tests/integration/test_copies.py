@@ -13,40 +13,18 @@ import pytest
 import nbdist
 from nbdist import Session
 from nbdist.errors import OptionError, ProcessError, SessionError
+from tests.builders.trainings import LAYERS, MESH
 from tests.variants import cases
 from tests.waiting import wait_for
 
 PROCESSES = 3
 
-SETUP = """
-import os
-import jax, jax.numpy as jnp, numpy as np, optax
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
-def put(array, *axes):
-    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
-tx = optax.adam(1e-2)
+SETUP = f"""{MESH}{LAYERS}import os
 def new():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(6, 16)).astype("f4"), rng.normal(size=(16, 1)).astype("f4")
-    weights = {"a": put(a, "data", "model"), "b": put(b)}
+    weights = {{"a": put(a, "data", "model"), "b": put(b)}}
     return weights, jax.jit(tx.init)(weights), 0
-@jax.jit
-def step(weights, state, x):
-    def loss(w):
-        return ((jnp.tanh(x @ w["a"]) @ w["b"]) ** 2).mean()
-    value, grads = jax.value_and_grad(loss)(weights)
-    updates, state = tx.update(grads, state)
-    return optax.apply_updates(weights, updates), state, value
-def train(steps):
-    global weights, state, done
-    losses = []
-    for _ in range(steps):
-        x = put(np.random.default_rng(done).normal(size=(6, 6)).astype("f4"), "data")
-        weights, state, value = step(weights, state, x)
-        losses.append(float(value))
-        done += 1
-    return losses
 rows = put(np.arange(24.0).reshape(6, 4), "data")
 key = jax.jit(lambda: jax.random.split(jax.random.key(3), 6), out_shardings=NamedSharding(mesh, P("data")))()
 of_key = jax.jit(lambda key: jax.random.key_data(key).sum())

@@ -3,40 +3,24 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 from typing import Any
 
-import nbformat
 import pytest
 
-from tests.integration.notebook import ANSI, execute
-from tests.integration.test_tour import CELL_SECONDS, MAY_FAIL, ROOT, text_of, users_environment
+from tests.integration.executed import NOTEBOOKS, executed, failed, tagged, text_of
+from tests.integration.notebook import ANSI
 
-NOTEBOOK = ROOT / "notebooks" / "02_keras_distribution.ipynb"
+NOTEBOOK = NOTEBOOKS / "02_keras_distribution.ipynb"
 
 
 @pytest.fixture(scope="module")
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
-    folder: Path = tmp_path_factory.mktemp("keras")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
-    return {cell.id: cell for cell in notebook.cells}
-
-
-def test_the_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
-    assert ran == []
+    return executed(NOTEBOOK, folder=tmp_path_factory.mktemp("keras"))
 
 
 def test_only_the_trap_fails_and_says_what_to_do(cells: dict[str, Any]) -> None:
-    tagged = {name for name, cell in cells.items() if MAY_FAIL in cell.metadata.get("tags", ())}
-    outputs = {name: cell.get("outputs", ()) for name, cell in cells.items()}
-    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
-    assert failed == tagged == {"trap"}
+    assert failed(cells) == tagged(cells) == {"trap"}
     raised = ANSI.sub("", "\n".join(cells["trap"].outputs[-1].traceback))
     assert (
         "AgreementError: fit would run with 12 steps an epoch on process 0 and 10 steps" in raised

@@ -14,41 +14,18 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import ProcessError, SessionError
 from nbdist.session.recovery import inplace
+from tests.builders.trainings import LAYERS, MESH
 from tests.variants import cases
 from tests.waiting import wait_for
 
 PROCESSES = 3
 
-SETUP = """
-import os, threading
-import nbdist
-import jax, jax.numpy as jnp, numpy as np, optax
-from jax.sharding import NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"))
-def put(array, *axes):
-    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
-tx = optax.adam(1e-2)
+SETUP = f"""{MESH}{LAYERS}import os, threading
 def new():
     rng = np.random.default_rng(0)
     a, b = rng.normal(size=(8, 16)).astype("f4"), rng.normal(size=(16, 1)).astype("f4")
-    weights = {"a": put(a, None, "model"), "b": put(b)}
+    weights = {{"a": put(a, None, "model"), "b": put(b)}}
     return weights, jax.jit(tx.init)(weights)
-@jax.jit
-def step(weights, state, x):
-    def loss(w):
-        return ((jnp.tanh(x @ w["a"]) @ w["b"]) ** 2).mean()
-    value, grads = jax.value_and_grad(loss)(weights)
-    updates, state = tx.update(grads, state)
-    return optax.apply_updates(weights, updates), state, value
-def train(steps):
-    global weights, state, done
-    losses = []
-    for _ in range(steps):
-        x = put(np.random.default_rng(done).normal(size=(6, 8)).astype("f4"), "data")
-        weights, state, value = step(weights, state, x)
-        losses.append(float(value))
-        done += 1
-    return losses
 def new_own():
     return jax.random.key(3), jax.device_put(np.arange(3.0))
 key, mine = new_own()

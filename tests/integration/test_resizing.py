@@ -15,27 +15,16 @@ import nbdist
 from nbdist import Session
 from nbdist.errors import ArrayError, GoneError, OptionError, ProcessError, SessionError
 from nbdist.session import resizing
+from tests.builders.trainings import LINEAR, MESH
 from tests.integration.notebook import Notebook
 from tests.waiting import wait_for
 
-TRAINING = """
-import jax, jax.numpy as jnp, nbdist, numpy as np, optax
-from jax.sharding import AxisType, NamedSharding, PartitionSpec as P
-mesh = jax.make_mesh((jax.process_count(), 2), ("data", "model"), axis_types=(AxisType.Auto,) * 2)
-def put(array, *axes):
-    return jax.device_put(array, NamedSharding(mesh, P(*axes)))
-rng = np.random.default_rng(0)
-params = {"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}
-tx = optax.adam(1e-2)
+TRAINING = f"""{MESH}{LINEAR}rng = np.random.default_rng(0)
+params = {{"w": put(rng.normal(size=(12, 4)).astype("f4"), "data", "model")}}
 state = jax.jit(tx.init)(params)
 data = put(np.arange(144, dtype="f4").reshape(12, 12) / 144, "data")
 odd = put(np.arange(8, dtype="f4"), ("data", "model"))
 key = jax.random.key(3)
-@jax.jit
-def update(params, state, x):
-    value, grads = jax.value_and_grad(lambda p: ((x @ p["w"]) ** 2).mean())(params)
-    updates, state = tx.update(grads, state)
-    return optax.apply_updates(params, updates), state, value
 def step():
     global params, state
     params, state, value = update(params, state, data)
@@ -47,7 +36,7 @@ def own():
     rows = np.arange(24).reshape(-1, jax.process_count())[:, jax.process_index()]
 own()
 losses = [step() for _ in range(3)]
-other = [params["w"], {"same": data}]
+other = [params["w"], {{"same": data}}]
 """
 
 NAMES = "params, state, data, odd, jax.random.key_data(key), other"

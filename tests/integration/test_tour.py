@@ -2,78 +2,24 @@
 
 from __future__ import annotations
 
-import os
 import re
 from typing import Any
 
-import nbformat
 import pytest
 
-from tests.integration.notebook import ANSI, execute, text_of
-from tests.places import ROOT
-
-TOUR = ROOT / "notebooks" / "01_tour.ipynb"
-MAY_FAIL = "raises-exception"
-CELL_SECONDS = 150
-"""More than a start may take, so that one which does not succeed says which process is missing."""
-
-CLOSING = r"4 processes on this machine, 8 cpu devices, jax \S+, ready in \d+\.\d s"
-SPLIT = """\
-params['hidden']['kernel']  f32[64, 256]  P(None, 'model') on mesh data=4 × model=2
-2 pieces of 64 × 128, 32 KB each, 4 copies
-[0:64, 0:128]    32 KB  cpu:0 p0, cpu:2048 p1, cpu:4096 p2, cpu:6144 p3
-[0:64, 128:256]  32 KB  cpu:1 p0, cpu:2049 p1, cpu:4097 p2, cpu:6145 p3"""
-FIRST_CAUSE = (
-    r"process 1(?: \(host \S+\))?   ValueError: empty batch\n"
-    r"   line 7   x, y = next_batch\(\)\n"
-    r"(?P<others>process(?:es)? [^1].*(?:\nprocess(?:es)? [^1].*)*)"
-)
-LINES_THAT_WAIT = ("line 8, new_params, new_opt_state", "line 9, print(float(loss))")
-
-
-def users_environment(**added: str) -> dict[str, str]:
-    """The environment without pytest's variables, which change what engines do."""
-    kept = {k: v for k, v in os.environ.items() if not k.startswith("PYTEST_")}
-    return {**kept, **added}
-
-
-def check_failure(shown: str) -> None:
-    """The first cause with its line, and where the three others are."""
-    found = re.search(FIRST_CAUSE, shown)
-    assert found, shown
-    lines = found["others"].splitlines()
-    # On a busy machine more is said meanwhile, of those that are not back yet.
-    late = next(
-        (i for i, line in enumerate(lines) if "not stopped by the interrupt" in line), len(lines)
-    )
-    said = lines[:late]
-    named = re.findall(r"\d+", " ".join(line.partition("   ")[0] for line in said))
-    assert sorted(named) == ["0", "2", "3"], said
-    assert any(place in line for line in said for place in LINES_THAT_WAIT), said
+from tests.integration.executed import executed, failed, tagged, text_of
+from tests.integration.notebook import ANSI
+from tests.integration.tour import CLOSING, SPLIT, TOUR, check_failure
 
 
 @pytest.fixture(scope="module")
 def tour(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
-    folder = tmp_path_factory.mktemp("tour")
-    notebook = nbformat.read(TOUR, as_version=4)
-    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
-    return {cell.id: cell for cell in notebook.cells}
-
-
-def test_the_tour_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(TOUR, as_version=4)
-    nbformat.validate(notebook)
-    code = [cell for cell in notebook.cells if cell.cell_type == "code"]
-    assert not [cell.id for cell in code if cell.outputs or cell.execution_count is not None]
+    return executed(TOUR, folder=tmp_path_factory.mktemp("tour"))
 
 
 def test_only_the_tagged_cell_fails(tour: dict[str, Any]) -> None:
-    tagged = {name for name, cell in tour.items() if MAY_FAIL in cell.metadata.get("tags", ())}
-    outputs = {name: cell.get("outputs", ()) for name, cell in tour.items()}
-    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
-    assert failed == tagged == {"fail"}
+    assert failed(tour) == tagged(tour) == {"fail"}
 
 
 def test_the_start_ends_with_one_line_and_the_view(tour: dict[str, Any]) -> None:

@@ -8,10 +8,9 @@ from typing import Any
 import nbformat
 import pytest
 
-from tests.integration.notebook import execute, text_of
-from tests.integration.test_tour import MAY_FAIL, ROOT, users_environment
+from tests.integration.executed import NOTEBOOKS, executed, failed, tagged, text_of
 
-NOTEBOOK = ROOT / "notebooks" / "06_rehearse.ipynb"
+NOTEBOOK = NOTEBOOKS / "06_rehearse.ipynb"
 CELL_SECONDS = 1500
 """For the compiler, on a machine with other work."""
 
@@ -22,10 +21,7 @@ pytestmark = pytest.mark.timeout(4 * CELL_SECONDS)
 def cells(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """The executed notebook, cells by id; an error in a cell that must not fail is the test's."""
     folder = tmp_path_factory.mktemp("rehearse")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
-    return {cell.id: cell for cell in notebook.cells}
+    return executed(NOTEBOOK, folder=folder, cell_timeout_s=CELL_SECONDS)
 
 
 def step_in(shown: str) -> str:
@@ -39,13 +35,6 @@ def moved(shown: str) -> list[list[str]]:
     return [line.split() for line in shown.splitlines() if re.match(kinds, line)]
 
 
-def test_the_notebook_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    ran = [c.id for c in notebook.cells if c.get("outputs") or c.get("execution_count") is not None]
-    assert ran == []
-
-
 def test_the_cell_in_the_session_is_the_one_that_was_rehearsed() -> None:
     sources = {cell.id: cell.source for cell in nbformat.read(NOTEBOOK, as_version=4).cells}
     assert sources["live"] == sources["fixed"].replace("%%dist_rehearse", "%%dist")
@@ -55,11 +44,7 @@ def test_the_cell_in_the_session_is_the_one_that_was_rehearsed() -> None:
 
 
 def test_only_the_step_that_does_not_fit_may_fail(cells: dict[str, Any]) -> None:
-    tagged = {name for name, cell in cells.items() if MAY_FAIL in cell.metadata.get("tags", ())}
-    outputs = {name: cell.get("outputs", ()) for name, cell in cells.items()}
-    failed = {n for n, shown in outputs.items() if any(o.output_type == "error" for o in shown)}
-    assert tagged == {"refused"}
-    assert failed <= tagged
+    assert failed(cells) <= tagged(cells) == {"refused"}
 
 
 def test_the_first_plan_does_not_fit_and_names_the_array_without_a_spec(

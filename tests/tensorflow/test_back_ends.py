@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
-import nbformat
+from tests.integration.executed import NOTEBOOKS, executed, text_of
+from tests.integration.notebook import Notebook
 
-from tests.integration.notebook import Notebook, execute
-from tests.places import ROOT
-from tests.tensorflow.test_notebook import text_of
-
-NOTEBOOK = ROOT / "notebooks" / "02_keras_distribution.ipynb"
+NOTEBOOK = NOTEBOOKS / "02_keras_distribution.ipynb"
 
 TRAIN = """%%dist
 import numpy as np, tensorflow as tf
@@ -54,10 +50,5 @@ def test_t3_models_of_tf_keras_train_without_any_adaptation(fresh: Notebook) -> 
 
 
 def test_the_notebook_about_keras_runs_where_tensorflow_is_installed_too(tmp_path: Path) -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    left_out = ("PYTEST_", "TF_CPP_", "KERAS_")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    env = {**environment, "IPYTHONDIR": str(tmp_path / "ipython")}
-    execute(notebook, folder=tmp_path, env=env, cell_timeout_s=120)
-    (cell,) = [cell for cell in notebook.cells if cell.id == "tf"]
-    assert "from one tf.data.Dataset" in text_of(cell)
+    cells = executed(NOTEBOOK, folder=tmp_path, without=("TF_CPP_", "KERAS_"))
+    assert "from one tf.data.Dataset" in text_of(cells["tf"])

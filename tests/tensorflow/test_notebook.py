@@ -2,41 +2,27 @@
 
 from __future__ import annotations
 
-import os
 import re
 
-import nbformat
 import pytest
 
-from tests.integration.notebook import execute, text_of
-from tests.places import ROOT
+from tests.integration.executed import NOTEBOOKS, executed, text_of
 
-NOTEBOOK = ROOT / "notebooks" / "03_tf_distribute.ipynb"
-CELL_SECONDS = 150
+NOTEBOOK = NOTEBOOKS / "03_tf_distribute.ipynb"
 
 
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
     """What each cell shows, by id; an error in a cell that must not fail is the test's."""
     folder = tmp_path_factory.mktemp("notebook")
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    left_out = ("PYTEST_", "TF_CPP_")
-    environment = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
-    env = {**environment, "IPYTHONDIR": str(folder / "ipython")}
-    execute(notebook, folder=folder, env=env, cell_timeout_s=CELL_SECONDS)
-    return {cell.id: text_of(cell) for cell in notebook.cells if cell.cell_type == "code"}
+    cells = executed(NOTEBOOK, folder=folder, without=("TF_CPP_",))
+    return {name: text_of(cell) for name, cell in cells.items() if cell.cell_type == "code"}
 
 
 def number(text: str, label: str) -> float:
     found = re.search(rf"{label} (\d+\.\d+)", text)
     assert found, text
     return float(found[1])
-
-
-def test_it_is_committed_without_outputs() -> None:
-    notebook = nbformat.read(NOTEBOOK, as_version=4)
-    nbformat.validate(notebook)
-    assert not any(cell.get("outputs") for cell in notebook.cells)
 
 
 def test_t1_one_process_trains_on_two_replicas(shown: dict[str, str]) -> None:

@@ -6,7 +6,6 @@ import pytest
 
 from tests.docs.pages import Typed, environment, pages, typed
 from tests.docs.running import Said, check, run
-from tests.integration.test_tour import users_environment
 
 RUN = {page: typed(page) for page in pages() if environment(page) == "tensorflow"}
 BLOCKS = [block for blocks in RUN.values() for block in blocks if block.not_run is None]
@@ -16,9 +15,7 @@ BLOCKS = [block for blocks in RUN.values() for block in blocks if block.not_run 
 def said(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Said]:
     """By place, what each cell has shown."""
     folder = tmp_path_factory.mktemp("page")
-    env = users_environment(IPYTHONDIR=str(folder / "ipython"))
-    env = {name: value for name, value in env.items() if not name.startswith(("TF_CPP_", "KERAS_"))}
-    return run(RUN, folder=folder, env=env)
+    return run(RUN, folder=folder, without=("TF_CPP_", "KERAS_"))
 
 
 @pytest.mark.parametrize("block", BLOCKS, ids=lambda block: block.place)

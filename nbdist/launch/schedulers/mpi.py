@@ -8,7 +8,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import shlex
 import shutil
 import socket
 from collections.abc import Sequence
@@ -18,9 +17,10 @@ from nbdist.errors import OptionError
 from nbdist.launch.model.host_list import AskedHost
 from nbdist.launch.model.placement import Job
 from nbdist.launch.model.ssh import SshOptions, ssh_options
+from nbdist.launch.schedulers.further_options import further_options
 from nbdist.machine import checkup
 from nbdist.machine.log_tail import LOG_LINES
-from nbdist.spelling import Placeholder, do_instead, option
+from nbdist.spelling import Placeholder, option
 
 OURS = {
     ("-n", "-np", "--np", "-c", "--n"): "processes",
@@ -61,7 +61,13 @@ def mpi_job(
             else f"{option('mpi', True)}: mpirun is not on this kernel's PATH. Install Open MPI, or name it "
             f"with {option('mpirun', Placeholder('PATH'))}."
         )
-    options = extra_options(extra)
+    options = further_options(
+        extra,
+        parameter="mpi_options",
+        example="an option of mpirun, such as --oversubscribe",
+        ours=OURS,
+        is_one=lambda word, names: word in names,
+    )
     words = [mpirun or "mpirun", *(["--allow-run-as-root"] if os.geteuid() == 0 else [])]
     words += ["--stdin", "all", "--tag-output", "--wdir", "/"]
     # Unbound, as processes are that nobody has assigned to processors; ranks follow the order of the hosts.
@@ -124,30 +130,6 @@ def _address(name: str) -> str:
     with contextlib.suppress(OSError):
         return socket.gethostbyname(name)
     return ""
-
-
-def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
-    """Further options of mpirun, as the words they are.
-
-    Raises:
-      OptionError: No option, or one that nbdist gives itself.
-    """
-    words: list[str] = []
-    for line in lines:
-        found = shlex.split(line)
-        if not found or not found[0].startswith("-"):
-            raise OptionError(
-                f"{option('mpi_options', [line])}: expected an option of mpirun, such as --oversubscribe."
-            )
-        words += found
-    for word in words:
-        for names, instead in OURS.items():
-            if word in names:
-                raise OptionError(
-                    f"{option('mpi_options', [word])}: nbdist gives it itself; "
-                    f"{do_instead(instead)}."
-                )
-    return tuple(words)
 
 
 _FRAME = re.compile(r"-{20,}\s*$")

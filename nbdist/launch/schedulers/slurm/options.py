@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 import secrets
-import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from nbdist.errors import OptionError
 from nbdist.launch.model.placement import Job
+from nbdist.launch.schedulers.further_options import further_options
 from nbdist.launch.schedulers.slurm.allocation import Allocation
-from nbdist.spelling import do_instead, option
+from nbdist.spelling import option
 
 DEFAULT_PROCESSES = 2
 
@@ -66,7 +66,13 @@ def slurm_job(
     Raises:
       OptionError: Numbers that do not agree, or options that cannot be.
     """
-    extra = extra_options(asked.slurm_options)
+    extra = further_options(
+        asked.slurm_options,
+        parameter="slurm_options",
+        example="an option of srun, such as --gres=gpu:4",
+        ours=OURS,
+        is_one=_is,
+    )
     count = agree(asked, processes, inside)
     name = f"nbdist-{secrets.token_hex(4)}"
     command = ["srun", f"--job-name={name}", "--chdir=/", "--export=ALL"]
@@ -152,30 +158,6 @@ def _refuse_inside(asked: SlurmOptions, inside: Allocation) -> None:
                 f"{option(name, value)}: this kernel runs in Slurm's allocation {inside.job}, which has its own. "
                 "Leave the option out; for a job of its own, start the notebook outside of the allocation."
             )
-
-
-def extra_options(lines: Sequence[str]) -> tuple[str, ...]:
-    """Further options of srun, as the words they are.
-
-    Raises:
-      OptionError: No option, or one that nbdist gives itself.
-    """
-    words: list[str] = []
-    for line in lines:
-        found = shlex.split(line)
-        if not found or not found[0].startswith("-"):
-            raise OptionError(
-                f"{option('slurm_options', [line])}: expected an option of srun, such as --gres=gpu:4."
-            )
-        words += found
-    for word in words:
-        for names, instead in OURS.items():
-            if _is(word, names):
-                raise OptionError(
-                    f"{option('slurm_options', [word])}: nbdist gives it itself; "
-                    f"{do_instead(instead)}."
-                )
-    return tuple(words)
 
 
 def _is(word: str, names: Sequence[str]) -> bool:

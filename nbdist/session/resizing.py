@@ -182,7 +182,7 @@ def _answering(engines: EngineGroup, process_ids: Collection[int]) -> list[int]:
     until = time.monotonic() + LEAVING_SECONDS
     for request in asked.values():
         request.wait(max(0.0, until - time.monotonic()))
-    return [process_id for process_id, request in asked.items() if request.ready()]
+    return [process_id for process_id, request in asked.items() if request.answered()]
 
 
 def calm(

@@ -48,6 +48,9 @@ class Request:
     def ready(self) -> bool:
         return self._answer is not None
 
+    def answered(self) -> bool:
+        return self.ready() and not isinstance(self._answer, GoneError)
+
     def wait(self, timeout_s: float) -> None:
         if not self.ready():
             time.sleep(min(timeout_s, 0.001))

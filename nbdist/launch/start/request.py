@@ -53,6 +53,16 @@ class Request(Generic[A]):
         """Whether the answer is there."""
         return bool(self._result.ready())
 
+    def answered(self) -> bool:
+        """Whether the answer is there; none comes from a process that has ended."""
+        if not self.ready():
+            return False
+        try:
+            self._result.get(0)
+        except RemoteError as error:
+            return bool(error.ename != "EngineError")
+        return True
+
     def wait(self, timeout_s: float) -> None:
         """Waits for the answer."""
         self._result.wait(timeout_s)
@@ -138,9 +148,13 @@ class Repeated(Generic[A]):
 
     def answer(self, *, within_s: float) -> Request[A] | None:
         """The first answer that is there; None where there is none within so many seconds."""
-        self._asked[-1].wait(within_s)
+        last = self._asked[-1]
+        if last.ready() and not last.answered():
+            time.sleep(within_s)
+        else:
+            last.wait(within_s)
         for asked in self._asked:
-            if asked.ready():
+            if asked.answered():
                 return asked
         if time.monotonic() >= self._again:
             self._ask()

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 
-from nbdist.errors import OptionError
+from nbdist.errors import GoneError, OptionError
 from nbdist.launch.model.plan import Plan
 from nbdist.session import resizing
+from tests.builders.engines import FakeEngines, sent
 from tests.builders.hosts import plan_of
 
 HERE = plan_of(processes=2)
@@ -48,3 +51,12 @@ def test_hosts_that_are_not_there_and_all_of_them_are_refused() -> None:
         resizing.planned_without(both, ["h9"])
     with pytest.raises(OptionError, match="no host would be left"):
         resizing.planned_without(both, ["h1", "h2"])
+
+
+@pytest.mark.parametrize(
+    ("says", "found"),
+    [(sent(), [1, 0]), (GoneError("process 0 has ended."), [1])],
+)
+def test_one_that_is_left_out_is_a_source_only_if_it_lives(says: Any, found: list[int]) -> None:
+    engines: Any = FakeEngines(step=lambda p, **_: says if p == 0 else sent())
+    assert resizing.sources(engines, ["h1"]) == found

@@ -11,7 +11,7 @@ from ipyparallel.error import NoEnginesRegistered, RemoteError
 
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import ArrayError, GoneError, SessionError, WireError
-from nbdist.launch.start.request import Request, ask
+from nbdist.launch.start.request import Repeated, Request, ask
 
 LOOK = Look(timeout_s=0.5)
 
@@ -140,14 +140,77 @@ def test_a_call_that_cannot_be_sent_is_an_error_before_anything_is() -> None:
         ask({7: view}, 7, Look(timeout_s=float("inf")))
 
 
+class Asked:
+    """What ipyparallel gives for one request: an answer, an error, or None while there is neither."""
+
+    def __init__(self, stands: Any = None) -> None:
+        self.stands = stands
+
+    def ready(self) -> bool:
+        return self.stands is not None
+
+    def wait(self, timeout_s: float) -> None:
+        """The test says when."""
+
+    def get(self, timeout_s: float | None) -> Any:
+        if isinstance(self.stands, Exception):
+            raise self.stands
+        return self.stands
+
+
+ANSWER = [json.dumps({"ok": {"sequence": 1}})]
+
+
+@pytest.mark.parametrize(
+    ("stands", "answered"),
+    [
+        (None, False),
+        (RemoteError("EngineError", "it died", "", {}), False),
+        (RemoteError("KeyError", "'x'", "", {}), True),
+        (ANSWER, True),
+    ],
+)
+def test_one_that_has_ended_has_not_answered(stands: Any, answered: bool) -> None:
+    assert Request(LOOK, Asked(stands), "process 1").answered() is answered
+
+
 class Lossy:
-    """An engine's view; its first requests are lost, as ZeroMQ loses what is sent before a connection is there."""
+    """A client of one engine: what becomes of its requests, in turn; an exception is raised instead of sending."""
 
-    def __init__(self, lost: int) -> None:
-        self.lost, self.asked = lost, 0
+    def __init__(self, *becomes: Any) -> None:
+        self.becomes = list(becomes)
 
-    def ask(self, client: Any, engine: int, call: Any) -> Any:
-        self.asked += 1
-        return SimpleNamespace(
-            ready=lambda number=self.asked: number > self.lost, wait=lambda within_s: None
-        )
+    def __getitem__(self, engine: int) -> Lossy:
+        return self
+
+    def set_flags(self, **_: Any) -> Lossy:
+        return self
+
+    def apply_async(self, *_: Any) -> Any:
+        next_one = self.becomes.pop(0)
+        if isinstance(next_one, Exception):
+            raise next_one
+        return next_one
+
+
+def test_what_is_lost_on_its_way_is_sent_again_and_any_answer_counts() -> None:
+    first, second = Asked(), Asked()
+    repeated = Repeated(Lossy(first, second), 1, LOOK, again_s=0.0)
+    assert repeated.answer(within_s=0.0) is None
+    first.stands = ANSWER
+    answer = repeated.answer(within_s=0.0)
+    assert answer is not None and answer.get()[0] == Looked(sequence=1)
+
+
+def test_nothing_is_sent_again_before_its_time() -> None:
+    client = Lossy(Asked(), Asked())
+    repeated = Repeated(client, 1, LOOK, again_s=3600.0)
+    assert [repeated.answer(within_s=0.0) for _ in range(3)] == [None] * 3
+    assert len(client.becomes) == 1
+
+
+def test_an_engine_that_is_not_there_yet_is_asked_again_and_has_not_answered() -> None:
+    client = Lossy(IndexError("No such engine: 1"), Asked(ANSWER))
+    repeated = Repeated(client, 1, LOOK, again_s=0.0)
+    assert repeated.answer(within_s=0.001) is None
+    assert repeated.answer(within_s=0.001) is not None

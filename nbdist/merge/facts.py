@@ -36,7 +36,8 @@ class Known:
     """Facts of this moment, by process id.
 
     `failed` holds the processes whose part of the running cell has raised while others are still in
-    it; `stuck` those interrupted and not back; `lost` those that are gone, with how each ended
+    it; `stuck` those interrupted and not back, until they report that they have left the cell with the `run` in
+    `stuck_in`; `lost` those that are gone, with how each ended
     (`"ended by signal 9 (SIGKILL)"`); `silent` the hosts that do not answer, with the Unix time since when;
     `why` says how the processes are known to be out of step, `advice` how to go on then. `repairing`: they are
     being brought in step; `repaired` says what was done the last time, until another cell has ended. `resizing` is
@@ -46,6 +47,7 @@ class Known:
 
     failed: Mapping[int, Failure] = field(default_factory=dict)
     stuck: frozenset[int] = frozenset()
+    stuck_in: Mapping[int, int] = field(default_factory=dict)
     lost: Mapping[int, str] = field(default_factory=dict)
     silent: Mapping[str, float] = field(default_factory=dict)
     out_of_step: bool = False

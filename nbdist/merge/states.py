@@ -94,10 +94,21 @@ def _state(process_id: int, activity: Activity | None, known: Known) -> ProcessS
     if process_id in known.lost:
         return "lost"
     if process_id in known.stuck:
-        return "stuck"
+        run = known.stuck_in.get(process_id)
+        if run is None or activity is None or not has_left(activity, run):
+            return "stuck"
     if process_id in known.failed:
         return "failed"
     return activity.state if activity else "starting"
+
+
+def has_left(activity: Activity, run: int) -> bool:
+    """Whether a process has reported after the cell with this `run` that it is in none.
+
+    A report from before that cell says nothing: one that was stopped at its beginning has never reported that it
+    was in it.
+    """
+    return activity.state == "idle" and activity.run is not None and activity.run >= run
 
 
 def _place(activity: Activity | None, failure: Failure | None) -> _Place:

@@ -16,6 +16,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
 from nbdist.launch.model.resizable import can_leave_out_hosts
 from nbdist.merge import Known
+from nbdist.merge.states import has_left
 from nbdist.monitor import Monitor
 from nbdist.session.engine_state import EngineState
 from nbdist.spelling import door, through
@@ -125,11 +126,7 @@ class Health:
         self.learn(stuck, self.last_cell)
 
     def take_back(self) -> None:
-        """Those that were stuck and have left their cell since are as the others.
-
-        A report from before that cell says nothing: one that was stopped at its beginning has never reported that
-        it was in it.
-        """
+        """Those that were stuck and have left their cell since are as the others."""
         back = {p for p in self.facts.stuck if self._is_back(p)}
         for process_id in back:
             self._back.pop(process_id, None)
@@ -141,10 +138,10 @@ class Health:
         if process_id in self._back:
             return self._back[process_id]()
         activity = self._monitor.activity(process_id)
-        if activity is None or activity.state != "idle":
+        if activity is None:
             return False
         run = self._stuck_in.get(process_id)
-        return run is None or (activity.run is not None and activity.run >= run)
+        return activity.state == "idle" if run is None else has_left(activity, run)
 
     def silent(self, since: Mapping[str, float]) -> None:
         """These hosts do not answer, and since when (Unix seconds)."""
@@ -241,10 +238,11 @@ class Health:
             self._monitor.know(Known(stopped=True))
             return
         repairing = self.state is EngineState.REPAIRING
+        known = self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
+        # Of those in `_back` no report says that they are back.
+        stuck_in = {p: run for p, run in self._stuck_in.items() if p in known.stuck - {*self._back}}
         with through(self._door):
-            self._monitor.know(
-                self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
-            )
+            self._monitor.know(replace(known, stuck_in=stuck_in))
 
     def _process_outcome(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(

@@ -177,6 +177,23 @@ def test_a_stuck_process_keeps_its_line():
     assert snapshot.notices[0].title == "Process 2 is stuck."
 
 
+@pytest.mark.parametrize(
+    ("activity", "state"),
+    [
+        (replace(IDLE, run=7), "idle"),
+        (replace(IDLE, run=6), "stuck"),  # from before the cell
+        (replace(IDLE, run=None), "stuck"),
+        (replace(RUNNING, run=7), "stuck"),
+    ],
+)
+def test_a_stuck_process_is_so_until_it_reports_that_it_has_left_its_cell(activity, state):
+    session = Session(*(report(n, activity=activity) for n in range(4)))
+    snapshot = session.settled(stuck=frozenset({2}), stuck_in={2: 7}, out_of_step=True)
+    assert snapshot.processes[2].state == state
+    assert snapshot.state == ("out of step" if state == "idle" else "stuck")
+    assert any(n.title == "Process 2 is stuck." for n in snapshot.notices) is (state == "stuck")
+
+
 def test_many_lost_processes_are_counted_not_listed():
     lost = dict.fromkeys(range(6), "gone")
     notice = Session(count=8).settled(lost=lost).notices[0]

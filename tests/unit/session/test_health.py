@@ -33,6 +33,17 @@ def test_one_is_back_when_it_reports_so_after_the_cell_it_was_stuck_in(
     assert engines.facts.stuck == (frozenset() if back else {1})
 
 
+def test_the_view_knows_the_cell_a_process_is_stuck_in_where_its_report_says_that_it_is_back() -> (
+    None
+):
+    engines = FakeEngines()
+    engines.health.learn(STUCK, 3, run=7)
+    assert engines.monitor.shown[-1].stuck_in == {1: 7}
+    engines.health.stuck({1}, back=lambda process_id: False)
+    assert engines.monitor.shown[-1].stuck == {1}
+    assert engines.monitor.shown[-1].stuck_in == {}
+
+
 def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -> None:
     engines = FakeEngines()
     with pytest.raises(ValueError), engines.health.resizing("3 processes in place of 4"):

@@ -20,8 +20,8 @@ from jupyter_client.manager import KernelManager
 GONE_SECONDS = 30.0
 LOST_PORT = re.compile(r"Kernel (died before replying|didn't respond in)")
 """A port is chosen for a kernel before the kernel has it, and may be given to another process in between; with
-many kernels beside each other that happens, and a second try is another port. One that then tries to end, and hangs
-in ZeroMQ's `Context.term`, does not respond."""
+many kernels beside each other that happens, and a second try is another port. One that then tries to end,
+and hangs in ZeroMQ's `Context.term`, does not respond."""
 
 ANSI = re.compile(r"\x1b\[[0-9;]*m")
 

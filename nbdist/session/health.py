@@ -198,7 +198,9 @@ class Health:
             self.last_cell = cell
             if run is not None:
                 self._left.update(dict.fromkeys(left, run))
-                self._stuck_in.update({p: run for p, s in outcomes.items() if s.outcome == "stuck"})
+                for process_id in [p for p, s in outcomes.items() if s.outcome == "stuck"]:
+                    self._stuck_in[process_id] = run
+                    self._back.pop(process_id, None)  # of what it was stuck in before
             self._outcomes = {}
             self.facts = self.facts.after(outcomes, cell)
             self._monitor.rest(left, cell)
@@ -239,10 +241,12 @@ class Health:
             return
         repairing = self.state is EngineState.REPAIRING
         known = self.facts.known(self._outcomes, repairing=repairing, resizing=self._resizing)
-        # Of those in `_back` no report says that they are back.
-        stuck_in = {p: run for p, run in self._stuck_in.items() if p in known.stuck - {*self._back}}
+        if known.stuck:
+            # Of those in `_back` no report says that they are back.
+            reporting = (known.stuck - self._back.keys()) & self._stuck_in.keys()
+            known = replace(known, stuck_in={p: self._stuck_in[p] for p in reporting})
         with through(self._door):
-            self._monitor.know(replace(known, stuck_in=stuck_in))
+            self._monitor.know(known)
 
     def _process_outcome(self, process_id: int, outcome: Outcome, error: str) -> ProcessOutcome:
         return ProcessOutcome(

@@ -6,7 +6,7 @@ import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
 
-from ipyparallel.error import NoEnginesRegistered, RemoteError
+from ipyparallel.error import IPythonError, NoEnginesRegistered, RemoteError
 
 import nbdist.errors as errors
 from nbdist.contract.calls import call as contract
@@ -59,8 +59,8 @@ class Request(Generic[A]):
             return False
         try:
             self._result.get(0)
-        except RemoteError as error:
-            return bool(error.ename != "EngineError")
+        except IPythonError as error:  # also of a process that lives, as `get` raises it
+            return getattr(error, "ename", None) != "EngineError"
         return True
 
     def wait(self, timeout_s: float) -> None:

@@ -44,6 +44,16 @@ def test_the_view_knows_the_cell_a_process_is_stuck_in_where_its_report_says_tha
     assert engines.monitor.shown[-1].stuck_in == {}
 
 
+def test_one_that_is_stuck_again_is_not_back_for_what_it_was_stuck_in_before() -> None:
+    engines = FakeEngines()
+    engines.health.stuck({1}, back=lambda process_id: True)
+    engines.health.recovered()  # another process has taken its place
+    engines.health.learn(STUCK, 3, run=7)
+    engines.monitor.reported[1] = replace(RUNNING, run=7)
+    engines.health.take_back()
+    assert engines.facts.stuck == {1}
+
+
 def test_others_that_are_started_are_shown_until_they_are_there_or_cannot_be() -> None:
     engines = FakeEngines()
     with pytest.raises(ValueError), engines.health.resizing("3 processes in place of 4"):

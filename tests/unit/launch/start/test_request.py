@@ -7,7 +7,7 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from ipyparallel.error import NoEnginesRegistered, RemoteError
+from ipyparallel.error import NoEnginesRegistered, RemoteError, TaskAborted
 
 from nbdist.contract.calls.engine import Look, Looked
 from nbdist.errors import ArrayError, GoneError, SessionError, WireError
@@ -167,6 +167,7 @@ ANSWER = [json.dumps({"ok": {"sequence": 1}})]
         (None, False),
         (RemoteError("EngineError", "it died", "", {}), False),
         (RemoteError("KeyError", "'x'", "", {}), True),
+        (TaskAborted("before it began"), True),
         (ANSWER, True),
     ],
 )

@@ -23,6 +23,7 @@ from nbdist.cells.supervisor import CellSupervisor, timeout_error
 from nbdist.contract.cell_label import CellLabel
 from nbdist.contract.history import OpenCell
 from nbdist.errors import ProcessError
+from nbdist.interrupts import put_off
 from nbdist.output import (
     Block,
     CellOutput,
@@ -45,12 +46,14 @@ class CellHandle:
     @property
     def done(self) -> bool:
         """Whether every process has left the cell."""
-        return self._run.done
+        with put_off():
+            return self._run.done
 
     @property
     def outcomes(self) -> Mapping[int, ProcessOutcome]:
         """Where each process stands."""
-        return self._run.execution.outcomes()
+        with put_off():
+            return self._run.execution.outcomes()
 
     def blocks(self) -> tuple[Block, ...]:
         """The output, equal parts of several processes as one."""

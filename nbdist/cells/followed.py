@@ -16,6 +16,7 @@ from nbdist.cells.cellrun import CellHandle, CellRun, error_text
 from nbdist.cells.failure import ending_text
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompts import Prompts
+from nbdist.interrupts import put_off
 from nbdist.message_guard import MessageGuard
 from nbdist.output import Renderer, renderer_elsewhere, show_end
 
@@ -135,15 +136,17 @@ class FollowedRun(CellRun):
         interrupted: KeyboardInterrupt | None = None
         while not self._over.is_set():
             try:
-                self._over.wait(WAIT_SECONDS)
-                if here is not None:
-                    here.refresh(self.output)
-                self._answer(prompts)
+                with put_off():
+                    self._over.wait(WAIT_SECONDS)
+                    if here is not None:
+                        here.refresh(self.output)
+                    self._answer(prompts)
             except KeyboardInterrupt as interrupt:
                 if interrupted is not None:
                     raise
                 interrupted = interrupt
-                self.interrupt()
+                with put_off():
+                    self.interrupt()
             if deadline is not None and time.monotonic() > deadline:
                 raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
         if here is not None:
@@ -162,9 +165,11 @@ class FollowedRun(CellRun):
         here = renderer_elsewhere(get_ipython()) or self._renderer
         prompts = self._prompts_at(here)
         try:
-            while not self._over.wait(WAIT_SECONDS):
-                here.refresh(self.output)
-                self._answer(prompts)
+            while not self._over.is_set():
+                with put_off():
+                    self._over.wait(WAIT_SECONDS)
+                    here.refresh(self.output)
+                    self._answer(prompts)
         except KeyboardInterrupt:
             self.output.note("no longer followed here; the cell goes on")
         here.refresh(self.output, final=True)

@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable
 
 from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
+from nbdist.interrupts import let_through
 
 LOOK_SECONDS = 0.1
 """How often is looked whether a line is still wanted."""
@@ -33,19 +34,20 @@ def ask_person(prompt: str, wanted: Callable[[], bool]) -> LineReply | None:
         return NobodyAnswers(
             why="this cell runs in a thread, and only the main thread can ask for input."
         )
-    looking = _Looking(wanted)
-    try:
+    with let_through():
+        looking = _Looking(wanted)
         try:
-            looking.start()
-            reply = _read(prompt)
-        finally:
-            looking.end()
-        looking.let_arrive()
-    except KeyboardInterrupt:
-        if not looking.ended_it:
-            raise
-        return None
-    return reply
+            try:
+                looking.start()
+                reply = _read(prompt)
+            finally:
+                looking.end()
+            looking.let_arrive()
+        except KeyboardInterrupt:
+            if not looking.ended_it:
+                raise
+            return None
+        return reply
 
 
 def _read(prompt: str) -> LineReply:

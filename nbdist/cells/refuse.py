@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 from nbdist.cells.facts import Facts
 from nbdist.errors import SessionError
@@ -86,28 +86,48 @@ def refuse_unsure(code: str, facts: Facts, used: Collection[str] | None) -> froz
     Raises:
       UnsureError: The cell may use what is not what it was.
     """
-    bound = _bound(code)
-    # A name that is read before it is set, as in `x = x + 1`, is bound as well.
-    safe = bound - _read_first(code)
-    left = {
+    safe = _set_again(code)
+    left = _unsure_in(code, facts, used)
+    if not left or not computes(code):
+        return safe
+    # What comes from copies is for no function to set again.
+    hook = any(where.startswith("on ") for where in left.values())
+    next_time = " (for the next time in a function with @nbdist.on_recover)" if hook else ""
+    raise UnsureError(
+        f"This cell was not run, since it may use values that are not those of before: {_listed(left)}. Set them "
+        f"again{next_time}, or run the cell once more to go on with them as they are.",
+        left,
+    )
+
+
+def unsure_text(code: str, facts: Facts, used: Collection[str] | None) -> str | None:
+    """A line about what a cell looks at that may not be what it was; None where there is nothing of it.
+
+    Arguments as for `refuse_unsure`, which lets such a cell pass.
+    """
+    left = _unsure_in(code, facts, used)
+    return f"may not be what was there before: {_listed(left)}" if left else None
+
+
+def _unsure_in(code: str, facts: Facts, used: Collection[str] | None) -> dict[str, str]:
+    safe = _set_again(code)
+    return {
         name: where
         for name, where in facts.unsure.items()
         if name not in safe and (used is None or name in used)
     }
-    if not left or not computes(code):
-        return safe
+
+
+def _listed(unsure: Mapping[str, str]) -> str:
     places: dict[str, list[str]] = {}
-    for name, where in left.items():
+    for name, where in unsure.items():
         places.setdefault(where, []).append(name)
-    listed = "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
-    # What comes from copies is for no function to set again.
-    hook = any(where.startswith("on ") for where in places)
-    next_time = " (for the next time in a function with @nbdist.on_recover)" if hook else ""
-    raise UnsureError(
-        f"This cell was not run, since it may use values that are not those of before: {listed}. Set them again"
-        f"{next_time}, or run the cell once more to go on with them as they are.",
-        left,
-    )
+    return "; ".join(f"{names_text(names)} {where}" for where, names in places.items())
+
+
+def _set_again(code: str) -> frozenset[str]:
+    """Names that a cell sets and does not read before, as in `x = x + 1`."""
+    return _bound(code) - _read_first(code)
 
 
 def _bound(code: str) -> frozenset[str]:

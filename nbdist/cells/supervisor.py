@@ -38,6 +38,7 @@ from nbdist.cells.outcome import (
 from nbdist.cells.prompt import say_prompts
 from nbdist.cells.remedies import Remedies
 from nbdist.errors import CellTimeout
+from nbdist.interrupts import put_off, raise_put_off
 from nbdist.quantities import processes_text, seconds_text
 from nbdist.spelling import option
 
@@ -121,13 +122,14 @@ class CellSupervisor:
         Raises:
           KeyboardInterrupt: The user's; the processes have been interrupted too.
         """
-        try:
-            while (outcomes := self._step()) is None:
-                pass
-            return outcomes
-        except KeyboardInterrupt:
-            self._interrupted_by_user()
-            raise
+        with put_off():
+            try:
+                while (outcomes := self._step()) is None:
+                    raise_put_off()
+                return outcomes
+            except KeyboardInterrupt:
+                self._interrupted_by_user()
+                raise
 
     def step_until(self, deadline: float) -> dict[int, ProcessOutcome] | None:
         """As `until_end`, but gives up waiting at `deadline` (monotonic) and answers None."""
@@ -362,7 +364,7 @@ class CellSupervisor:
             self._stop(outcomes, None)
         try:
             while self._step() is None:
-                pass
+                raise_put_off()
         except KeyboardInterrupt:
             # A second interrupt: the person will not wait for the ten seconds.
             self.execution.mark(

@@ -14,11 +14,15 @@ from typing import TypeVar
 from nbdist.contract.asides import Aside
 from nbdist.contract.iopub import AsideAnswer
 from nbdist.contract.questions import LETTERS, Answer, Question, What
+from nbdist.interrupts import put_off
 
 T = TypeVar("T")
 
 WITHIN_SECONDS = 1.0
 """A process answers within milliseconds, where its interpreter is not busy in one long call."""
+
+LOOK_SECONDS = 0.1
+"""So long an interrupt may take to end the wait."""
 
 
 class Asking:
@@ -53,18 +57,23 @@ class Asking:
         """
         with self._one:
             deadline = time.monotonic() + within_s
-            with self._came:
-                number = self._number = time.time_ns()  # rises, whichever kernel asks
-                self._found = {}
-            self._send(LETTERS[type(what)], process_ids, Question(number=number, what=what))
-            with self._came:
-                while not self._found.keys() >= set(process_ids):
-                    left = deadline - time.monotonic()
-                    if left <= 0:
-                        break
-                    self._came.wait(left)
-                found = {p: self._found[p] for p in process_ids if p in self._found}
-        return {p: one for p, one in found.items() if isinstance(one, answer)}
+            with put_off():
+                with self._came:
+                    number = self._number = time.time_ns()  # rises, whichever kernel asks
+                    self._found = {}
+                self._send(LETTERS[type(what)], process_ids, Question(number=number, what=what))
+            while not self._all_here(process_ids, deadline - time.monotonic()):
+                pass
+            found = dict(self._found)
+        return {p: one for p, one in found.items() if p in process_ids and isinstance(one, answer)}
+
+    def _all_here(self, process_ids: Sequence[int], left_s: float) -> bool:
+        """Whether all have answered, or no time is left; waits for the next answer otherwise."""
+        with put_off(), self._came:
+            if left_s <= 0 or self._found.keys() >= set(process_ids):
+                return True
+            self._came.wait(min(left_s, LOOK_SECONDS))
+            return False
 
     def put(self, answer: AsideAnswer) -> None:
         """Takes an answer, from any thread; one to an older question is left out."""

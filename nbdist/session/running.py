@@ -19,13 +19,14 @@ from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
 from nbdist.cells.outcome import first_cause
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
-from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure
+from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
 from nbdist.cells.target_selector import Targets
 from nbdist.check import refuse_disagreement
 from nbdist.contract.calls.engine import AskLastFailure, Complete
 from nbdist.contract.calls.namespace import AskUsed
 from nbdist.contract.history import OpenCell, PastCell
 from nbdist.errors import NbdistError, SessionError
+from nbdist.interrupts import put_off
 from nbdist.quantities import processes_text
 from nbdist.rules import Rules
 from nbdist.session.alone import AskedAlone
@@ -112,8 +113,7 @@ class Cells:
         engines = self._engines
         done = self.brought_in_step(code)
         chosen = engines.choice.targets(on)
-        if engines.facts.unsure:
-            self._refuse_unsure(code, done)
+        unsure = self._unsure(code, done) if engines.facts.unsure else None
         if self._rules.check if check is None else check:
             self._compare(chosen, code)
         number = cell if cell is not None else next(self._numbers)
@@ -133,18 +133,23 @@ class Cells:
             targets=chosen,
             context=context,
             timeout_s=timeout_s,
-            remarks=[*self._remarks(on, chosen, number, wait=wait), *([done] if done else [])],
+            remarks=[
+                *self._remarks(on, chosen, number, wait=wait),
+                *(text for text in (done, unsure) if text),
+            ],
             renderer=renderer,
         )
-        handle = run.begin()
-        if isinstance(run, FollowedRun):
-            self.background.add(run)
-            return run.follow(shown=live)
-        self._awaited = run
-        try:
-            return handle.wait()
-        finally:
-            self._awaited = None
+        # A cell that was sent is seen to its end.
+        with put_off():
+            handle = run.begin()
+            if isinstance(run, FollowedRun):
+                self.background.add(run)
+                return run.follow(shown=live)
+            self._awaited = run
+            try:
+                return handle.wait()
+            finally:
+                self._awaited = None
 
     @property
     def awaited(self) -> CellRun | None:
@@ -172,15 +177,21 @@ class Cells:
         stuck = self._rules.recover and engines.proves and engines.facts.stuck
         return bool(stuck) and not not_back(engines, say=print, until=until)
 
-    def _refuse_unsure(self, code: str, done: str | None) -> None:
-        """Once: who sends the cell again goes on with what is there."""
+    def _unsure(self, code: str, done: str | None) -> str | None:
+        """A line about what may not be what it was; a cell that computes with it is refused.
+
+        Once: who sends the cell again goes on with what is there.
+        """
         health = self._engines.health
+        used = self._used(code)
+        said = unsure_text(code, health.facts, used)
         try:
-            health.sure_of(refuse_unsure(code, health.facts, self._used(code)))
+            health.sure_of(refuse_unsure(code, health.facts, used))
         except UnsureError as error:
             # Of the others nothing was said: a cell that uses those waits as well.
             health.sure_of(error.names)
             raise SessionError("\n".join([*([done] if done else []), str(error)])) from None
+        return said
 
     def _used(self, code: str) -> tuple[str, ...] | None:
         """What a cell would use, by a process that knows the functions of earlier cells; None: nobody answers."""

@@ -17,6 +17,7 @@ from typing import Any, Protocol
 from nbdist.contract.messages import Frame, plain
 from nbdist.contract.snapshot import Snapshot
 from nbdist.contract.wire import encode
+from nbdist.interrupts import put_off
 from nbdist.message_guard import MessageGuard
 
 logger = logging.getLogger(__name__)
@@ -113,7 +114,7 @@ class Feed:
 
     def push(self, snapshot: Snapshot) -> None:
         """Takes a new snapshot. Returns at once; one that is not sent yet is replaced."""
-        with self._changed:
+        with put_off(), self._changed:
             self._pushed = snapshot
             self._pushed_at = time.monotonic()
             self._changed.notify()
@@ -124,7 +125,7 @@ class Feed:
         With `repeat_seconds` the full state is repeated that often, for whoever joins unannounced,
         and more rarely where it is large. A sink that is attached already stays as it is.
         """
-        with self._changed:
+        with put_off(), self._changed:
             if self._closed or sink in self._readers:
                 return
             self._readers[sink] = _Reader(repeat_seconds)
@@ -135,12 +136,12 @@ class Feed:
 
     def detach(self, sink: Sink) -> None:
         """Sends no more frames to `sink`."""
-        with self._changed:
+        with put_off(), self._changed:
             self._readers.pop(sink, None)
 
     def refresh(self, sink: Sink) -> None:
         """Sends a full frame to `sink` soon."""
-        with self._changed:
+        with put_off(), self._changed:
             if (reader := self._readers.get(sink)) is not None:
                 reader.full_due = True
                 self._changed.notify()

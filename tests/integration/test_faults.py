@@ -198,6 +198,35 @@ def test_interrupting_the_kernel_interrupts_the_processes(notebook: Notebook) ->
     assert "processes 0, 1   42 24.0" in notebook.good("%%dist\nprint(kept, float(total(x)))").text
 
 
+UNLUCKY = """
+import os, signal, threading
+def unlucky(nth):
+    enter, main, left = threading.Condition.__enter__, threading.main_thread(), nth
+    def entered(condition):
+        nonlocal left
+        found = enter(condition)
+        if left and threading.current_thread() is main:
+            left -= 1
+            if not left:
+                threading.Condition.__enter__ = enter
+                os.kill(os.getpid(), signal.SIGINT)
+        return found
+    threading.Condition.__enter__ = entered
+"""
+"""Interrupts the kernel as it takes the nth lock of an event, which an interrupt can leave taken."""
+
+
+def test_an_interrupt_at_the_worst_moment_leaves_nothing_locked(notebook: Notebook) -> None:
+    notebook.good(UNLUCKY)
+    for nth in range(1, 6):
+        notebook.good(f"threading.Timer(0.5, unlucky, ({nth},)).start()")
+        output = notebook.bad("%%dist\nprint('in it', flush=True)\ntime.sleep(60)")
+        assert "KeyboardInterrupt: processes 0, 1 interrupted" in output.traceback
+        assert (
+            "processes 0, 1   42 24.0" in notebook.good("%%dist\nprint(kept, float(total(x)))").text
+        )
+
+
 @pytest.mark.usefixtures("sooner")
 def test_a_process_that_ignores_interrupts_is_reported_and_the_cell_ends(
     notebook: Notebook,

@@ -223,5 +223,5 @@ def test_a_process_that_ends_in_the_middle_is_named(
     assert "Nothing was changed; %dist_status shows" in error
     notebook.good("assert z.sum() == 50 << 20")
     # It was replaced when the next cell came.
-    ranks = notebook.good("%%dist\nrank").text
+    ranks = notebook.good("%%dist\njax.process_index()").text
     assert "process 0   0" in ranks and "process 1   1" in ranks

@@ -185,7 +185,9 @@ def test_a_hook_is_called_on_the_new_process_alone(session: Session) -> None:
     assert "ZeroDivisionError" in done
 
 
-def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(session: Session) -> None:
+def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(
+    session: Session, capsys: pytest.CaptureFixture[str]
+) -> None:
     session.run("called = 0\npart = np.arange(12)[jax.process_index() :: 3]")
     kill(session, 1, signal.SIGKILL)
     with pytest.raises(
@@ -206,6 +208,9 @@ def test_what_is_each_process_s_own_is_used_only_when_it_is_set_again(session: S
     kill(session, 1, signal.SIGKILL)
     for name in ("other", "rest"):
         # What was said of one is not said of the other.
+        session.run(f"print({name})")
+        said = f"may not be what was there before: {name} on process 1 as on process 2\n"
+        assert said in capsys.readouterr().out
         with pytest.raises(SessionError, match=f"{name} on process 1 as on process 2"):
             session.run(f"found = {name} + 1")
     session.run("other, rest, found = 0, 0, 0\npart = np.arange(12)[jax.process_index() :: 3]")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections import OrderedDict
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -24,6 +25,9 @@ DATA = "data_message"
 MOST_REQUESTS = 10_000
 """Of so many requests, the newest, late messages are handed on."""
 
+CLOSE_SECONDS = 5.0
+"""So long closing may take; it takes milliseconds."""
+
 Message = dict[str, Any]
 
 
@@ -43,6 +47,8 @@ class Client(ipyparallel.Client):
     messages are handed on to nobody; a test says when one of the others is gone.
     """
 
+    _is_closing = False
+
     def __init__(self, *args: Any, **options: Any) -> None:
         self._listeners: OrderedDict[str, Callable[[Message], None]] = OrderedDict()
         self._late = MessageGuard("Late output of a process", logger)
@@ -50,6 +56,30 @@ class Client(ipyparallel.Client):
         super().__init__(*args, **options)
         # Of its own: a session takes each signature once.
         self._reader = Wire(key=self.session.key, signature_scheme=self.session.signature_scheme)
+
+    def close(self, linger: int | None = None) -> None:
+        """Closes its connections, once, and waits no longer for it than `CLOSE_SECONDS`.
+
+        ipyparallel waits without a limit for the thread on which it reads answers, which may wait for ever itself:
+        for a lock that an interrupt has left taken, where a cell of the notebook has used this client.
+
+        Args:
+          linger: How long what was not sent yet may take, in milliseconds; None: as ZeroMQ does.
+        """
+        if self._is_closing:
+            return
+        self._is_closing = True
+        closing = threading.Thread(
+            target=super().close, args=(linger,), name="nbdist-close", daemon=True
+        )
+        try:
+            closing.start()
+        except RuntimeError:  # "can't create new thread at interpreter shutdown"
+            super().close(linger)
+            return
+        closing.join(CLOSE_SECONDS)
+        if closing.is_alive():
+            logger.warning("ipyparallel's client was not closed within %g s.", CLOSE_SECONDS)
 
     def listen(self, request: str, take: Callable[[Message], None]) -> None:
         """Has `take` called, on the client's own thread, with what comes of a request that was forgotten.

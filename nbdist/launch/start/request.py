@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Sequence
 from typing import Any, Generic, TypeVar
@@ -12,8 +13,12 @@ import nbdist.errors as errors
 from nbdist.contract.calls import call as contract
 from nbdist.engine.kernel.calls import Call
 from nbdist.errors import GoneError
+from nbdist.interrupts import put_off
 
 A = TypeVar("A")
+
+LOOK_SECONDS = 0.05
+"""So long an interrupt may take to end a wait."""
 
 
 class Left:
@@ -51,21 +56,23 @@ class Request(Generic[A]):
 
     def ready(self) -> bool:
         """Whether the answer is there."""
-        return bool(self._result.ready())
+        with put_off():
+            return bool(self._result.ready())
 
     def answered(self) -> bool:
         """Whether the answer is there; none comes from a process that has ended."""
         if not self.ready():
             return False
         try:
-            self._result.get(0)
+            with put_off():
+                self._result.get(0)
         except IPythonError as error:  # also of a process that lives, as `get` raises it
             return getattr(error, "ename", None) != "EngineError"
         return True
 
     def wait(self, timeout_s: float) -> None:
         """Waits for the answer."""
-        self._result.wait(timeout_s)
+        self._until_ready(timeout_s)
 
     def get(self, timeout_s: float | None = None) -> tuple[A, Sequence[Any]]:
         """The answer and its buffers.
@@ -78,7 +85,9 @@ class Request(Generic[A]):
           TimeoutError: Not there after `timeout_s` seconds.
         """
         try:
-            text, *buffers = self._result.get(timeout_s)
+            self._until_ready(timeout_s)
+            with put_off():
+                text, *buffers = self._result.get(0)
         except RemoteError as error:
             if error.ename == "WireError":
                 raise errors.WireError(f"{self._where}: {error.evalue}") from None
@@ -98,6 +107,12 @@ class Request(Generic[A]):
             assert reply.error is not None
             raise raised(reply.error, name, self._where)
         return answer, buffers
+
+    def _until_ready(self, timeout_s: float | None) -> None:
+        until = math.inf if timeout_s is None else time.monotonic() + timeout_s
+        while not self.ready() and (left := until - time.monotonic()) > 0:
+            with put_off():
+                self._result.wait(min(left, LOOK_SECONDS))
 
 
 def ask(
@@ -119,7 +134,8 @@ def ask(
     """
     sent = Call(call.NAME, contract.to_text(call))
     try:
-        result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
+        with put_off():
+            result = client[engine].set_flags(label=sent.label).apply_async(sent, *buffers)
     except (IndexError, KeyError, NoEnginesRegistered):
         # ipyparallel's: another thread takes an engine that leaves from its list, also in the middle of this line.
         result = Left()

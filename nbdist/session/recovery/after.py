@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
 import contextvars
-import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import replace
 from typing import TypeVar
 
@@ -15,6 +13,7 @@ from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
 from nbdist.contract.calls.stepping import AskSent, Prove
 from nbdist.errors import GoneError, NbdistError, RecoveryError
+from nbdist.interrupts import taken_by
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
@@ -231,22 +230,9 @@ def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:
     context = contextvars.copy_context()  # with the door of who reads what is made there
     thread = threading.Thread(target=context.run, args=(run,), name="nbdist-settle", daemon=True)
     engines.hurry.clear()
-    with _interrupts_are(engines.hurry.set):
+    with taken_by(engines.hurry.set):
         thread.start()
         thread.join()
     if errors:
         raise errors[0]
     return results[0]
-
-
-@contextlib.contextmanager
-def _interrupts_are(action: Callable[[], None]) -> Iterator[None]:
-    """Has interrupts of this process do this alone; only the main thread ever gets any."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    before = signal.signal(signal.SIGINT, lambda number, frame: action())
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGINT, signal.SIG_DFL if before is None else before)

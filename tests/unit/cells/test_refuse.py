@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from nbdist.cells.facts import Facts
-from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure
+from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
 from nbdist.errors import SessionError
 
 LOOKS = [
@@ -235,3 +235,21 @@ def test_only_the_names_that_were_said_are_gone_on_with() -> None:
         refuse_unsure("x + 1", UNSURE, ("x",))
     assert e.value.names == {"x"}
     assert "of before: x on process 1 as on process 0." in str(e.value)
+
+
+@pytest.mark.parametrize(
+    ("code", "used", "said"),
+    [
+        (
+            "print(x)",
+            ("print", "x"),
+            "may not be what was there before: x on process 1 as on process 0",
+        ),
+        ("z", ("z",), None),
+        ("x = 1; x", ("x",), None),
+    ],
+)
+def test_what_is_only_looked_at_is_said_to_be_unsure(
+    code: str, used: tuple[str, ...], said: str | None
+) -> None:
+    assert unsure_text(code, UNSURE, used) == said

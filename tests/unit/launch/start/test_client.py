@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
@@ -237,3 +238,22 @@ def test_what_only_looks_like_published_data_is_none(header: bytes) -> None:
     assert not is_data([b"topic", DELIM, b"", header, b"{}", b"{}", b"{}"])
     assert not is_data([b"topic", DELIM, b""])
     assert not is_data([b"topic"])
+
+
+def test_a_client_whose_thread_waits_for_ever_is_closed_all_the_same(
+    client: Bare, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    closing: list[Any] = []
+    for_ever = threading.Event()
+
+    def close(self: Any, linger: int | None = None) -> None:
+        closing.append(linger)
+        for_ever.wait()
+
+    monkeypatch.setattr(ours, "CLOSE_SECONDS", 0.01)
+    monkeypatch.setattr(ipyparallel.Client, "close", close)
+    client.close(linger=3)
+    client.close()  # as when it is collected
+    for_ever.set()
+    assert closing == [3]
+    assert "was not closed within 0.01 s" in caplog.text

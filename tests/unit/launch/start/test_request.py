@@ -20,7 +20,7 @@ def failed(name: str) -> Request[Looked]:
     def get(timeout_s: float | None) -> Any:
         raise RemoteError(name, "it says why", "", {})
 
-    return Request(LOOK, SimpleNamespace(get=get), "process 1 (host h1)")
+    return Request(LOOK, SimpleNamespace(get=get, ready=lambda: True), "process 1 (host h1)")
 
 
 def test_a_process_that_has_ended_is_reported_from_one_that_failed() -> None:
@@ -52,7 +52,8 @@ def test_a_process_whose_engine_leaves_while_it_is_asked_has_ended(raised: Excep
 
 def answering(content: Any, *buffers: bytes) -> Request[Looked]:
     found = [json.dumps(content), *buffers]
-    return Request(LOOK, SimpleNamespace(get=lambda timeout_s: found), "process 1 (host h1)")
+    there = SimpleNamespace(get=lambda timeout_s: found, ready=lambda: True)
+    return Request(LOOK, there, "process 1 (host h1)")
 
 
 def test_an_answer_comes_with_its_buffers_and_says_whether_others_devices_were_used() -> None:

@@ -27,6 +27,11 @@ logger = logging.getLogger(__name__)
 ECHO_SECONDS = 1.0
 """How long the processes may take to send what they have kept."""
 
+ANSWER_SECONDS = 0.5
+"""How long a process that is not in the cell may take to say so; one that is in it answers behind it."""
+
+LOOK_SECONDS = 0.01
+
 NO_RECORD = (
     "the process has no record of it: its kernel ended before it came here, or it ended long ago"
 )
@@ -148,6 +153,15 @@ class RegainedRun(FollowedRun):
             self.execution.adopt(process_id, recalled, request)
         return self.follow(shown=True)
 
+    def until_known(self) -> None:
+        """Waits a moment until each process is known to be in the cell, or to have left or never got it."""
+        deadline = time.monotonic() + ANSWER_SECONDS
+        while time.monotonic() < deadline and any(
+            s.outcome == "running" and s.activity is None
+            for s in self.execution.outcomes().values()
+        ):
+            time.sleep(LOOK_SECONDS)
+
     def _recalled(self, process_id: int, request: str, recall: Recall) -> Recalled:
         return Recalled(
             lambda: recall(process_id, request),
@@ -160,7 +174,7 @@ class RegainedRun(FollowedRun):
             repeat()  # again: the subscription may not have been there
             pause = time.monotonic() + 0.1
             while self._foreign_output.waiting and time.monotonic() < pause:
-                time.sleep(0.01)
+                time.sleep(LOOK_SECONDS)
         without = self._foreign_output.waiting
         self._foreign_output.go_on()
         if without:

@@ -6,6 +6,7 @@ import functools
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from IPython import get_ipython
@@ -167,17 +168,15 @@ class CellRun:
         # The clock makes it rise from one cell to the next, in whichever kernel.
         run = self.execution.number = time.time_ns()
         cell, targets = self.cell, self.execution.targets
-        self.context.began(
-            OpenCell(
-                kernel=os.getpid(),
-                run=run,
-                number=cell.number,
-                code=cell.code,
-                offset=cell.offset,
-                started=self._started,
-            ),
-            targets,
+        sent = OpenCell(
+            kernel=os.getpid(),
+            run=run,
+            number=cell.number,
+            code=cell.code,
+            offset=cell.offset,
+            started=self._started,
         )
+        self.context.began(run, targets)
         self.execution.send(
             CellLabel(
                 cell=cell.number,
@@ -190,7 +189,7 @@ class CellRun:
                 widgets=shows_widgets(self._renderer),
                 door=door_sent(),
             ).text(),
-            requested=functools.partial(self.context.requested, run),
+            requested=lambda requests: self.context.requested(replace(sent, requests=requests)),
         )
         # ipyparallel forgets a request that has failed before all its output is here.
         self._listen(self.execution.receive)

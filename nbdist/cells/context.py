@@ -57,8 +57,8 @@ class CellContext:
       in_step: After which program all processes are known to be in step, as a cell's label has it.
       widgets: Those of the processes; None: they are shown as text.
       progress: Called with where each process stands while the cell runs.
-      began: Called with the cell and the processes it is for, before it is sent.
-      requested: Called with the cell's run, a process and the number of its request, before that is on its way.
+      began: Called with the cell's run and the processes it is for, before it is sent.
+      requested: Called with the cell and the numbers of its requests so far, before these are on their way.
       ended: Takes the cell's end; answers what is known afterwards.
     """
 
@@ -75,5 +75,5 @@ class CellContext:
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
     progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
-    began: Callable[[OpenCell, Sequence[int]], None] = field(default=nothing)
-    requested: Callable[[int, int, str], None] = field(default=nothing)
+    began: Callable[[int, Sequence[int]], None] = field(default=nothing)
+    requested: Callable[[OpenCell], None] = field(default=nothing)

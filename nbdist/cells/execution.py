@@ -19,7 +19,7 @@ from ipyparallel.error import TaskAborted
 from nbdist.cells.held import held_text
 from nbdist.cells.late import LateOutput, put
 from nbdist.cells.outcome import Outcome, ProcessOutcome
-from nbdist.cells.submission import Message, Submission, submit
+from nbdist.cells.submission import Message, Recipient, Submission, submit
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_of
 from nbdist.contract.sent import Sent
 from nbdist.contract.snapshot import Activity
@@ -148,24 +148,19 @@ class Execution:
         self._guard = MessageGuard("A message of a process's output", logger, output.note)
 
     def send(
-        self, label: str, *, requested: Callable[[int, str], None] = lambda p, r: None
+        self, label: str, *, requested: Callable[[Mapping[int, str]], None] = lambda requests: None
     ) -> None:
         """Sends the cell to all targets; returns at once.
 
         Args:
           label: What the processes are to know of it.
-          requested: Called with a process and the number of its request, before that is on its way.
+          requested: Called with the numbers of the requests, by process id, before they are on their way.
         """
-        for process_id in self.targets:
-            self._submissions[process_id] = submit(
-                self._link.client,
-                self._link.engines[process_id],
-                self._link.idents[process_id],
-                self.cell.code,
-                label,
-                partial(self.receive, process_id),
-                partial(requested, process_id),
-            )
+        recipients = {
+            p: Recipient(self._link.engines[p], self._link.idents[p], partial(self.receive, p))
+            for p in self.targets
+        }
+        self._submissions = submit(self._link.client, recipients, self.cell.code, label, requested)
 
     def adopt(self, process_id: int, submission: Submission, request: str) -> None:
         """Takes a cell that another kernel has sent to a process, under the number of its request."""

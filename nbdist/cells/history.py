@@ -8,11 +8,11 @@ import logging
 import os
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import cast
 
-from nbdist.contract.history import Begun, Ended, Line, OpenCell, PastCell, Recovered, Requested
+from nbdist.contract.history import Begun, Ended, Line, OpenCell, PastCell, Recovered
 from nbdist.contract.wire import decode, encode
 from nbdist.errors import WireError
 
@@ -49,12 +49,8 @@ class History:
         self._lock = threading.Lock()
 
     def begun(self, cell: OpenCell) -> None:
-        """A cell is about to be sent."""
+        """A cell is about to be sent, or to be sent to more processes."""
         self._write(Begun(cell=cell))
-
-    def requested(self, run: int, process_id: int, request: str) -> None:
-        """The cell of this run is about to be sent to a process, with a message of this number."""
-        self._write(Requested(run=run, process_id=process_id, request=request))
 
     def ended(
         self, cell: PastCell, *, run: int | None, since: int | None, stuck: frozenset[int]
@@ -87,11 +83,6 @@ def read(folder: Path) -> Read:
     for line in _lines(folder / FILE):
         if isinstance(line, Begun):
             running[line.cell.run] = line.cell
-            continue
-        if isinstance(line, Requested):
-            if (cell := running.get(line.run)) is not None:
-                requests = {**cell.requests, line.process_id: line.request}
-                running[line.run] = replace(cell, requests=requests)
             continue
         if isinstance(line, Ended):
             found.past.append(line.cell)

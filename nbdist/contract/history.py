@@ -26,8 +26,8 @@ class PastCell:
 class OpenCell:
     """A cell of the kernel of this number.
 
-    `requests` are the numbers of its messages that may have been sent, by process id: noted one by one, each
-    before it is on its way, since the kernel may end between two of them. `in_step` is after which program, as
+    `requests` are the numbers of its messages that may have been sent, by process id: noted before they are on
+    their way, since the kernel may end between two of them. `in_step` is after which program, as
     generation and serial, the kernel knew all processes to be in step; None where it did not.
     """
 
@@ -43,20 +43,10 @@ class OpenCell:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Begun:
-    """A cell is about to be sent."""
+    """A cell is about to be sent; one that was begun before, with more requests."""
 
     cell: OpenCell
     event: Literal["begun"] = "begun"
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class Requested:
-    """The cell of this run is about to be sent to one more process, with a message of this number."""
-
-    run: int
-    process_id: int
-    request: str
-    event: Literal["requested"] = "requested"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -84,4 +74,4 @@ class Recovered:
     event: Literal["recovered"] = "recovered"
 
 
-Line = Begun | Requested | Ended | Recovered
+Line = Begun | Ended | Recovered

@@ -98,6 +98,7 @@ def say_running(runs: Iterable[RegainedRun]) -> list[str]:
     """A sentence for each cell that runs on."""
     said = []
     for run in runs:
+        run.until_known()
         outcomes = CellHandle(run).outcomes
         still = [p for p, s in outcomes.items() if s.outcome == "running"]
         if still:

@@ -124,7 +124,7 @@ class Cells:
             chosen,
             rules=self._rules if grace_s is None else replace(self._rules, grace_s=grace_s),
             began=self._begun,
-            requested=self.history.requested,
+            requested=self._requested,
             ended=self.ended,
         )
         # One that nobody waits for is seen to its end on a thread: the next cell must find all in step.
@@ -279,10 +279,11 @@ class Cells:
             return make_sure(engines, automatic=automatic)
         return controller_brought_back(engines) if ended else None
 
-    def _begun(self, cell: OpenCell, targets: Sequence[int]) -> None:
-        engines = self._engines.living()
-        engines.monitor.sent(targets, cell.run)
-        self.history.begun(replace(cell, in_step=engines.in_step_at))
+    def _begun(self, run: int, targets: Sequence[int]) -> None:
+        self._engines.living().monitor.sent(targets, run)
+
+    def _requested(self, cell: OpenCell) -> None:
+        self.history.begun(replace(cell, in_step=self._engines.in_step_at))
 
     def ended(self, end: Ended) -> Facts:
         """Learns from a cell that has ended, and sees to it that the processes are in step."""

@@ -98,19 +98,21 @@ class LiveClient(FakeClient):
 
     def __getitem__(self, engine: int) -> Any:
         view = super().__getitem__(engine)
-        view._socket = self.processes[engine]
+        view._socket = "the channel to all"
         return view
 
     def send_execute_request(
         self,
-        socket: int,
+        socket: str,
         code: str,
         *,
+        ident: bytes,
         message_future_hook: Callable[[Any], None],
         metadata: dict[str, str],
         **_: Any,
     ) -> Any:
-        return self._live.submit(socket, code, metadata["label"], message_future_hook)
+        process_id = int(ident.decode().removeprefix("engine-"))
+        return self._live.submit(process_id, code, metadata["label"], message_future_hook)
 
     def abort(self, requests: list[str], **_: Any) -> Any:
         """Each process says whether it has begun what is taken back."""

@@ -35,13 +35,14 @@ print(float(jnp.sum(w)), os.environ["MY_TOKEN"], len(jax.local_devices()))"""
 
 KILLED_IN_BETWEEN = """
 import os, signal, time
-from nbdist.cells.submission import submit
-from nbdist.cells import execution
-def once(*args):
-    sent = submit(*args)
+import nbdist
+client = nbdist.current().client
+send = client.send_execute_request
+def once(*args, **options):
+    sent = send(*args, **options)
     time.sleep(1)  # it leaves on a thread of its own
     os.kill(os.getpid(), signal.SIGKILL)
-execution.submit = once"""
+client.send_execute_request = once"""
 
 MEETING = """%%dist
 v = jax.make_array_from_callback((8,), NamedSharding(mesh, P("x")), lambda i: np.arange(8.0)[i])
@@ -123,7 +124,8 @@ def test_a_cell_that_one_process_got_before_the_kernel_was_killed_is_found_and_e
     second = kernels.start()
     assert "process 0 still runs cell" in second.good("%dist_init --attach last").text
     failed = second.bad("%sync").traceback
-    assert "process 0 interrupted" in failed
+    assert "process 1\nNotStarted: the process has no record of it" in failed
+    assert "process 0   interrupted while waiting" in failed
     assert "28.0 s3cret 2" in second.good(AGAIN).text
     second.good("%dist_shutdown")
     assert kernels.folders == []

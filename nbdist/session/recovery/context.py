@@ -19,8 +19,8 @@ def cell_context(
     *,
     rules: Rules,
     ended: Callable[[Ended], Facts],
-    began: Callable[[OpenCell, Sequence[int]], None] = nothing,
-    requested: Callable[[int, int, str], None] = nothing,
+    began: Callable[[int, Sequence[int]], None] = nothing,
+    requested: Callable[[OpenCell], None] = nothing,
 ) -> CellContext:
     """The context of one cell.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -206,6 +207,8 @@ def fails(execution: Execution, process_id: int, name: str) -> None:
 
 class LeftClient:
     """Knows no engine any more."""
+
+    ids: Sequence[int] = ()
 
     def __getitem__(self, engine: int) -> Any:
         raise IndexError(f"No such engine: {engine}")

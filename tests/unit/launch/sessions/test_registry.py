@@ -319,10 +319,9 @@ def test_cells_are_known_to_the_next_kernel(tmp_path: Path) -> None:
     assert read(tmp_path).running == [cell]
     other = OpenCell(kernel=1, run=11, number=4, code="y", offset=0, started=6.0)
     history.begun(other)
-    history.requested(11, 0, "c")
-    history.requested(11, 2, "d")
-    history.requested(12, 0, "of a cell that nobody has noted")
-    assert read(tmp_path).running == [cell, replace(other, requests={0: "c", 2: "d"})]
+    with_requests = replace(other, requests={0: "c", 2: "d"})
+    history.begun(with_requests)
+    assert read(tmp_path).running == [cell, with_requests]
     past = PastCell(
         number=3, code="x", targets=(0, 1), started=5.0, seconds=1.0, outcome="interrupted"
     )

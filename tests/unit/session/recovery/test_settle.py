@@ -24,11 +24,12 @@ from nbdist.contract.iopub import CellStep
 from nbdist.contract.sent import Sent
 from nbdist.errors import GoneError, LaunchError, NbdistError, RecoveryError
 from nbdist.launch.model.exits import ProcessExit
-from nbdist.session.recovery import after, asking, settle
+from nbdist.session.recovery import after, asking, settle, silent
 from nbdist.session.recovery.after import exclusive, join_proof, make_sure
 from nbdist.session.recovery.differing import differing_labels, which_differ
 from nbdist.session.recovery.inplace import Repaired
 from nbdist.session.recovery.settle import Settled, hindrance, mend
+from tests.builders.clock import Clock
 from tests.builders.engines import FakeEngines, cell_step, gone, sent, trail
 from tests.builders.reports import RUNNING
 
@@ -614,8 +615,9 @@ def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) 
     ],
 )
 def test_none_is_replaced_where_the_others_could_not_help(
-    repairs: list[int], facts: dict[str, Any]
+    repairs: list[int], facts: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(silent, "time", Clock())  # a host that is silent is waited for
     engines = FakeEngines()
     engines.hosts_there = True
     engines.facts = replace(engines.facts, since=3, **facts)

@@ -111,6 +111,7 @@ def test_the_private_names_are_what_ipyparallel_has() -> None:
     assert callable(ipyparallel.Client._dispatch_iopub)
     assert callable(ipyparallel.Client._handle_apply_reply)
     assert callable(ipyparallel.Client._handle_execute_reply)
+    assert callable(ipyparallel.Client._extract_metadata)
     assert "_futures" in ipyparallel.Client.class_trait_names()
 
 
@@ -257,3 +258,21 @@ def test_a_client_whose_thread_waits_for_ever_is_closed_all_the_same(
     for_ever.set()
     assert closing == [3]
     assert "was not closed within 0.01 s" in caplog.text
+
+
+@pytest.mark.parametrize("aware", ["2026-03-01T10:20:30.123456+00:00", "2026-03-01T10:20:30Z"])
+@pytest.mark.filterwarnings("ignore:Interpreting na:DeprecationWarning")
+def test_when_a_request_was_begun_is_what_ipyparallel_reads(aware: str) -> None:
+    client = ours.Client.__new__(ours.Client)
+    for started in (aware, aware[:19], "yesterday", None):
+        message = {
+            "header": {"date": "now"},
+            "parent_header": {"msg_id": "r", "date": "before"},
+            "metadata": {"started": started, "label": "x"},
+            "content": {"status": "ok"},
+        }
+        theirs = ipyparallel.Client._extract_metadata(client, message)
+        found = client._extract_metadata(message)
+        assert {**found, "received": None} == {**theirs, "received": None}
+        assert found["started"] == theirs["started"]
+        assert message["metadata"] == {"started": started, "label": "x"}

@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable
 
 from nbdist.contract.questions import EndOfInput, LineReply, NobodyAnswers, TypedLine
-from nbdist.interrupts import let_through
+from nbdist.interrupts import let_through, put_off
 
 LOOK_SECONDS = 0.1
 """How often is looked whether a line is still wanted."""
@@ -74,8 +74,9 @@ class _Looking:
 
     def end(self) -> None:
         """Looks no longer."""
-        self._over.set()
-        self._thread.join()
+        with put_off():
+            self._over.set()
+            self._thread.join()
 
     def let_arrive(self) -> None:
         """Raises the interrupt that was sent when the line was there already."""

@@ -148,13 +148,13 @@ class Feed:
 
     def close(self) -> None:
         """Sends what is still unsent and ends the thread; sinks are let go."""
-        with self._changed:
+        with put_off(), self._changed:
             self._closed = True
             self._changed.notify()
             thread = self._thread
         if thread is not None and thread is not threading.current_thread():
             thread.join(timeout=5)
-        with self._changed:
+        with put_off(), self._changed:
             self._readers.clear()
 
     def _run(self) -> None:

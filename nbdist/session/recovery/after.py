@@ -13,7 +13,7 @@ from nbdist.cells.execution import Execution
 from nbdist.cells.facts import Facts
 from nbdist.contract.calls.stepping import AskSent, Prove
 from nbdist.errors import GoneError, NbdistError, RecoveryError
-from nbdist.interrupts import taken_by
+from nbdist.interrupts import put_off, taken_by
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.progress import StartProgress
 from nbdist.session.engine_group import EngineGroup
@@ -229,7 +229,8 @@ def exclusive(engines: EngineGroup, work: Callable[[], T]) -> T:
 
     context = contextvars.copy_context()  # with the door of who reads what is made there
     thread = threading.Thread(target=context.run, args=(run,), name="nbdist-settle", daemon=True)
-    engines.hurry.clear()
+    with put_off():
+        engines.hurry.clear()
     with taken_by(engines.hurry.set):
         thread.start()
         thread.join()

@@ -68,6 +68,8 @@ class Notebook:
             if not LOST_PORT.search(str(error)):
                 raise
             self.client.stop_channels()
+            if self.manager.is_alive():
+                self.manager.shutdown_kernel(now=True)
             # Else a socket of the manager stays until its context is collected, in the middle of another test.
             self.manager.cleanup_resources()
             self._start(env, folder)

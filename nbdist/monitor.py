@@ -196,11 +196,15 @@ class Monitor:
             context.term()
 
     def _read(self, socket: zmq.Socket[bytes]) -> bool:
-        """Takes all messages that have come, waiting a moment for the first; answers whether any was a report."""
+        """Takes messages that have come, waiting a moment for the first; answers whether any was a report.
+
+        Where they come as fast as they are taken, what they say is shown in between.
+        """
         reported = False
         try:
             came = bool(socket.poll(int(PERIOD_SECONDS * 1000)))
-            while came and socket.poll(0):
+            until = time.monotonic() + PERIOD_SECONDS
+            while came and time.monotonic() < until and socket.poll(0):
                 frames = socket.recv_multipart()
                 with self._reading:
                     reported = self._take(frames) or reported

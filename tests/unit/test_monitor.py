@@ -322,6 +322,26 @@ def test_snapshots_are_rare_while_nothing_is_new_and_ten_a_second_at_most(
     assert 0 < len(latest.published) <= (latest.clock.now - began) / PERIOD_SECONDS + 2
 
 
+def test_reports_that_come_without_end_are_shown_meanwhile(
+    latest: LatestActivity, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flood = [latest.message(encode(report(0, sequence=n))) for n in range(1, 501)]
+    take = latest.socket.recv_multipart
+
+    def recv_multipart() -> Any:
+        if flood:
+            latest.socket.put(flood.pop(0))  # the next is there before this one is taken
+        latest.clock.now += PERIOD_SECONDS / 10
+        return take()
+
+    monkeypatch.setattr(latest.socket, "recv_multipart", recv_multipart)
+    still(latest)
+    latest.published.clear()
+    latest.socket.put(latest.message(encode(report(0, sequence=0))))
+    wait_for(lambda: not flood)
+    assert len(latest.published) >= 10
+
+
 def test_what_the_kernel_knows_is_shown_without_a_report(latest: LatestActivity) -> None:
     still(latest)
     wait_for(lambda: latest.published)

@@ -213,7 +213,10 @@ def test_an_interrupt_of_the_command_ends_all_processes(train, tmp_path):
 def test_a_command_that_is_killed_leaves_no_process(train, tmp_path):
     folder = tmp_path / "pids"
     folder.mkdir()
-    command = subprocess.Popen(train(STUCK.format(folder=str(folder))))
+    command = subprocess.Popen(
+        train(STUCK.format(folder=str(folder))),
+        env={**os.environ, "TMPDIR": str(tmp_path)},  # what it has made there nobody removes
+    )
     pids = started(folder, 2)
     command.kill()
     command.wait()

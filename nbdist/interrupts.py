@@ -80,6 +80,9 @@ def put_off() -> Iterator[None]:
         signal.signal(signal.SIGINT, _main.note)
         _main.depth = 1
         yield
+    except KeyboardInterrupt:
+        _main.came = False  # who has pressed it again is answered by the one that is on its way
+        raise
     finally:
         _main.depth = 0
         signal.signal(signal.SIGINT, before)

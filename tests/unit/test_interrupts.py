@@ -53,6 +53,18 @@ def test_one_that_comes_while_something_fails_is_raised_with_its_error_as_contex
     assert isinstance(raised.value.__context__, ValueError)
 
 
+def test_one_that_comes_while_another_is_on_its_way_does_not_take_its_place() -> None:
+    with pytest.raises(KeyboardInterrupt, match="with what it says"), put_off():
+        try:
+            interrupt()
+            raise_put_off()
+        except KeyboardInterrupt:
+            interrupt()
+            raise KeyboardInterrupt("with what it says") from None
+    with put_off():
+        pass  # nothing is left of it
+
+
 def test_who_waits_for_a_person_is_interrupted_at_once() -> None:
     reached = []
     with put_off():

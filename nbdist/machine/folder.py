@@ -34,14 +34,13 @@ def of_this_process() -> Path | None:
 
 
 def keep_ipython_in(folder: str) -> None:
-    """Gives IPython a place in this folder where it could write none in the home folder.
+    """Gives IPython a place in this folder where it has none in the home folder, or may not write there.
 
-    It would make one for temporary files, and leave it: a task that `srun` starts has the home folder of another
-    machine, which need not be there.
+    It would make one for temporary files, and leave it: on a host where nobody has ever run IPython, or whose home
+    folder is not there, as for a task that `srun` starts with that of another machine.
     """
-    home = Path("~").expanduser()
-    place = home / ".ipython"
-    if "IPYTHONDIR" not in os.environ and not os.access(place if place.exists() else home, os.W_OK):
+    place = Path("~").expanduser() / ".ipython"
+    if "IPYTHONDIR" not in os.environ and not (place.is_dir() and os.access(place, os.W_OK)):
         os.environ["IPYTHONDIR"] = str(Path(folder) / "ipython")
 
 

@@ -100,7 +100,16 @@ def files(bed: TestBed, i: int) -> set[Path]:
     # At home each path by itself: what a library keeps in `.cache` hides nothing else there.
     patterns = ("/tmp/*", "/var/tmp/*", "/dev/shm/*", "/run/*", f"{kept}/**/*")
     found = {path for pattern in patterns for path in bed.files_left(i, pattern)}
-    return {path for path in found if not any(part.startswith(SAVED) for part in path.parts)}
+    written = {path for path in found if not any(part.startswith(SAVED) for part in path.parts)}
+    return {path for path in written if not _of_libraries(path, kept)}
+
+
+def _of_libraries(path: Path, home: Path) -> bool:
+    """Whether Keras or matplotlib writes it at home when somebody imports them there for the first time."""
+    return path.is_relative_to(home) and any(
+        place.is_relative_to(path) or path.is_relative_to(place)
+        for place in (home / ".keras", home / ".config/matplotlib", home / ".cache/matplotlib")
+    )
 
 
 def connections(bed: TestBed, i: int, *, port: int = 22) -> list[str]:

@@ -263,11 +263,6 @@ def sshd_of(pid: int) -> int:
 def test_a_file_names_hosts_with_users_and_ports_and_keras_runs_on_them(
     hosts: TestBed, left: Left, second_port: int, tmp_path: Path
 ) -> None:
-    # What Keras and matplotlib write at home the first time that somebody imports them there.
-    importing = ("env", "KERAS_BACKEND=jax", sys.executable, "-c", "import keras")
-    for i in (1, 3):
-        done = hosts.exec(i, *importing)
-        assert done.returncode == 0, done.stderr
     before = left.now()
     path = tmp_path / "hosts"
     path.write_text(

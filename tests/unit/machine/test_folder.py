@@ -10,13 +10,14 @@ import pytest
 from nbdist.machine.folder import keep_ipython_in
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_ipython_is_given_a_place_only_where_the_home_folder_takes_none(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, there: bool
+@pytest.mark.parametrize(
+    ("made", "there"), [("home/.ipython", True), ("home", False), (".", False)]
+)
+def test_ipython_is_given_a_place_only_where_the_home_folder_has_none(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, made: str, there: bool
 ) -> None:
     home = tmp_path / "home"
-    if there:
-        home.mkdir()
+    (tmp_path / made).mkdir(parents=True, exist_ok=True)
     monkeypatch.setenv("HOME", str(home))
     monkeypatch.setenv("IPYTHONDIR", "taken away below")
     monkeypatch.delenv("IPYTHONDIR")

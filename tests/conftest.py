@@ -27,15 +27,27 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Of each test the first `NBDIST_CASES` cases, where that is set; pytest counts the others as deselected."""
+    """A part of the tests, where that is asked for; pytest counts the others as deselected.
+
+    Of each test the first `NBDIST_CASES` cases, and with `NBDIST_PART=1/2` the first, third, ... file of those that there
+    are, with `2/2` the others; one file alone is no part of anything.
+    """
     most = int(os.environ.get("NBDIST_CASES", "0"))
-    if most:
-        met: Counter[str] = Counter()
-        kept: list[pytest.Item] = []
-        left_out: list[pytest.Item] = []
-        for item in items:
-            name = item.nodeid.partition("[")[0]
-            met[name] += 1
-            (kept if met[name] <= most else left_out).append(item)
+    part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
+    files = sorted({_file(item) for item in items})
+    chosen = set(files[part - 1 :: parts] if len(files) > 1 else files)
+    met: Counter[str] = Counter()
+    kept: list[pytest.Item] = []
+    left_out: list[pytest.Item] = []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        met[name] += 1
+        runs = _file(item) in chosen and (not most or met[name] <= most)
+        (kept if runs else left_out).append(item)
+    if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = kept
+
+
+def _file(item: pytest.Item) -> str:
+    return item.nodeid.partition("::")[0]

@@ -29,14 +29,14 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the tests, where that is asked for; pytest counts the others as deselected.
 
-    Of each test the first `NBDIST_CASES` cases, and with `NBDIST_PART=1/2` the first, third, ... file of those that there
-    are, with `2/2` the others; one file alone is no part of anything.
+    Of each test the first `NBDIST_CASES` cases, and with `NBDIST_PART=1/2` the first, third, ... of the files that
+    are asked for, with `2/2` the others; one file alone is no part of anything.
     """
     most = int(os.environ.get("NBDIST_CASES", "0"))
     part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
     files = sorted({_file(item) for item in items})
     chosen = set(files[part - 1 :: parts] if len(files) > 1 else files)
-    met: Counter[str] = Counter()
+    met = Counter[str]()
     kept: list[pytest.Item] = []
     left_out: list[pytest.Item] = []
     for item in items:

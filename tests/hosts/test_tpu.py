@@ -163,7 +163,7 @@ with nbdist.start(tpu="here", platform="cpu", ssh_config=sys.argv[1]) as session
 
 def test_a_session_runs_on_all_workers_from_one_of_them(hosts: TestBed, left: Left) -> None:
     # The notebook is on worker 1, which is h3, and has IPython's folder as any notebook has.
-    mine = ("NBDIST_STATE=/dev/shm/state/mine", "IPYTHONDIR=/dev/shm/state/ipython")
+    mine = ("NBDIST_STATE=/dev/shm/state", "IPYTHONDIR=/dev/shm/ipython")
     done = hosts.exec(
         *(3, "env", f"PYTHONPATH={ROOT}", *mine, sys.executable),
         *("-c", SESSION, str(hosts.ssh_config)),
@@ -172,7 +172,6 @@ def test_a_session_runs_on_all_workers_from_one_of_them(hosts: TestBed, left: Le
     assert done.returncode == 0, done.stderr
     assert done.stdout.strip() == "[(0, 'h2'), (1, 'h3'), (2, 'h1')]"
     # The folder where sessions are written down stays; it is empty.
-    state = "/dev/shm/state"
-    assert hosts.exec(3, "rmdir", f"{state}/mine/sessions", f"{state}/mine").returncode == 0
-    assert hosts.exec(3, "rm", "-r", state).returncode == 0
+    assert hosts.exec(3, "rmdir", "/dev/shm/state/sessions", "/dev/shm/state").returncode == 0
+    assert hosts.exec(3, "rm", "-r", "/dev/shm/ipython").returncode == 0
     left.nothing()

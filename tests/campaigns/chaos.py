@@ -289,8 +289,10 @@ def endless(chaos: Chaos, process: int, last: int) -> str:
     timer = later(interrupt, 0)
     said = chaos.until(last)
     timer.join()
-    assert f"process {process} did not stop when interrupted" in said, said
-    return said
+    named = re.search(rf"\bprocess {process} did not stop when interrupted", said)
+    assert named, said
+    # Before it the line has who was interrupted.
+    return named.group()
 
 
 def controller_killed(chaos: Chaos, process: int, last: int) -> str:

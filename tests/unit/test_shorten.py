@@ -35,7 +35,7 @@ def test_a_lone_long_name_keeps_its_ends():
     assert text.startswith("params") and text.endswith("kernel") and "…" in text
 
 
-def test_one_name_that_begins_another_is_reported_from_it():
+def test_a_name_and_a_longer_one_that_begins_with_it_stay_different():
     names = ["state.very_long_module_name", "state.very_long_module_name.kernel"]
     texts = shorten(names, 20)
     assert texts[0] != texts[1]

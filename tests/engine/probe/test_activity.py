@@ -136,7 +136,7 @@ def test_a_thread_that_has_run_is_not_blocked_also_where_it_is_in_the_same_call_
     assert found is False
 
 
-def test_the_processor_time_of_one_thread_is_reported_from_that_of_others():
+def test_the_processor_time_of_one_thread_is_not_that_of_others():
     here = MainThread(threading.get_ident())
     here.busy_share()
     other = threading.Thread(target=lambda: sum(range(10_000_000)))
@@ -148,7 +148,7 @@ def test_the_processor_time_of_one_thread_is_reported_from_that_of_others():
     assert here.busy_share() > 2 * waited
 
 
-def test_waiting_for_a_thread_is_reported_from_sleeping():
+def test_waiting_for_a_thread_is_not_taken_for_sleeping():
     release, awake = threading.Event(), []
 
     def work():

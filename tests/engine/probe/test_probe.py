@@ -70,7 +70,7 @@ def test_arrays_made_in_the_middle_of_a_cell_are_reported_before_it_ends(names):
         seen.run("inner = {'b': [jnp.ones(5)]}\nreported(\"inner['b'][0]\")\n")
 
 
-def test_compiling_is_reported_from_running(names):
+def test_compiling_is_not_taken_for_running(names):
     source = (
         "def big(x):\n    for i in range(300):\n        x = jnp.sin(x @ x) + i\n    return x\n"
         "y = jax.jit(big)(jnp.ones((64, 64)))\n"

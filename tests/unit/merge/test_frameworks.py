@@ -103,7 +103,7 @@ def test_k4_processes_that_disagree_on_the_distribution_are_named():
         ),
     ],
 )
-def test_distributions_that_would_read_alike_are_reported_apart(change, texts):
+def test_distributions_that_would_read_alike_are_made_different(change, texts):
     held = [(PARALLEL,)] * 3 + [(replace(PARALLEL, **change),)]
     [disagreement] = settled(distributions=lambda n: held[n]).disagreements
     base = "DataParallel on mesh data=8"
@@ -152,7 +152,7 @@ def test_models_that_differ_between_processes_are_named_with_the_first_variable_
     ]
 
 
-def test_models_with_other_numbers_of_variables_are_reported_apart_by_them():
+def test_models_with_other_numbers_of_variables_differ_in_them():
     snapshot = settled(models=lambda n: (model(n, *[KERNEL, TABLE][: 1 + (n == 0)]),))
     [disagreement] = snapshot.disagreements
     assert [version.value for version in disagreement.versions] == ["1 variable", "2 variables"]

@@ -43,7 +43,7 @@ def test_a_different_spec_is_two_arrays_and_a_disagreement():
         (named(spec=(("data",), ()), mesh="t"), ["memory", "memory over other devices"]),
     ],
 )
-def test_versions_that_would_read_alike_are_reported_apart(other, values):
+def test_versions_that_would_read_alike_are_made_different(other, values):
     first = named(spec=(("data",), ()))
     snapshot = Session(*(report(n, first if n < 3 else other) for n in range(4))).settled()
     [disagreement] = snapshot.disagreements

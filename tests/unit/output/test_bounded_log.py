@@ -93,14 +93,14 @@ def test_floods_at_different_places_are_one_while_they_run(cell, clock):
     assert [block.processes for block in texts(cell)][1:] != []
 
 
-def test_floods_that_differ_are_reported_apart_while_they_run(cell):
+def test_floods_that_differ_read_differently_while_they_run(cell):
     for process_id in range(4):
         for round_ in range(5):
             cell.stream(process_id, "stdout", flood(round_ * LINES, said_by=f" {process_id % 2}"))
     assert {block.processes for block in texts(cell)} == {(0, 2), (1, 3)}
 
 
-def test_floods_that_part_after_the_cut_are_reported_apart_while_they_run(cell):
+def test_floods_that_differ_after_the_cut_read_differently_while_they_run(cell):
     for process_id in range(4):
         cell.stream(process_id, "stdout", flood(0) * 2)
     assert len(texts(cell)) == 1

@@ -76,7 +76,7 @@ def test_hosts_that_agree_on_another_jax_than_the_kernel_are_left_alone() -> Non
     assert found(*everyone) == []
 
 
-def test_the_host_whose_jax_differs_is_reported_the_version_of_the_kernel() -> None:
+def test_the_host_whose_jax_differs_gets_the_version_of_the_kernel() -> None:
     other = facts("h2", packages={"jax": "0.10.1"})
     finding = only(found(examined("h1"), examined("h2", reported=other)))
     assert (finding.host, finding.what) == ("h2", "jax is 0.10.1, not 0.10.2")
@@ -144,7 +144,7 @@ def test_the_name_of_this_machine_is_no_matter_where_no_other_takes_part() -> No
     assert found(Examined(host="localhost", facts=here), here=here) == []
 
 
-def test_this_machine_is_reported_the_address_at_which_a_host_sees_it() -> None:
+def test_this_machine_gets_the_address_at_which_a_host_sees_it() -> None:
     here = kernel(name={"addresses": ["127.0.1.1"], "own": ["127.0.1.1"], "error": None})
     finding = only(found(Examined(host="localhost", facts=here), examined(), here=here))
     assert finding.do == "sudo sed -i.bak 's/^127.0.1.1/10.0.0.1/' /etc/hosts"
@@ -192,7 +192,7 @@ def test_a_host_this_machine_cannot_call_is_an_error_only_where_this_machine_com
     assert finding.do.startswith("ssh h1 sudo iptables -I INPUT -s 10.0.0.1 ")
 
 
-def test_a_host_that_sees_another_machine_in_place_of_this_is_reported_of_it() -> None:
+def test_a_host_that_sees_another_machine_in_place_of_this_is_named() -> None:
     reported = facts(seen_as={"client": "10.0.0.77", "server": "10.0.0.11"})
     reached = {"this machine": {"error": "timed out", "address": "192.168.0.5"}}
     finding = only(found(examined(reported=reported, reached=reached)))

@@ -77,7 +77,7 @@ def test_flags_that_count_devices_do_so_for_a_kernel_that_does_not_know_their_va
     assert first.devices is None, "JAX would go by its configuration, and the others have 4"
 
 
-def test_each_tensorflow_process_is_reported_the_cluster_and_its_own_task() -> None:
+def test_each_tensorflow_process_gets_the_cluster_and_its_own_task() -> None:
     found = plan("tensorflow", evaluators=1)
     configs = [json.loads(e["TF_CONFIG"]) for e in environments(found)]
     assert [c["task"] for c in configs] == [

@@ -23,7 +23,7 @@ def failed(name: str) -> Request[Looked]:
     return Request(LOOK, SimpleNamespace(get=get, ready=lambda: True), "process 1 (host h1)")
 
 
-def test_a_process_that_has_ended_is_reported_from_one_that_failed() -> None:
+def test_a_process_that_has_ended_is_not_taken_for_one_that_failed() -> None:
     with pytest.raises(GoneError, match=r"^process 1 \(host h1\) has ended\.$"):
         failed("EngineError").get()
     with pytest.raises(SessionError) as raised:

@@ -107,7 +107,7 @@ def test_the_environment_says_the_slice_before_the_metadata_server() -> None:
     assert (worker.slice_index, worker.process_id) == (0, 1)
 
 
-def test_a_worker_of_several_slices_is_reported_to_name_them_all() -> None:
+def test_a_worker_of_several_slices_is_refused_with_what_names_them_all() -> None:
     with (
         metadata_server(MULTISLICE) as server,
         pytest.raises(OptionError, match=r"worker 1 of slice 1 of 2") as raised,
@@ -277,7 +277,7 @@ def test_a_pod_without_a_name_has_hosts_with_names() -> None:
     assert [worker.host for worker in pod.workers] == ["this-pod-w-0", "this-pod-w-1"]
 
 
-def test_own_addresses_are_reported_from_others() -> None:
+def test_own_addresses_are_not_taken_for_others() -> None:
     assert checkup.is_own("127.0.0.1")
     for other in ("192.0.2.1", "localhost", "", "no address"):
         assert not checkup.is_own(other)

@@ -89,7 +89,7 @@ def test_a_large_mesh_is_cut_and_the_rest_counted():
     assert lines[-1] == "… and 216 more devices"
 
 
-def test_partial_sums_are_reported_apart_and_never_called_copies():
+def test_partial_sums_are_named_and_never_called_copies():
     text = mesh_text(snapshot("unreduced"), path="gradient")
     assert "cpu:2048  p1  [0:8, 0:8] addend 1" in text
     assert "4 copies" not in text

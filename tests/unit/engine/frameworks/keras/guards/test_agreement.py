@@ -213,7 +213,7 @@ def call(**options) -> Call:
         (call(paths=("/c",)), call(paths=("/c",)), "nbdist.keras.Checkpoint"),
     ],
 )
-def test_calls_that_differ_are_reported_apart(first, second, said):
+def test_calls_that_differ_read_differently(first, second, said):
     assert said in str(disagreement({0: first, 1: second}, 0))
 
 

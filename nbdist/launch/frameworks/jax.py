@@ -9,7 +9,7 @@ from nbdist.agent.coordinator import HEARTBEAT_SECONDS
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import JaxStage
 from nbdist.errors import LaunchError
-from nbdist.launch.model import platform
+from nbdist.launch.model import platform as platforms
 from nbdist.launch.model.framework import Answers, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
@@ -41,7 +41,7 @@ class Jax(Framework):
 
     def platform(self, environment: Mapping[str, str]) -> Platform:
         """As JAX chooses: a TPU, else a GPU, else CPU."""
-        return platform.choose(environment=environment)
+        return platforms.choose(environment=environment)
 
     def preload(self, plan: Plan) -> list[str]:
         """JAX itself."""
@@ -57,9 +57,14 @@ class Jax(Framework):
         """One: join the cluster."""
         return [stage(plan, process, rendezvous)]
 
-    def always(self, platform: Platform) -> dict[str, str]:
+    def always(self, platform: Platform, environment: Mapping[str, str]) -> dict[str, str]:
         """It takes no other devices; a process that dies does not take the others along after its heartbeat."""
-        return {"JAX_PLATFORMS": PLATFORMS[platform], "JAX_ENABLE_RECOVERABILITY": "true"}
+        asked = environment.get("JAX_PLATFORMS")
+        agrees = bool(asked) and platforms.choose(environment=environment) == platform
+        return {
+            "JAX_PLATFORMS": asked if asked and agrees else PLATFORMS[platform],
+            "JAX_ENABLE_RECOVERABILITY": environment.get("JAX_ENABLE_RECOVERABILITY", "true"),
+        }
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
         """As at the start, at a new service."""

@@ -43,7 +43,7 @@ def environments(found: Plan) -> list[dict[str, str]]:
     return [module.environment(found, process, rendezvous) for process in found.processes]
 
 
-def test_each_keras_process_is_reported_addresses_count_and_its_own_id() -> None:
+def test_each_keras_process_gets_addresses_count_and_its_own_id() -> None:
     found = plan("keras")
     first, second = environments(found)
     assert found.environment["KERAS_BACKEND"] == "jax"

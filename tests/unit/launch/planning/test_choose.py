@@ -138,6 +138,30 @@ def test_jax_platforms_of_the_environment_decides() -> None:
     assert platform.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"
 
 
+@pytest.mark.parametrize(
+    ("kernel", "sent"),
+    [(None, "cpu"), ("", "cpu"), ("cpu", "cpu"), ("cpu,cuda", "cpu,cuda"), ("cuda,cpu", "cpu")],
+)
+def test_processes_compute_on_the_platform_that_is_asked_for_whatever_the_kernel_has_set(
+    monkeypatch: pytest.MonkeyPatch, kernel: str | None, sent: str
+) -> None:
+    if kernel is None:
+        monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    else:
+        monkeypatch.setenv("JAX_PLATFORMS", kernel)
+    assert make_plan(processes=1, platform="cpu").environment["JAX_PLATFORMS"] == sent
+
+
+def test_two_platforms_that_differ_are_refused() -> None:
+    cuda = {"JAX_PLATFORMS": "cuda"}
+    with pytest.raises(OptionError, match="name different platforms; give one of them"):
+        make_plan(processes=1, platform="cpu", environment=cuda)
+    same = {"JAX_PLATFORMS": "cpu,tpu"}
+    assert (
+        make_plan(processes=1, platform="cpu", environment=same).environment.items() >= same.items()
+    )
+
+
 def test_proxy_variables_are_named_with_the_host_and_what_to_do() -> None:
     warning = proxy_warning(
         {"HTTP_PROXY": "http://proxy:3128", "https_proxy": "", "PATH": "x"}, "h1"

@@ -59,7 +59,10 @@ def test_engines_that_are_a_cluster_already_are_not_initialized_again() -> None:
     assert framework_named("jax").known({0: reported(), 1: reported()}) == {}
 
 
-def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for() -> None:
+def test_what_engines_compute_on_is_theirs_to_say_unless_asked_for(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
     by_id = {0: reported(), 1: reported(host="h2")}
     plan = _plan(by_id, None, None, {})
     assert "JAX_PLATFORMS" not in plan.environment

@@ -129,7 +129,7 @@ def option(name: str, value: Any = _NO_VALUE) -> str:
         return " ".join(f"{flag(name)} {_word(f'{key}={its}')}" for key, its in value.items())
     if isinstance(value, list | tuple):
         return " ".join(f"{flag(name)} {_word(str(one))}" for one in value)
-    return f"{flag(name)} {_number(value)}"
+    return f"{flag(name)} {value if isinstance(value, Placeholder) else _word(_number(value))}"
 
 
 def start_with(name: str, value: Any) -> str:
@@ -169,7 +169,11 @@ def _literal(value: Any) -> str:
 
 def _word(text: str) -> str:
     """As it is typed in a line: in quotes where it would be taken apart."""
-    return shlex.quote(text) if any(sign.isspace() or sign in "'\"\\#;" for sign in text) else text
+    if not any(sign.isspace() or sign in "'\"\\#;" for sign in text):
+        return text
+    if "'" in text and not any(sign in '"\\' for sign in text):
+        return f'"{text}"'  # shlex.quote would write each ' as '"'"'
+    return shlex.quote(text)
 
 
 def _number(value: Any) -> str:

@@ -12,7 +12,7 @@ import {
 import { divisionOf } from '../src/view/model/pieces';
 import type { Array as NamedArray, Mesh } from '../src/view/model/snapshot';
 import { wholeWhy } from '../src/view/model/whole';
-import { goldens, meshesOf, type ExpectedTree } from './golden';
+import { golden, goldens, meshesOf, type ExpectedTree } from './golden';
 
 /** A branch as the golden files have it. */
 function plain(branch: Branch, meshes: ReadonlyMap<string, Mesh>): ExpectedTree {
@@ -31,7 +31,7 @@ function plain(branch: Branch, meshes: ReadonlyMap<string, Mesh>): ExpectedTree 
 
 describe('the trees of arrays', () => {
   it('are in the golden snapshots', () => {
-    const trees = goldens.find(g => g.name === 'transformer')?.trees ?? [];
+    const { trees } = golden('transformer');
     expect(trees.map(tree => tree.name)).toContain('model');
   });
 
@@ -51,18 +51,18 @@ describe('the trees of arrays', () => {
   });
 
   it('join a name with the only branch below it', () => {
-    const { arrays } = goldens.find(g => g.name === 'transformer')?.snapshot ?? { arrays: [] };
+    const { arrays } = golden('transformer').snapshot;
     const kernel = arrays.filter(array => array.path === 'model.embed.kernel');
     expect(forest(kernel).map(branch => branch.name)).toEqual(['model.embed.kernel']);
   });
 
   it('have a total only where the meshes are known', () => {
-    const { arrays } = goldens.find(g => g.name === 'tour')?.snapshot ?? { arrays: [] };
+    const { arrays } = golden('tour').snapshot;
     expect(fullest(arrays, new Map())).toBeNull();
   });
 
   it('end somewhere however deep they are', () => {
-    const like = goldens.find(g => g.name === 'tour')?.snapshot.arrays[0];
+    const like = golden('tour').snapshot.arrays[0];
     const deep = { ...like, path: `t${'[0]'.repeat(30_000)}` } as NamedArray;
     const wide = { ...like, path: 't.x' } as NamedArray;
     expect(forest([deep, wide]).flatMap(leavesOf)).toEqual([deep, wide]);

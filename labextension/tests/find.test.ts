@@ -1,9 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { findArrays } from '../src/view/model/find';
-import { goldens } from './golden';
+import { golden } from './golden';
 
-const arrays = goldens.find(g => g.name === 'tour')?.snapshot.arrays ?? [];
+const arrays = golden('tour').snapshot.arrays;
 const found = (query: string): string[] => findArrays(arrays, query).map(array => array.path);
 
 describe('finding arrays', () => {

@@ -4,11 +4,9 @@ import { VERSION } from '../src/view/model/contract';
 import { takeFrame, type Known } from '../src/view/model/frame';
 import type { Frame } from '../src/view/model/messages';
 import { isFrame } from '../src/view/model/received';
-import { goldens } from './golden';
+import { golden } from './golden';
 
-const tour = goldens.find(g => g.name === 'tour');
-if (!tour) throw new Error('no golden snapshot named tour');
-const { snapshot } = tour;
+const { snapshot } = golden('tour');
 
 const frame = (sequence: number, base: number | null, part: Frame['snapshot']): Frame => ({
   type: 'frame',

@@ -1,7 +1,6 @@
 import { describe, expect, it } from 'vitest';
 
 import { factsOf, rulesOf, rulesTitle } from '../src/view/model/distribution_text';
-import { metricText } from '../src/view/model/format';
 import {
   labelOfVariable,
   layoutForm,
@@ -9,15 +8,8 @@ import {
 } from '../src/view/sections/lists/layout_row';
 import { rowAfter } from '../src/view/sections/lists/list_keys';
 import { keyOfModel, modelOf, sizeText, titleOf, totalsTexts } from '../src/view/model/model_text';
-import { metricsText, taskText } from '../src/view/model/process_text';
-import type { Distribution, Model, Snapshot, Variable } from '../src/view/model/snapshot';
-import { goldens, meshesOf } from './golden';
-
-function named(name: string): Snapshot {
-  const golden = goldens.find(g => g.name === name);
-  if (!golden) throw new Error(`no golden snapshot named ${name}`);
-  return golden.snapshot;
-}
+import type { Distribution, Model, Variable } from '../src/view/model/snapshot';
+import { golden, meshesOf } from './golden';
 
 function the<T>(value: T | undefined): T {
   if (value === undefined) throw new Error('missing');
@@ -26,7 +18,7 @@ function the<T>(value: T | undefined): T {
 
 const first = <T>(values: readonly T[]): T => the(values[0]);
 
-const keras = named('keras_model');
+const keras = golden('keras_model').snapshot;
 const parallel: Distribution = first(keras.distributions);
 const model: Model = first(keras.models);
 const kernel = the(model.variables.find(({ path }) => path.endsWith('/dense/kernel')));
@@ -42,7 +34,7 @@ describe('a distribution', () => {
   });
 
   it('says what each replica gets of a batch', () => {
-    const strategy = first(named('tensorflow').distributions);
+    const strategy = first(golden('tensorflow').snapshot.distributions);
     const told = (one: Distribution): unknown => factsOf(one, new Map()).at(-1);
     expect(told(strategy)).toEqual(['on the replicas', '3, 3, 2, 2']);
     const even = { ...strategy, replica_batches: [8, 8] };
@@ -58,7 +50,7 @@ describe('a distribution', () => {
   });
 
   it('has its rules matched with the models of its own processes', () => {
-    const { distributions, models } = named('keras_disagree');
+    const { distributions, models } = golden('keras_disagree').snapshot;
     const rules = rulesOf(the(distributions[1]), models);
     expect(rules.map(rule => rule.matched)).toEqual([true, false]);
   });
@@ -106,7 +98,7 @@ describe('a variable', () => {
 });
 
 describe('a model', () => {
-  const versions = named('keras_disagree').models;
+  const versions = golden('keras_disagree').snapshot.models;
 
   it('is the chosen version, else another of its path, else the first', () => {
     const second = the(versions[1]);
@@ -129,23 +121,6 @@ describe('a model', () => {
       '2 KB on cpu 0',
       '1 KB on cpu 1, cpu 2048',
     ]);
-  });
-});
-
-describe('a process', () => {
-  const [chief, , evaluator] = named('tensorflow').processes;
-
-  it('has the name the framework gives it, else a role that is not the usual one', () => {
-    if (!chief || !evaluator) throw new Error('missing');
-    expect(taskText(chief)).toBe('worker 0, chief');
-    expect(taskText({ ...chief, task: null })).toBe('');
-    expect(taskText({ ...evaluator, task: null })).toBe('evaluator');
-  });
-
-  it('tells its measures with three digits', () => {
-    if (!evaluator?.progress) throw new Error('missing');
-    expect(metricsText(evaluator.progress)).toBe('loss 0.418  accuracy 0.88');
-    expect([1534.4, 1.2e-5, -0.5].map(metricText)).toEqual(['1534', '1.2e-5', '-0.5']);
   });
 });
 

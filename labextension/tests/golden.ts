@@ -47,5 +47,12 @@ export const goldens: readonly Golden[] = readdirSync(FOLDER)
     return { name: file.replace('.json', ''), ...(JSON.parse(text) as Omit<Golden, 'name'>) };
   });
 
+/** The one of this name; throws where there is none. */
+export function golden(name: string): Golden {
+  const found = goldens.find(one => one.name === name);
+  if (!found) throw new Error(`no golden snapshot named ${name}`);
+  return found;
+}
+
 export const meshesOf = (snapshot: Snapshot): Map<string, Mesh> =>
   new Map(snapshot.meshes.map(mesh => [mesh.id, mesh]));

@@ -1,10 +1,9 @@
 import { describe, expect, it } from 'vitest';
 
 import { shortenAll } from '../src/view/model/shorten';
-import { goldens } from './golden';
+import { golden } from './golden';
 
-const longNames =
-  goldens.find(g => g.name === 'long_names')?.snapshot.arrays.map(a => a.path) ?? [];
+const longNames = golden('long_names').snapshot.arrays.map(array => array.path);
 const likeATree = Array.from(
   { length: 2000 },
   (_, i) => `opt_state[${i % 3}].mu['layers'][${Math.floor(i / 3)}].attention.query.kernel`,

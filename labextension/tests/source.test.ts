@@ -4,10 +4,9 @@ import { beforeEach, describe, expect, it, vi } from 'vitest';
 
 import { KernelSource, Sources } from '../src/source';
 import type { Frame } from '../src/view/model/messages';
-import { goldens } from './golden';
+import { golden } from './golden';
 
-const snapshot = goldens.find(g => g.name === 'tour')?.snapshot;
-if (!snapshot) throw new Error('no golden snapshot named tour');
+const { snapshot } = golden('tour');
 
 /** As much of a kernel connection as a source uses. */
 class FakeKernel {

@@ -3,13 +3,7 @@ import { describe, expect, it } from 'vitest';
 import { sceneMaker } from '../src/view/model/scene';
 import type { Snapshot } from '../src/view/model/snapshot';
 import { initialState, pickedArray, reduce, type State } from '../src/view/model/state';
-import { goldens } from './golden';
-
-function named(name: string): Snapshot {
-  const golden = goldens.find(g => g.name === name);
-  if (!golden) throw new Error(`no golden snapshot named ${name}`);
-  return golden.snapshot;
-}
+import { golden } from './golden';
 
 const begin = (snapshot: Snapshot, focus: string | null = null): State =>
   reduce(initialState(focus), { type: 'snapshot', snapshot });
@@ -21,7 +15,7 @@ const shownMesh = (state: State): string | undefined =>
   state.snapshot ? sceneMaker()(state, state.snapshot).grid.label : undefined;
 
 describe('the picked array', () => {
-  const tour = named('tour');
+  const tour = golden('tour').snapshot;
   const without = (path: string): Snapshot => ({
     ...tour,
     arrays: tour.arrays.filter(array => array.path !== path),
@@ -29,7 +23,7 @@ describe('the picked array', () => {
 
   it('is at first the largest that is cut into pieces', () => {
     expect(picked(begin(tour))).toBe('params.dense1.kernel');
-    expect(picked(begin(named('replicated')))).toBeUndefined();
+    expect(picked(begin(golden('replicated').snapshot))).toBeUndefined();
   });
 
   it('is the one in focus, also when that comes later', () => {
@@ -40,7 +34,7 @@ describe('the picked array', () => {
   });
 
   it('is the largest that is cut of a branch in focus, also when that comes later', () => {
-    const model = named('transformer');
+    const model = golden('transformer').snapshot;
     expect(picked(begin(model, 'model'))).toBe('model.head.kernel');
     expect(picked(begin(model, 'model.blocks[12]'))).toBe('model.blocks[12].mlp.kernel');
     expect(picked(begin(model, 'model.embed'))).toBe('model.embed.kernel');
@@ -73,7 +67,7 @@ describe('the picked array', () => {
   });
 
   it('is one of several versions where processes differ', () => {
-    const snapshot = named('out_of_step');
+    const snapshot = golden('out_of_step').snapshot;
     const second = snapshot.arrays.filter(array => array.path === 'w')[1] ?? null;
     const state = reduce(begin(snapshot), { type: 'pick', array: second });
     expect(pickedArray(state.pick, snapshot.arrays)).toBe(second);
@@ -81,7 +75,7 @@ describe('the picked array', () => {
 });
 
 describe('the shown mesh', () => {
-  const snapshot = named('several_meshes');
+  const snapshot = golden('several_meshes').snapshot;
 
   it('is that of the picked array until a person chooses', () => {
     const turned = snapshot.arrays.find(array => array.path === 'state.turned') ?? null;
@@ -102,14 +96,14 @@ describe('the shown mesh', () => {
   });
 
   it('is all devices by process where there is no mesh', () => {
-    expect(shownMesh(begin(named('single_device')))).toBe('all by process');
+    expect(shownMesh(begin(golden('single_device').snapshot))).toBe('all by process');
   });
 });
 
 describe('the cursor', () => {
   it('is kept by pinning and let go by pinning again', () => {
     const pin = (state: State): State => reduce(state, { type: 'pin', device: '0:1' });
-    const once = pin(begin(named('tour')));
+    const once = pin(begin(golden('tour').snapshot));
     expect([once.cursor, once.pinned]).toEqual(['0:1', true]);
     expect([pin(once).cursor, pin(once).pinned]).toEqual([null, false]);
   });

@@ -85,6 +85,8 @@ OF_SESSION = {
         ("tpu", "here", "--tpu", "tpu='here'"),
         ("tpu", "my-tpu", "--tpu my-tpu", "tpu='my-tpu'"),
         ("ssh_config", Placeholder("FILE"), "--ssh-config FILE", "ssh_config=FILE"),
+        ("ssh_config", "my hosts", "--ssh-config 'my hosts'", "ssh_config='my hosts'"),
+        ("ssh_config", Placeholder("A FILE"), "--ssh-config A FILE", "ssh_config=A FILE"),
         (
             "environment",
             {"A": "1 2", "B": ""},
@@ -294,7 +296,7 @@ MESSAGES: dict[str, tuple[Callable[[], object], str, str]] = {
     ),
     "no such arrays": (
         lambda: Framework().placed(None, "P('x')"),
-        "--sharding P('x')",
+        "--sharding \"P('x')\"",
         "sharding=\"P('x')\"",
     ),
     "a second call": (

@@ -203,14 +203,3 @@ def _system_call_file(ident: int) -> Path | None:
             task = os.getpid() if main else thread.native_id
             return Path(f"/proc/{os.getpid()}/task/{task}/syscall")
     return None
-
-
-def rss_bytes() -> int:
-    """Resident memory of this process, in bytes; its peak where the system gives no more."""
-    with contextlib.suppress(OSError):
-        pages = Path("/proc/self/statm").read_bytes().split()[1]
-        return int(pages) * os.sysconf("SC_PAGE_SIZE")
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak if sys.platform == "darwin" else peak * 1024

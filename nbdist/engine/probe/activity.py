@@ -8,9 +8,10 @@ from typing import Any, Literal
 
 from nbdist.contract import snapshot
 from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.main_thread import MainThread, rss_bytes
+from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell, RunningCell
 from nbdist.engine.cell.stack import Place, place
+from nbdist.engine.probe.memory import rss_bytes
 
 IDLE_SHARE = 0.05
 """A main thread that used less of the processor than this since the last look counts as blocked."""

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import EmptyStage
 from nbdist.errors import OptionError
+from nbdist.spelling import option
 
 if TYPE_CHECKING:
     from nbdist.launch.model.plan import Plan, PlannedProcess, Platform, Role
@@ -195,7 +196,8 @@ def framework_named(name: str) -> Framework:
       OptionError: There is none.
     """
     if name not in framework_names():
-        raise OptionError(f"framework {name!r}: known are {', '.join(framework_names())}.")
+        known = ", ".join(framework_names())
+        raise OptionError(f"{option('framework', name)}: known are {known}.")
     found: Framework = importlib.import_module(f"{FOLDER}.{name}").FRAMEWORK
     return found
 

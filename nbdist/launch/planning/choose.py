@@ -60,7 +60,7 @@ def make_plan(
         placement = replace(placement, remarks=(*placement.remarks, found_by))
     computes = framework_named(framework)
     if platform is not None and platform not in PLATFORMS:
-        raise OptionError(f"platform {platform!r}: known are {', '.join(PLATFORMS)}.")
+        raise OptionError(f"{option('platform', platform)}: known are {', '.join(PLATFORMS)}.")
     _refuse_two_platforms(platform, environment)
     _refuse_foreign(computes, backend, job_addresses, evaluators, coordinator)
     if placement.job is not None:

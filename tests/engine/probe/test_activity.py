@@ -7,7 +7,7 @@ import pytest
 
 from nbdist.engine.cell import main_thread as main_thread_module
 from nbdist.engine.cell.code_owners import CodeOwners
-from nbdist.engine.cell.main_thread import MainThread, rss_bytes
+from nbdist.engine.cell.main_thread import MainThread
 from nbdist.engine.cell.running import CurrentCell
 from nbdist.engine.cell.stack import Place
 from nbdist.engine.frameworks import frameworks
@@ -195,17 +195,6 @@ def test_what_a_system_does_not_say_is_none(monkeypatch):
     assert here.waits_for_a_thread() is None
     monkeypatch.setattr(main_thread_module.sys, "platform", "darwin")
     assert MainThread(threading.get_ident())._system_call is None
-
-
-def test_resident_memory_is_known_also_without_proc(monkeypatch):
-    from_proc = rss_bytes()
-    assert from_proc > 10 << 20
-
-    def absent(self):
-        raise FileNotFoundError(self)
-
-    monkeypatch.setattr(main_thread_module.Path, "read_bytes", absent)
-    assert rss_bytes() > 10 << 20
 
 
 def test_the_edges_of_a_cell_are_reported_on_the_main_thread():

@@ -120,7 +120,7 @@ def test_the_second_meeting_of_the_same_plan_is_elsewhere() -> None:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"framework": "torch"}, "framework 'torch': known are jax, keras, tensorflow"),
+        ({"framework": "torch"}, "--framework torch: known are jax, keras, tensorflow"),
         ({"framework": "keras", "backend": "mxnet"}, "--backend mxnet: known are jax"),
         ({"framework": "jax", "backend": "jax"}, "--backend jax with --framework jax"),
         ({"framework": "jax", "evaluators": 1}, "only TensorFlow has evaluators"),

@@ -269,6 +269,14 @@ class Cells:
         engines = self._engines.living()
         with engines.settling:
             pass
+        done = self._see_to_ends()
+        if done is None and engines.facts.out_of_step:
+            # An end may have been reported just after it was looked for.
+            done = self._see_to_ends()
+        return done
+
+    def _see_to_ends(self) -> str | None:
+        engines = self._engines
         automatic = self._rules.recover
         ended = automatic and engines.lost_controller is not None
         if engines.proves and (

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import groupby
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, Self
 
 from nbdist.cells.facts import Facts
 from nbdist.contract.asides import Aside
@@ -154,6 +154,10 @@ class FakeEngines:
     @property
     def proves(self) -> bool:
         return self.facts.proves
+
+    def living(self) -> Self:
+        """They live."""
+        return self
 
     def send(self, process_id: int, call: Call[Any]) -> Request:
         self.asked.append((call.NAME, process_id))

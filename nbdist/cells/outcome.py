@@ -27,10 +27,12 @@ WAIT_SECONDS = 10.0
 """How long a process may stand in one line, while others are elsewhere, before it is named."""
 
 
-CLOSED = re.compile(
-    r"closed by (the )?peer|reset by peer|broken pipe|socket closed|remote process exited", re.I
+LEFT_ALONE = re.compile(
+    r"closed by (the )?peer|reset by peer|broken pipe|socket closed|remote process exited"
+    r"|DEADLINE_EXCEEDED|timed out waiting|connection timed out|no route to host",
+    re.I,
 )
-"""In the errors of gloo, gRPC and NCCL when the other end of a connection has gone away."""
+"""In the errors of gloo, gRPC and NCCL when the other end of a connection has gone away, or never comes."""
 
 PROVING = ", waiting for what was sent to the devices"
 """Said of a process whose code has ended, and whose computations, or those of others, have not."""
@@ -76,12 +78,13 @@ def running(outcomes: Iterable[ProcessOutcome]) -> list[ProcessOutcome]:
 def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     """The failure that came first; what nbdist was asked to stop is never a cause.
 
-    That a connection was closed is what the others see of a process that dies, a moment before its host sees it.
+    That a connection was closed is what the others see of a process that dies, a moment before its host sees it;
+    that nobody came to meet them, of one whose host is gone.
     """
     failed = [s for s in outcomes if s.outcome in ("raised", "gone")]
     failed = failed or [s for s in outcomes if s.outcome == "not run" and s.error is not None]
     first = _earliest(failed)
-    if first is not None and first.outcome == "raised" and CLOSED.search(first.error or ""):
+    if first is not None and first.outcome == "raised" and LEFT_ALONE.search(first.error or ""):
         return _earliest(s for s in failed if s.outcome == "gone") or first
     return first
 

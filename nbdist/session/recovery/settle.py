@@ -20,7 +20,7 @@ from nbdist.contract.calls.stepping import (
 )
 from nbdist.errors import GoneError, NbdistError
 from nbdist.launch.model.exits import ProcessExit
-from nbdist.quantities import names_text, processes_text
+from nbdist.quantities import names_text, processes_text, where_text
 from nbdist.session.engine_group import EngineGroup
 from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
 from nbdist.session.recovery.compared import since
@@ -84,7 +84,7 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
         return Settled(why=why)
     service = engines.lost_service
     if gone or service is not None:
-        why = gone_text(gone) if gone else SERVICE_ENDED
+        why = gone_text(engines, gone) if gone else SERVICE_ENDED
         if service is not None and automatic:
             say(f"JAX's coordination service {service}")
         return replace(mend(engines, say=say), because=why) if automatic else Settled(why=why)
@@ -167,9 +167,9 @@ def _another_has_ended(
     return True
 
 
-def gone_text(gone: Collection[int]) -> str:
-    """Says that these have ended."""
-    return f"{processes_text(gone)} {'is' if len(gone) == 1 else 'are'} gone"
+def gone_text(engines: EngineGroup, gone: Collection[int]) -> str:
+    """`process 2 (host h3) is gone`: says that these have ended."""
+    return f"{where_text(gone, engines.plan.hosts)} {'is' if len(gone) == 1 else 'are'} gone"
 
 
 def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | None:
@@ -180,7 +180,7 @@ def hindrance(engines: EngineGroup, replaced: Collection[int] = ()) -> str | Non
         return facts.why
     gone = facts.workers.intersection(facts.lost) - set(replaced)
     if gone:
-        return gone_text(gone)
+        return gone_text(engines, gone)
     stuck = facts.workers & facts.stuck - set(replaced)
     if stuck:
         return f"{processes_text(stuck)} did not stop when interrupted"

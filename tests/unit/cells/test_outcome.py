@@ -78,8 +78,14 @@ GLOO = (
 )
 
 
-@pytest.mark.parametrize(("error", "named"), [(GLOO, 1), ("ValueError: 1", 0)])
-def test_a_closed_connection_is_what_others_see_of_a_death(error: str, named: int) -> None:
+NOBODY_CAME = (
+    "JaxRuntimeError: UNKNOWN: Gloo context initialization failed: DEADLINE_EXCEEDED: GetKeyValue() timed out with "
+    "key: cpu:gloo/1,2049,4097/2 and duration: 29.99999993s"
+)
+
+
+@pytest.mark.parametrize(("error", "named"), [(GLOO, 1), (NOBODY_CAME, 1), ("ValueError: 1", 0)])
+def test_what_others_see_of_a_death_is_not_its_cause(error: str, named: int) -> None:
     others = [process(0, "raised", error=error, time=3.0), process(2, "raised", time=3.5)]
     found = first_cause([*others, process(1, "gone", error="killed", time=3.1)])
     assert found is not None and found.process_id == named

@@ -146,8 +146,8 @@ def test_arrays_of_mixed_pieces_are_deleted_on_all_though_the_processes_are_in_s
 @pytest.mark.parametrize(
     ("facts", "why"),
     [
-        ({"lost": {1: "killed"}}, "process 1 is gone"),
-        ({"lost": {0: "killed", 1: "killed"}}, "processes 0, 1 are gone"),
+        ({"lost": {1: "killed"}}, "process 1 (host h2) is gone"),
+        ({"lost": {0: "killed", 1: "killed"}}, "processes 0, 1 (hosts h1, h2) are gone"),
         ({"stuck": frozenset({1})}, "process 1 did not stop when interrupted"),
         ({"silent": {"h2": 1.0}}, "host h2 does not answer"),
     ],
@@ -588,7 +588,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
     )
     with pytest.raises(
-        RecoveryError, match=r"^Process 1 is gone\. Nothing can be started where it"
+        RecoveryError, match=r"^Process 1 \(host h2\) is gone\. Nothing can be started where it"
     ):
         after.recover(engines, progress=lambda *a: None)
 
@@ -597,10 +597,10 @@ def test_one_that_is_gone_is_replaced_where_its_agent_lives(repairs: list[int]) 
     engines = FakeEngines()
     engines.hosts_there = True
     engines.facts = replace(engines.facts, since=3, lost={1: "killed by signal 9 (SIGKILL)"})
-    assert settled(engines, automatic=False).why == "process 1 is gone"
+    assert settled(engines, automatic=False).why == "process 1 (host h2) is gone"
     assert repairs == []
     done = settled(engines)
-    assert (done.why, done.because) == (None, "process 1 is gone")
+    assert (done.why, done.because) == (None, "process 1 (host h2) is gone")
     assert "process 1 started again; lost: w" in str(done.done)
     assert repairs == [7]
     assert engines.asked == []  # nothing is proven with one that is not there

@@ -79,8 +79,8 @@ GLOO = (
 
 
 NOBODY_CAME = (
-    "JaxRuntimeError: UNKNOWN: Gloo context initialization failed: DEADLINE_EXCEEDED: GetKeyValue() timed out with "
-    "key: cpu:gloo/1,2049,4097/2 and duration: 29.99999993s"
+    "JaxRuntimeError: UNKNOWN: Gloo context initialization failed: DEADLINE_EXCEEDED: GetKeyValue() timed out "
+    "with key: cpu:gloo/1,2049,4097/2 and duration: 29.99999993s"
 )
 
 

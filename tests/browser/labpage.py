@@ -81,6 +81,15 @@ class LabPage:
         # The server keeps the one that was chosen last, by whichever test.
         self.theme("light")
 
+    def open_with_view(self, name: str, *, run: int, theme: str = "light") -> Locator:
+        """Opens a notebook and the panel beside it, and runs the first cells; answers the view in the panel."""
+        self.open(name)
+        self.wait_for_kernel()
+        self.theme(theme)
+        self.command("nbdist:show-devices")
+        self.run_cells(run)
+        return self.panel
+
     def open_empty(self) -> None:
         """JupyterLab without a document."""
         self.page.goto(f"{self._lab.url}/lab?token={self._lab.token}&reset")

@@ -67,11 +67,8 @@ def test_output_and_panel_follow_a_running_cell_and_can_be_used_meanwhile(
     over = tmp_path / "over"
     lab_ = lab_page()
     page = lab_.page
-    lab_.open(notebook(lab, "live.ipynb", SESSION, SHOW, busy_until(over)))
-    lab_.wait_for_kernel()
-    lab_.theme("dark")
-    lab_.command("nbdist:show-devices")
-    lab_.run_cells(2)
+    live = notebook(lab, "live.ipynb", SESSION, SHOW, busy_until(over))
+    lab_.open_with_view(live, run=2, theme="dark")
     expect(lab_.output).to_have_count(1)
     expect(lab_.panel).to_have_count(1)
     expect(page.locator(".nbdist-still")).to_be_hidden()
@@ -104,10 +101,7 @@ def test_both_are_live_again_after_a_reload_in_the_middle_of_a_cell(
 ) -> None:
     over = tmp_path / "over"
     lab_ = lab_page()
-    lab_.open(notebook(lab, "reload.ipynb", SESSION, SHOW, busy_until(over)))
-    lab_.wait_for_kernel()
-    lab_.command("nbdist:show-devices")
-    lab_.run_cells(2)
+    lab_.open_with_view(notebook(lab, "reload.ipynb", SESSION, SHOW, busy_until(over)), run=2)
     expect(lab_.output).to_have_count(1)
     lab_.command("docmanager:save")
     lab_.start("notebook:run-cell")
@@ -176,10 +170,7 @@ def test_a_restarted_kernel_takes_the_view_away_and_a_new_session_brings_it_back
     lab: Lab, lab_page: Callable[[], LabPage]
 ) -> None:
     lab_ = lab_page()
-    lab_.open(notebook(lab, "restart.ipynb", SESSION, SHOW))
-    lab_.wait_for_kernel()
-    lab_.command("nbdist:show-devices")
-    lab_.run_cells(2)
+    lab_.open_with_view(notebook(lab, "restart.ipynb", SESSION, SHOW), run=2)
     expect(lab_.output).to_have_count(1)
     lab_.page.evaluate("jupyterapp.shell.currentWidget.sessionContext.session.kernel.restart()")
     expect(lab_.output).to_have_count(0)

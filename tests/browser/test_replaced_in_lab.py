@@ -40,12 +40,8 @@ def test_the_view_says_who_is_brought_back_and_training_goes_on(
 ) -> None:
     lab_ = lab_page()
     page = lab_.page
-    lab_.open(notebook(lab, f"replaced-{theme}.ipynb", START, MODEL, SHOW, DIES, AGAIN))
-    lab_.wait_for_kernel()
-    lab_.theme(theme)
-    lab_.command("nbdist:show-devices")
-    lab_.run_cells(3)
-    view = lab_.panel
+    name = notebook(lab, f"replaced-{theme}.ipynb", START, MODEL, SHOW, DIES, AGAIN)
+    view = lab_.open_with_view(name, run=3, theme=theme)
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     view.evaluate(WATCH)
     lab_.start("notebook:run-cell-and-select-next")

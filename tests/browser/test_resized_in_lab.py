@@ -33,12 +33,8 @@ def test_the_open_view_follows_the_new_processes(
 ) -> None:
     lab_ = lab_page()
     page = lab_.page
-    lab_.open(notebook(lab, f"resized-{theme}.ipynb", START, MODEL, SHOW, FEWER, AGAIN))
-    lab_.wait_for_kernel()
-    lab_.theme(theme)
-    lab_.command("nbdist:show-devices")
-    lab_.run_cells(3)
-    view = lab_.panel
+    name = notebook(lab, f"resized-{theme}.ipynb", START, MODEL, SHOW, FEWER, AGAIN)
+    view = lab_.open_with_view(name, run=3, theme=theme)
     expect(view.locator(".nbdist-state")).to_have_text("idle")
     expect(view).to_contain_text("data=4 × model=2")
     view.evaluate(WATCH)

@@ -6,7 +6,6 @@ import os
 import shutil
 import signal
 import tempfile
-from collections import Counter
 
 import pytest
 
@@ -29,24 +28,16 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """A part of the tests, where that is asked for; pytest counts the others as deselected.
 
-    Of each test the first `NBDIST_CASES` cases, and with `NBDIST_PART=1/2` the first, third, ... of the files that
-    are asked for, with `2/2` the others; one file alone is no part of anything.
+    With `NBDIST_PART=1/2` the first, third, ... of the files that are asked for, with `2/2` the others; one file
+    alone is no part of anything.
     """
-    most = int(os.environ.get("NBDIST_CASES", "0"))
     part, parts = map(int, os.environ.get("NBDIST_PART", "1/1").split("/"))
     files = sorted({_file(item) for item in items})
     chosen = set(files[part - 1 :: parts] if len(files) > 1 else files)
-    met = Counter[str]()
-    kept: list[pytest.Item] = []
-    left_out: list[pytest.Item] = []
-    for item in items:
-        name = item.nodeid.partition("[")[0]
-        met[name] += 1
-        runs = _file(item) in chosen and (not most or met[name] <= most)
-        (kept if runs else left_out).append(item)
+    left_out = [item for item in items if _file(item) not in chosen]
     if left_out:
         config.hook.pytest_deselected(items=left_out)
-        items[:] = kept
+        items[:] = [item for item in items if _file(item) in chosen]
 
 
 def _file(item: pytest.Item) -> str:

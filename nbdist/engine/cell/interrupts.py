@@ -79,7 +79,7 @@ class InterruptHandler:
         edges = (InterruptHandler.swap, InterruptHandler._handle, Window.__enter__, Window.__exit__)
         self._edges = {method.__code__ for method in edges} | LOCKING
         self._delayed_since: float | None = None
-        self._handling = self._came_meanwhile = False
+        self._handling = self._came_meanwhile = self._swapping = False
         self._whole = self._put_off = self._stepping = False
 
     def install(
@@ -187,10 +187,19 @@ class InterruptHandler:
 
     def swap(self, window: Window | None) -> Window | None:
         """Makes another window the one that is open, None for none; answers which was."""
-        if window is not None and self._pending:
-            self._pending = False
-            self._again()
-        before, self._window = self._window, window
+        # What is raised while a window opens would leave it open; what is noted before it is there would be lost.
+        self._swapping = True
+        before = self._window
+        try:
+            self._window = window
+            if window is not None and self._pending:
+                self._pending = False
+                self._again()
+        except BaseException:
+            self._window = before
+            raise
+        finally:
+            self._swapping = False
         return before
 
     def _handle(self, number: int, frame: FrameType | None) -> None:
@@ -215,7 +224,7 @@ class InterruptHandler:
             return
         if window.spent:
             return
-        at_an_edge = frame is not None and frame.f_code in self._edges
+        at_an_edge = self._swapping or (frame is not None and frame.f_code in self._edges)
         whole = self._whole or self._stepping
         if at_an_edge or whole:
             now = time.monotonic()

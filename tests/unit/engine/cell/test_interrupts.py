@@ -102,6 +102,43 @@ def test_one_that_was_put_off_and_comes_again_at_once_is_not_lost(
         wait()
 
 
+def test_one_that_comes_while_a_window_opens_is_raised_in_it(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On a busy machine one that waited for the window comes again before the window is open."""
+    begun: list[bool] = []
+
+    class AtOnce(threading.Timer):
+        def start(self) -> None:
+            begun.append(True)
+            if len(begun) == 1:
+                self.function(*self.args)
+            else:
+                super().start()
+
+    monkeypatch.setattr(module.threading, "Timer", AtOnce)
+    press()
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        wait()
+    assert len(begun) == 2
+    with interrupts.window():
+        time.sleep(0.1)
+
+
+def test_one_that_is_put_off_for_too_long_leaves_no_window_open(
+    interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class AtOnce(threading.Timer):
+        def start(self) -> None:
+            self.function(*self.args)
+
+    monkeypatch.setattr(module.threading, "Timer", AtOnce)
+    press()
+    with pytest.raises(KeyboardInterrupt), interrupts.window():
+        raise AssertionError("the window has opened")
+    press()  # there is no window in which it could be raised
+
+
 def test_who_waits_for_a_lock_is_interrupted(interrupts: InterruptHandler) -> None:
     locked = threading.Lock()
     condition = threading.Condition(locked)

@@ -68,7 +68,7 @@ $(READY): pyproject.toml hatch_build.py $(SOURCES)
 	$(BIN)/python -m pip install --quiet --editable '.[test]'
 	@touch $@
 
-# The same, where the browser part may be older than what it is made from: what that cannot be built without is made here.
+# For files from which the browser part is built: an environment in which that part may be out of date is enough.
 MADE := $(if $(wildcard $(READY)),,$(READY))
 
 $(READY_TENSORFLOW): pyproject.toml $(READY)

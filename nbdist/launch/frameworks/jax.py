@@ -10,7 +10,7 @@ from nbdist.contract.calls.engine import Described, Initialized
 from nbdist.contract.stages import JaxStage
 from nbdist.errors import LaunchError
 from nbdist.launch.model import platform as platforms
-from nbdist.launch.model.framework import Answers, Framework
+from nbdist.launch.model.framework import Answers, Asked, Chosen, Framework
 from nbdist.launch.model.plan import Plan, PlannedProcess, Platform
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.quantities import count_text
@@ -43,6 +43,10 @@ class Jax(Framework):
         """As JAX chooses: a TPU, else a GPU, else CPU."""
         return platforms.choose(environment=environment)
 
+    def choose(self, asked: Asked) -> Chosen:
+        """The platform, also where the kernel's environment names another."""
+        return Chosen(environment=platform_variable(asked))
+
     def preload(self, plan: Plan) -> list[str]:
         """JAX itself."""
         return ["jax"]
@@ -57,14 +61,9 @@ class Jax(Framework):
         """One: join the cluster."""
         return [stage(plan, process, rendezvous)]
 
-    def always(self, platform: Platform, environment: Mapping[str, str]) -> dict[str, str]:
+    def always(self, platform: Platform) -> dict[str, str]:
         """It takes no other devices; a process that dies does not take the others along after its heartbeat."""
-        asked = environment.get("JAX_PLATFORMS")
-        agrees = bool(asked) and platforms.choose(environment=environment) == platform
-        return {
-            "JAX_PLATFORMS": asked if asked and agrees else PLATFORMS[platform],
-            "JAX_ENABLE_RECOVERABILITY": environment.get("JAX_ENABLE_RECOVERABILITY", "true"),
-        }
+        return {"JAX_PLATFORMS": PLATFORMS[platform], "JAX_ENABLE_RECOVERABILITY": "true"}
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:
         """As at the start, at a new service."""
@@ -114,6 +113,14 @@ class Jax(Framework):
             )
             for p, its in devices.items()
         }
+
+
+def platform_variable(asked: Asked) -> dict[str, str]:
+    """`JAX_PLATFORMS` for all hosts: as it is set already, where JAX would choose the platform by it."""
+    value = asked.environment.get("JAX_PLATFORMS")
+    if not value or platforms.choose(environment=asked.environment) != asked.platform:
+        value = PLATFORMS[asked.platform]
+    return {"JAX_PLATFORMS": value}
 
 
 def stage(plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> JaxStage:

@@ -49,6 +49,7 @@ class Keras(jax.Jax):
     def choose(self, asked: Asked) -> Chosen:
         """The back end, and the addresses that `keras.distribution.initialize` gets."""
         backend = chosen_backend(asked.backend, asked.environment)
+        of_jax = jax.platform_variable(asked) if backend == "jax" else {}
         return Chosen(
             backend=backend,
             addresses=chosen_addresses(
@@ -57,7 +58,7 @@ class Keras(jax.Jax):
                 processes=max(asked.processes, 1),
                 here=asked.here,
             ),
-            environment={"KERAS_BACKEND": backend},
+            environment={"KERAS_BACKEND": backend, **of_jax},
         )
 
     def known(self, answers: Mapping[int, Described]) -> dict[int, Initialized]:

@@ -144,13 +144,8 @@ class Framework:
         """The first of `stages`, for a process that joins others which have joined each other before."""
         return self.stages(plan, process, rendezvous)[0]
 
-    def always(self, platform: Platform, environment: Mapping[str, str]) -> dict[str, str]:
-        """Variables for the processes of every session, in which a user may import it beside another framework.
-
-        Args:
-          platform: What the processes compute on.
-          environment: What the kernel has set; it stays where it does not contradict `platform`.
-        """
+    def always(self, platform: Platform) -> dict[str, str]:
+        """Variables for the processes of every session, in which a user may import it beside another framework."""
         return {}
 
     def rejoin(self, plan: Plan, process: PlannedProcess, rendezvous: Rendezvous) -> dict[str, Any]:

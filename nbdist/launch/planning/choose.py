@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import socket
 import sys
-from collections import ChainMap
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, cast
@@ -61,7 +60,6 @@ def make_plan(
     computes = framework_named(framework)
     if platform is not None and platform not in PLATFORMS:
         raise OptionError(f"{option('platform', platform)}: known are {', '.join(PLATFORMS)}.")
-    _refuse_two_platforms(platform, environment)
     _refuse_foreign(computes, backend, job_addresses, evaluators, coordinator)
     if placement.job is not None:
         if evaluators:
@@ -210,15 +208,6 @@ def _refuse_two_counts(devices_per_process: int | None) -> None:
         )
 
 
-def _refuse_two_platforms(asked: str | None, environment: Mapping[str, str]) -> None:
-    by_variable = environment.get("JAX_PLATFORMS")
-    if asked and by_variable and platforms.choose(environment=environment) != asked:
-        variable = option("environment", {"JAX_PLATFORMS": by_variable})
-        raise OptionError(
-            f"{option('platform', asked)} and {variable} name different platforms; give one of them."
-        )
-
-
 def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
     # Forking after the frameworks of other systems have started threads is not safe.
     can_fork = sys.platform == "linux"
@@ -233,8 +222,9 @@ def _start_method(asked: str | None) -> Literal["fork", "spawn"]:
 
 def _environment(platform: Platform, asked: Mapping[str, str]) -> dict[str, str]:
     """What engines get beyond the kernel's environment; what was asked for wins."""
-    own = [one.always(platform, os.environ) for one in frameworks()]
-    return dict(ChainMap(dict(asked), *own))
+    own = {name: value for one in frameworks() for name, value in one.always(platform).items()}
+    kept = {name: value for name, value in own.items() if not os.environ.get(name)}
+    return {**kept, **asked}
 
 
 PROXY_VARIABLES = ("http_proxy", "https_proxy", "all_proxy", "grpc_proxy")

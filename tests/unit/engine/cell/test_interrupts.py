@@ -44,6 +44,13 @@ def wait() -> None:
         time.sleep(0.01)
 
 
+class AtOnce(threading.Timer):
+    """On a busy machine what is put off for a moment comes before anything else is done."""
+
+    def start(self) -> None:
+        self.function(*self.args)
+
+
 def test_one_outside_a_window_raises_nothing(interrupts: InterruptHandler) -> None:
     press()
     with interrupts.window():
@@ -90,12 +97,7 @@ def test_one_that_was_put_off_and_comes_again_at_once_is_not_lost(
     interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """On a busy machine what was put off for a moment comes before the handler has ended."""
-
-    class Now(threading.Timer):
-        def start(self) -> None:
-            self.function(*self.args)
-
-    monkeypatch.setattr(module.threading, "Timer", Now)
+    monkeypatch.setattr(module.threading, "Timer", AtOnce)
     with pytest.raises(KeyboardInterrupt), interrupts.window():
         with interrupts.put_off():
             press()
@@ -108,7 +110,7 @@ def test_one_that_comes_while_a_window_opens_is_raised_in_it(
     """On a busy machine one that waited for the window comes again before the window is open."""
     begun: list[bool] = []
 
-    class AtOnce(threading.Timer):
+    class FirstAtOnce(threading.Timer):
         def start(self) -> None:
             begun.append(True)
             if len(begun) == 1:
@@ -116,7 +118,7 @@ def test_one_that_comes_while_a_window_opens_is_raised_in_it(
             else:
                 super().start()
 
-    monkeypatch.setattr(module.threading, "Timer", AtOnce)
+    monkeypatch.setattr(module.threading, "Timer", FirstAtOnce)
     press()
     with pytest.raises(KeyboardInterrupt), interrupts.window():
         wait()
@@ -128,10 +130,6 @@ def test_one_that_comes_while_a_window_opens_is_raised_in_it(
 def test_one_that_is_put_off_for_too_long_leaves_no_window_open(
     interrupts: InterruptHandler, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    class AtOnce(threading.Timer):
-        def start(self) -> None:
-            self.function(*self.args)
-
     monkeypatch.setattr(module.threading, "Timer", AtOnce)
     press()
     with pytest.raises(KeyboardInterrupt), interrupts.window():

@@ -138,28 +138,34 @@ def test_jax_platforms_of_the_environment_decides() -> None:
     assert platform.choose(environment={"JAX_PLATFORMS": "tpu"}) == "tpu"
 
 
+@pytest.mark.parametrize("framework", ["jax", "keras"])
 @pytest.mark.parametrize(
     ("kernel", "sent"),
     [(None, "cpu"), ("", "cpu"), ("cpu", "cpu"), ("cpu,cuda", "cpu,cuda"), ("cuda,cpu", "cpu")],
 )
-def test_processes_compute_on_the_platform_that_is_asked_for_whatever_the_kernel_has_set(
-    monkeypatch: pytest.MonkeyPatch, kernel: str | None, sent: str
+def test_jax_computes_on_the_platform_that_is_asked_for_whatever_the_kernel_has_set(
+    monkeypatch: pytest.MonkeyPatch, framework: str, kernel: str | None, sent: str
 ) -> None:
-    if kernel is None:
-        monkeypatch.delenv("JAX_PLATFORMS", raising=False)
-    else:
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.delenv("JAX_PLATFORMS", raising=False)
+    if kernel is not None:
         monkeypatch.setenv("JAX_PLATFORMS", kernel)
-    assert make_plan(processes=1, platform="cpu").environment["JAX_PLATFORMS"] == sent
+    made = make_plan(processes=1, platform="cpu", framework=framework)
+    assert made.environment["JAX_PLATFORMS"] == sent
+    given = {"JAX_PLATFORMS": "cpu,tpu"}
+    made = make_plan(processes=1, platform="cpu", framework=framework, environment=given)
+    assert made.environment["JAX_PLATFORMS"] == "cpu,tpu"
 
 
-def test_two_platforms_that_differ_are_refused() -> None:
-    cuda = {"JAX_PLATFORMS": "cuda"}
-    with pytest.raises(OptionError, match="name different platforms; give one of them"):
-        make_plan(processes=1, platform="cpu", environment=cuda)
-    same = {"JAX_PLATFORMS": "cpu,tpu"}
-    assert (
-        make_plan(processes=1, platform="cpu", environment=same).environment.items() >= same.items()
-    )
+def test_jax_beside_tensorflow_has_the_platform_of_the_kernel(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("KERAS_BACKEND", raising=False)
+    monkeypatch.setenv("JAX_PLATFORMS", "cuda")
+    assert "JAX_PLATFORMS" not in make_plan(processes=1, framework="tensorflow").environment
+    monkeypatch.delenv("JAX_PLATFORMS")
+    found = make_plan(processes=1, platform="cpu", framework="tensorflow")
+    assert found.environment["JAX_PLATFORMS"] == "cpu"
 
 
 def test_proxy_variables_are_named_with_the_host_and_what_to_do() -> None:

@@ -106,6 +106,10 @@ def test_in_a_terminal_it_is_printed_where_the_person_is(tmp_path: Path) -> None
         shell.expect(r"cell 1, processes 0, 1 \(later\)\S*   saved 3")
         shell.sendline("s.shutdown()")
         shell.expect("In .5.: ")
+        # By itself: pexpect waits only a tenth of a second for one that it ends.
+        shell.sendline("exit")
+        shell.expect(pexpect.EOF)
+        shell.wait()
     finally:
         shell.close(force=True)
     assert "Traceback" not in ANSI.sub("", shell.before or "")

@@ -37,7 +37,15 @@ from nbdist.agent.services import Services
 from nbdist.agent.sync import Copies
 from nbdist.contract.asides import Aside
 from nbdist.contract.checkup import Connection
-from nbdist.contract.events import Collects, Preloaded, Reached, Refused, Relaying, Stopped
+from nbdist.contract.events import (
+    Collects,
+    Preloaded,
+    Reached,
+    Refused,
+    Relaying,
+    Reserved,
+    Stopped,
+)
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import (
     CONTROLLER,
@@ -57,6 +65,7 @@ from nbdist.contract.orders import (
     Order,
     Reach,
     Relay,
+    ReservePorts,
     RestartController,
     Signal,
     Start,
@@ -75,6 +84,7 @@ from nbdist.machine.folder import (
     remove,
     write_private,
 )
+from nbdist.machine.ports import ReservedPorts
 
 ENGINE = (
     *("ipyparallel.engine.app", "ipyparallel.engine.nanny"),
@@ -121,11 +131,10 @@ class Agent:
         self.sweeper: int | None = None
         self._started_by = os.getppid()
         self.orders = OrderReader(orders, events, self._obey, unread=unread)
-        self.introduction = Introduction(events)
+        self.reserved = ReservedPorts()
+        self.introduction = Introduction(events, self.reserved)
         self.relays = Relays()
-        self.services = Services(
-            children, events, beat=self._beat, let_go=self.introduction.stop_listening
-        )
+        self.services = Services(children, events, beat=self._beat, let_go=self._let_go)
 
     def serve(self) -> None:
         """Runs until end of input, until the preload fails, or until the kernel is silent for too long."""
@@ -161,7 +170,7 @@ class Agent:
                     wanted,
                     self.assignment,
                     folder=self.folder,
-                    let_go=self.introduction.stop_listening,
+                    let_go=self._let_go,
                 )
 
     def _patience(self) -> float | None:
@@ -229,6 +238,11 @@ class Agent:
                     self.services.wanted.append(order)
             case Relay():
                 self._relay(order)
+            case ReservePorts(number=number, count=count):
+                # Those of before that are in use are taken without it, and the others nobody wants any more.
+                self.reserved.close()
+                ports = tuple(self.reserved.reserve(count))
+                self.events.send(Reserved(number=number, ports=ports))
             case EndCoordination(number=number):
                 self.children.end(number)
             case RestartController():
@@ -267,6 +281,11 @@ class Agent:
             self.pulse = Pulse(self.events, self.orders.descriptor, silence_s=assignment.silence_s)
         self.introduction.say(assignment, self.folder)
         self._start_controller(assignment)
+
+    def _let_go(self) -> None:
+        """Closes, in a child, what only this agent uses."""
+        self.introduction.stop_listening()
+        self.reserved.close()
 
     def _relay(self, order: Relay) -> None:
         try:
@@ -307,16 +326,18 @@ class Agent:
 
     def _start_controller(self, assignment: Assignment, *, again: bool = False) -> None:
         arguments = assignment.controller_arguments
-        if arguments is not None:
-            self.children.start(
-                CONTROLLER,
-                Path(self.folder) / "controller.log",
-                lambda: run_controller(
-                    arguments, folder=self.folder, cluster_id=assignment.cluster_id, again=again
-                ),
-                # It has processes of its own, which it ends on this signal.
-                death_signal=signal.SIGTERM,
+        if arguments is None:
+            return
+
+        def become() -> None:
+            self._let_go()
+            run_controller(
+                arguments, folder=self.folder, cluster_id=assignment.cluster_id, again=again
             )
+
+        log = Path(self.folder) / "controller.log"
+        # It has processes of its own, which it ends on this signal.
+        self.children.start(CONTROLLER, log, become, death_signal=signal.SIGTERM)
 
     def _preload(self, assignment: Assignment) -> bool:
         """Imports what all engines need; reports why when it cannot."""
@@ -338,6 +359,7 @@ class Agent:
         """Ends all children; a folder that nobody else would remove is removed."""
         self.children.stop()
         self.relays.close()
+        self.reserved.close()
         if self.own_folder and self.folder:
             remove(self.folder)
         sweep.end(self.sweeper)

@@ -6,11 +6,12 @@ import json
 import os
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 from nbdist.machine.folder import connections, write_private
-from nbdist.machine.ports import is_taken, reserved_ports
+from nbdist.machine.ports import ReservedPorts, is_taken
 
 PORTS = 32
 """More than ipyparallel's controller takes (15 in 9.2), beside those for engines behind ssh."""
@@ -61,10 +62,9 @@ def run_controller(
     if again:
         refuse_taken_ports(folder, cluster_id)
         arguments = [*arguments, *AGAIN]
-    with reserved_ports(PORTS) as ports:
-        Controller.launch_instance(
-            [*arguments, f"--IPController.ports={','.join(map(str, ports))}"]
-        )
+    with closing(ReservedPorts()) as reserved:
+        ports = ",".join(map(str, reserved.reserve(PORTS)))
+        Controller.launch_instance([*arguments, f"--IPController.ports={ports}"])
 
 
 def curve_keys(folder: str, *, again: bool) -> dict[str, str]:

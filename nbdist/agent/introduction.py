@@ -14,7 +14,7 @@ from nbdist.contract.lines import Events
 from nbdist.contract.orders import Assignment
 from nbdist.contract.wire import decode
 from nbdist.machine import checkup
-from nbdist.machine.ports import free_ports, own_address
+from nbdist.machine.ports import ReservedPorts, own_address
 from nbdist.version import __version__
 
 
@@ -23,10 +23,12 @@ class Introduction:
 
     Args:
       events: Gets what is said.
+      reserved: Of this agent; gets the ports on which its processes are to serve.
     """
 
-    def __init__(self, events: Events) -> None:
+    def __init__(self, events: Events, reserved: ReservedPorts) -> None:
         self._events = events
+        self._reserved = reserved
         self._listener: socket.socket | None = None
 
     def say(self, assignment: Assignment, folder: str) -> None:
@@ -51,7 +53,7 @@ class Introduction:
                 cwd=str(Path.cwd()),
                 address=address,
                 listening=self._listener.getsockname()[1] if self._listener else None,
-                ports=tuple(free_ports(assignment.ports)),
+                ports=tuple(self._reserved.reserve(assignment.ports)),
                 checks=checks,
             )
         )

@@ -8,6 +8,7 @@ import signal
 import sys
 import time
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 
 from nbdist.agent import coordinator
@@ -17,7 +18,7 @@ from nbdist.contract.events import Coordinating
 from nbdist.contract.lines import Events
 from nbdist.contract.orders import SERVES_SECONDS, Coordinate
 from nbdist.machine.log_tail import tail
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import ReservedPorts
 
 
 class Services:
@@ -52,28 +53,33 @@ class Services:
           fork: Whether a child is a copy of this process; else a fresh interpreter.
         """
         for service in self.wanted:
-            address = f"{service.host}:{service.port or free_ports(1)[0]}"
-            ready, serving = os.pipe()
-            os.set_inheritable(serving, True)
-            arguments = (address, service.processes, serving)
-            log = Path(folder) / "coordinator.log"
-            self._children.start(
-                service.number,
-                log,
-                lambda arguments=arguments: self._become(*arguments, fork=fork),  # type: ignore[misc]
-                death_signal=signal.SIGKILL,
-            )
-            os.close(serving)
-            listens = self.listens(ready)
-            os.close(ready)
-            self._events.send(
-                Coordinating(
-                    number=service.number,
-                    address=address if listens else None,
-                    last_lines=() if listens else tail(log),
-                )
-            )
+            with closing(ReservedPorts()) as reserved:
+                self._start(service, reserved, folder, fork=fork)
         self.wanted = []
+
+    def _start(
+        self, service: Coordinate, reserved: ReservedPorts, folder: str, *, fork: bool
+    ) -> None:
+        address = f"{service.host}:{service.port or reserved.reserve(1)[0]}"
+        ready, serving = os.pipe()
+        os.set_inheritable(serving, True)
+        log = Path(folder) / "coordinator.log"
+
+        def become() -> None:
+            reserved.close()
+            self._become(address, service.processes, serving, fork=fork)
+
+        self._children.start(service.number, log, become, death_signal=signal.SIGKILL)
+        os.close(serving)
+        listens = self.listens(ready)
+        os.close(ready)
+        self._events.send(
+            Coordinating(
+                number=service.number,
+                address=address if listens else None,
+                last_lines=() if listens else tail(log),
+            )
+        )
 
     def listens(self, ready: int) -> bool:
         """Waits until a service listens, and says meanwhile that this agent is there."""

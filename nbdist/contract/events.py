@@ -16,7 +16,8 @@ from nbdist.contract.checkup import Checkup, Connection
 class Host:
     """The first event: who this host is.
 
-    `address` and `listening` are where others can try to reach it; `ports` are free there. `checks` is what
+    `address` and `listening` are where others can try to reach it; `ports` are reserved for its
+    processes. `checks` is what
     `nbdist.machine.checkup.checkup` has found, where it was asked for.
     """
 
@@ -104,6 +105,15 @@ class Reached:
 
     answers: tuple[Connection, ...]
     event: Literal["reached"] = "reached"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Reserved:
+    """These ports of this host are reserved for processes that are to serve anew: the answer `number`."""
+
+    number: int
+    ports: tuple[int, ...]
+    event: Literal["reserved"] = "reserved"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -196,6 +206,7 @@ Event = (
     | Exited
     | Collects
     | Reached
+    | Reserved
     | Coordinating
     | Relaying
     | FileEvent

@@ -29,8 +29,9 @@ class Assignment:
     machine, which makes one of its own. `preload` names the modules every engine will need;
     `controller_arguments` is None where the controller runs elsewhere, and `controller_address` says where,
     a loopback address where ssh forwards it.
-    `environment` and the working folder `cwd` come before anything is imported. `ports` is how many free ones
-    are wanted. `silence_s` is how long the kernel may be silent before all is stopped, None: for ever.
+    `environment` and the working folder `cwd` come before anything is imported. `ports` is how many are to be
+    reserved for its processes. `silence_s` is how long the kernel may be silent before all is stopped, None: for
+    ever.
     `checks` are the arguments of `nbdist.machine.checkup.checkup`, None for no checks; with them it also listens
     for others, until `StopListening`, so that they can try to reach this host. `kept` says that it goes on
     without a kernel, from `Keep` on: before, nobody could find it again; until then it ends with the
@@ -130,6 +131,15 @@ class Ask:
     process_ids: tuple[int, ...]
     question: Question | None = None
     order: Literal["ask"] = "ask"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class ReservePorts:
+    """Reserves so many ports for processes that are to serve anew, and releases those of before."""
+
+    number: int
+    count: int
+    order: Literal["reserve_ports"] = "reserve_ports"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -255,6 +265,7 @@ Order = (
     | Reach
     | StopListening
     | Ask
+    | ReservePorts
     | Coordinate
     | Relay
     | EndCoordination

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import random
 import socket
-from collections.abc import Iterator
-from contextlib import ExitStack, closing, contextmanager
+from contextlib import closing
 from pathlib import Path
 
 LOOPBACK = "127.0.0.1"
@@ -33,17 +32,23 @@ def free_ports(count: int) -> list[int]:
     return found
 
 
-@contextmanager
-def reserved_ports(count: int) -> Iterator[list[int]]:
-    """So many different TCP ports that were free, and that nobody else is given meanwhile.
+class ReservedPorts:
+    """TCP ports of this machine that nobody else is given until they are released.
 
-    They are bound to sockets that allow their address to be used again (`SO_REUSEADDR`, see socket(7)). Another
-    that does, as libzmq's, can be bound to one all the same, and listen; those which look for a free port do not.
+    Whoever is to listen on one may need seconds to come so far, and others look for free ones meanwhile. Each is
+    bound to a socket that allows its address to be used again (`SO_REUSEADDR`, see socket(7)): another that does,
+    as those of libzmq and gRPC, can be bound to it all the same, and listen; those which look for a free port
+    cannot.
     """
-    candidates, found = _candidates(), list[int]()
-    with ExitStack() as reserved:
+
+    def __init__(self) -> None:
+        self._sockets: list[socket.socket] = []
+
+    def reserve(self, count: int) -> list[int]:
+        """So many different ports more, that were free."""
+        candidates, found = _candidates(), list[int]()
         while len(found) < count:
-            port, one = _RANDOM.choice(candidates), reserved.enter_context(closing(socket.socket()))
+            port, one = _RANDOM.choice(candidates), socket.socket()
             try:
                 one.bind(("", port))
             except OSError:
@@ -51,8 +56,14 @@ def reserved_ports(count: int) -> Iterator[list[int]]:
                 continue
             # Only now: bound with it, two could have the same port.
             one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            self._sockets.append(one)
             found.append(port)
-        yield found
+        return found
+
+    def close(self) -> None:
+        """Releases all of them; those on which somebody listens by now stay taken."""
+        while self._sockets:
+            self._sockets.pop().close()
 
 
 def is_taken(host: str, port: int) -> bool:

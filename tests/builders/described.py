@@ -23,7 +23,7 @@ IDLE = Described(
     devices=None,
     version="0.10",
     address=None,
-    ports=(),
+    port=20000,
 )
 
 

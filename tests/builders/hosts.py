@@ -265,7 +265,7 @@ class FakeHosts:
 
     def _obey(self, agent: FakeChannel, order: Order) -> None:
         kind = order["order"]
-        if kind in ("assign", "start", "coordinate", "relay", "reach", "signal", "connect"):
+        if hasattr(self, f"_{kind}"):
             self.does.get((agent.name, kind), getattr(self, f"_{kind}"))(agent, order)
 
     def _assign(self, agent: FakeChannel, order: Order) -> None:
@@ -303,6 +303,11 @@ class FakeHosts:
             process_id = process["process_id"]
             agent.say("started", process_id=process_id, pid=100 + process_id)
             self.client.come(process_id)
+
+    def _reserve_ports(self, agent: FakeChannel, order: Order) -> None:
+        number, count = order["number"], order["count"]
+        first = 6000 + 100 * number
+        agent.say("reserved", number=number, ports=list(range(first, first + count)))
 
     def _coordinate(self, agent: FakeChannel, service: dict[str, Any]) -> None:
         address = f"{service['host']}:{service['port'] or 7000}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import json
 import os
@@ -57,6 +58,26 @@ def test_the_controller_listens_only_on_ports_that_were_kept_for_it(fresh: Noteb
     assert {"iopub", "mux", "registration"} <= named.keys()
     first_given = ports._first_given_port()
     assert max(named.values()) < first_given, "ipyparallel chose some by itself: PORTS are too few"
+
+
+def test_no_process_keeps_what_its_agent_has_open_to_others(fresh: Notebook) -> None:
+    fresh.good(START)
+    (agent,) = [p for p in fresh.process.children() if "nbdist.agent" in p.cmdline()]
+    started = agent.children(recursive=True)
+    assert len(started) > 2, "processes, and the controller's"
+    reserved = sockets(agent)
+    assert reserved, "the ports of its processes"
+    for process in started:
+        assert reserved.isdisjoint(sockets(process)), " ".join(process.cmdline())
+
+
+def sockets(process: psutil.Process) -> set[str]:
+    """What the kernel calls the sockets that a process has open (proc(5))."""
+    found = set()
+    for one in Path(f"/proc/{process.pid}/fd").iterdir():
+        with contextlib.suppress(FileNotFoundError):
+            found.add(str(one.readlink()))
+    return {name for name in found if name.startswith("socket:")}
 
 
 def test_cells_before_a_session_say_what_to_do(renewed: Notebook) -> None:

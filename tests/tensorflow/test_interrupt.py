@@ -11,13 +11,16 @@ from typing import Any
 import pytest
 
 from nbdist.engine.frameworks.tensorflow.interrupt import PATIENCE_SECONDS
-from tests.tensorflow.workers import Workers, free_addresses, wait_until_blocked
+from nbdist.machine.ports import ReservedPorts
+from tests.tensorflow.workers import Workers, addresses, wait_until_blocked
 from tests.waiting import wait_for
 
 
 @pytest.mark.parametrize("graph", [True, False], ids=["function", "eager"])
 def test_a_worker_blocked_in_a_collective_is_freed_and_trains_in_a_new_cluster(graph: bool) -> None:
-    with Workers("blocked_and_back", 2, again=free_addresses(2), graph=graph) as workers:
+    reserved = ReservedPorts()
+    again = addresses(reserved, 2)
+    with Workers("blocked_and_back", 2, reserved=reserved, again=again, graph=graph) as workers:
         first, second = workers.all()
         assert first == pytest.approx(second)
         assert workers.receive(0) == "blocked"
@@ -50,8 +53,9 @@ def test_an_interrupt_outside_collectives_leaves_them_working(tmp_path: Path) ->
 
 @pytest.mark.parametrize("lost", [1, 0])
 def test_training_goes_on_with_a_new_process_in_place_of_a_killed_worker(lost: int) -> None:
-    again = free_addresses(2)
-    with Workers("killed_in_fit", 2, again=again) as workers:
+    reserved = ReservedPorts()
+    again = addresses(reserved, 2)
+    with Workers("killed_in_fit", 2, reserved=reserved, again=again) as workers:
         assert workers.all() == [process.pid for process in workers.processes]
         workers.processes[lost].kill()
         survivor = 1 - lost

@@ -13,7 +13,7 @@ from typing import Any, Self
 
 import psutil
 
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import ReservedPorts
 
 CONTEXT = multiprocessing.get_context("forkserver")
 CONTEXT.set_forkserver_preload(["tests.tensorflow.tasks"])
@@ -26,14 +26,18 @@ class Workers:
     Args:
       task: The function's name; it gets `talk`, a connection to the test, and `options`.
       number: How many. One alone gets no `TF_CONFIG`.
+      reserved: Has the ports on which they serve; those of a new cluster are reserved by the test.
       options: Keyword arguments, the same for all.
     """
 
-    def __init__(self, task: str, number: int, **options: Any) -> None:
+    def __init__(
+        self, task: str, number: int, *, reserved: ReservedPorts | None = None, **options: Any
+    ) -> None:
         self.task, self.options = task, options
         self.talks: list[Connection] = []
         self.processes: list[Any] = []
-        self.addresses = free_addresses(number)
+        self._reserved = reserved or ReservedPorts()
+        self.addresses = addresses(self._reserved, number)
         for index in range(number):
             config = tf_config(self.addresses, index) if number > 1 else None
             talk, process = self.start(index, config)
@@ -71,6 +75,7 @@ class Workers:
         for process in self.processes:
             process.kill()
             process.join()
+        self._reserved.close()
 
 
 def wait_until_blocked(pid: int, *, within_s: float = 60.0) -> None:
@@ -90,9 +95,9 @@ def outcome(task: str, number: int, **options: Any) -> list[Any]:
         return workers.all()
 
 
-def free_addresses(number: int) -> list[str]:
-    """Ports of this machine that nobody is given while the processes import TensorFlow."""
-    return [f"127.0.0.1:{port}" for port in free_ports(number)]
+def addresses(reserved: ReservedPorts, number: int) -> list[str]:
+    """At ports of this machine that nobody is given while the processes import TensorFlow."""
+    return [f"127.0.0.1:{port}" for port in reserved.reserve(number)]
 
 
 def tf_config(addresses: list[str], index: int) -> str:

@@ -56,7 +56,7 @@ class Described:
       devices: Of that; None while none is up.
       version: Of the framework; None where it is not installed.
       address: At which other hosts reach it; None where that is not known.
-      ports: Free ones there.
+      port: Reserved there, for what it may have to serve.
     """
 
     protocol: int
@@ -72,7 +72,7 @@ class Described:
     devices: UsedDevices | None
     version: str | None
     address: str | None
-    ports: tuple[int, ...]
+    port: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -82,13 +82,11 @@ class Who(Call[Described | OtherNbdist]):
     Attributes:
       framework: What the session is to compute with.
       controller: The address at which its host reaches ipyparallel's controller.
-      ports: How many free ports are wanted.
     """
 
     NAME: ClassVar[str] = "who"
     framework: str
     controller: str
-    ports: int
 
     @classmethod
     def answer_from(cls, data: Plain) -> Described | OtherNbdist:

@@ -181,7 +181,7 @@ def who(
     from nbdist.engine.kernel.foreign_engine import describe
 
     framework = frameworks.framework_named(call.framework)
-    return describe(resident, framework, call.controller, call.ports), []
+    return describe(resident, framework, call.controller), []
 
 
 def prepare(

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from nbdist.contract.calls.call import PROTOCOL
 from nbdist.contract.calls.engine import Described
 from nbdist.engine.frameworks.framework import Framework
-from nbdist.machine.ports import free_ports, own_address
+from nbdist.machine.ports import own_address
 from nbdist.version import __version__
 
 if TYPE_CHECKING:
@@ -20,15 +20,17 @@ NUMBERS = ("NBDIST_PROCESS_ID", "SLURM_PROCID", "OMPI_COMM_WORLD_RANK", "PMI_RAN
 """Variables in which a launcher gives a process its number, in the order in which they count."""
 
 
-def describe(resident: Resident, framework: Framework, controller: str, ports: int) -> Described:
+def describe(resident: Resident, framework: Framework, controller: str) -> Described:
     """Who this engine is, and how far its framework is.
 
     Args:
       resident: This engine.
       framework: What the session is to compute with.
       controller: The address at which this host reaches ipyparallel's controller.
-      ports: How many free ports are wanted.
     """
+    # Of a kernel that has asked before, and has gone no further.
+    resident.reserved.close()
+    (port,) = resident.reserved.reserve(1)
     return Described(
         protocol=PROTOCOL,
         nbdist=__version__,
@@ -43,7 +45,7 @@ def describe(resident: Resident, framework: Framework, controller: str, ports: i
         devices=framework.devices(),
         version=framework.version(),
         address=own_address(controller),
-        ports=tuple(free_ports(ports)),
+        port=port,
     )
 
 

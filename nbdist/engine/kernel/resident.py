@@ -51,6 +51,7 @@ from nbdist.engine.probe.probe import Probe
 from nbdist.engine.values.moving import Moving
 from nbdist.errors import SessionError
 from nbdist.machine.folder import of_this_process
+from nbdist.machine.ports import ReservedPorts
 
 logger = logging.getLogger(__name__)
 
@@ -85,6 +86,7 @@ class Resident:
         self.echo = KeptOutput(self.kernel.iopub_socket)
         self.interrupts = InterruptHandler()
         self.framework = Framework()
+        self.reserved = ReservedPorts()
         self.stop = AgreedStop(lambda: self.framework.store(), self.cell, lambda: self.process_id)
         self._owners = CodeOwners(frameworks())
         self.lines = Lines(

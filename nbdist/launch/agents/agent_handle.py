@@ -81,6 +81,7 @@ class AgentHandle:
         self.exits: dict[int, ProcessExit] = {}
         self.failure: Received | None = None
         self.copying: list[tuple[int | None, events.FileEvent]] = []
+        self.reserved: dict[tuple[int | None, int], tuple[int, ...]] = {}
         self.services: dict[int, events.Coordinating] = {}
         self.relays: dict[tuple[int | None, int], events.Relaying] = {}
         self.reached: dict[int | None, tuple[float, Sequence[Connection]]] = {}
@@ -336,7 +337,7 @@ class AgentHandle:
                     cwd=host.cwd,
                     address=host.address,
                     listening=host.listening,
-                    ports=list(host.ports),
+                    ports=host.ports,
                     checks=host.checks,
                     asked_s=self.asked_s,
                     received_s=time.time(),
@@ -352,6 +353,8 @@ class AgentHandle:
                 self.failure = received
             case events.FilesNeeded() | events.FilesDone() | events.FilesFailed() as answer:
                 self.copying.append((received.task, answer))
+            case events.Reserved(number=number, ports=ports):
+                self.reserved[received.task, number] = ports
             case events.Coordinating() as service:
                 self.services[service.number] = service
             case events.Relaying() as relaying:

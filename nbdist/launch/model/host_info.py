@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from nbdist.contract.checkup import Checkup
 
@@ -14,7 +14,7 @@ SILENT_SECONDS = 3.0
 class HostInfo:
     """What an agent has said of its host.
 
-    `ports` are free there and are used up one by one; at `listening` it can be reached until it
+    `ports` are reserved there for its processes; at `listening` it can be reached until it
     learns that all have tried. `cwd` is the working folder its processes begin in. `asked_s` and `received_s` are
     this kernel's clock (Unix seconds) when it was asked and when it answered.
     """
@@ -26,7 +26,7 @@ class HostInfo:
     cwd: str
     address: str | None
     listening: int | None = None
-    ports: list[int] = field(default_factory=list)
+    ports: tuple[int, ...] = ()
     checks: Checkup | None = None
     asked_s: float = 0.0
     received_s: float = 0.0

@@ -6,29 +6,23 @@ from collections.abc import Mapping
 
 from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.plan import Plan
-from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
-from nbdist.machine.ports import LOOPBACK, free_ports
+from nbdist.launch.model.rendezvous import Place, Rendezvous
+from nbdist.machine.ports import LOOPBACK
 
 
-def meet(
-    plan: Plan, places: Mapping[int, Place] | None = None, *, again: bool = False
-) -> Rendezvous:
-    """The addresses of a plan, with free ports where none were asked for.
+def meet(plan: Plan, places: Mapping[int, Place], *, again: bool = False) -> Rendezvous:
+    """The addresses of a plan, at the ports that are reserved where none were asked for.
 
     Args:
       plan: What is to be started.
-      places: The host of each process, by process id; ports are taken from it. None: all are on this machine.
-      again: The ports of the first time are still in use; hosts stay, other ports are chosen.
+      places: Where each process can serve, by process id.
+      again: The ports of the first time are still in use; hosts stay, ports that a person has chosen do not.
     """
     ids = [process.process_id for process in plan.processes]
-    here = places is None
-    if places is None:
-        machine = ThisMachine(ports=free_ports(len(ids)))
-        places = dict.fromkeys(ids, machine)
 
     def serves(process_id: int, host: str | None = None) -> str:
         place = places[process_id]
-        return f"{host or place.address or LOOPBACK}:{place.ports.pop()}"
+        return f"{host or place.address or LOOPBACK}:{place.port}"
 
     own = {p: place.address for p, place in places.items() if place.address is not None}
     if framework_named(plan.framework).each_serves:
@@ -44,5 +38,6 @@ def meet(
         asked = serves(ids[0], asked)
     chosen = asked or serves(ids[0])
     # Who chooses an address of this machine chooses it for gloo as well.
+    here = set(own.values()) == {LOOPBACK}
     mine = {} if here and not chosen.startswith(LOOPBACK) else own
     return Rendezvous(coordinator=chosen, tasks={}, own=mine)

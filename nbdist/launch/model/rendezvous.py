@@ -6,7 +6,6 @@ import socket
 from collections.abc import Mapping
 from contextlib import closing
 from dataclasses import dataclass, field
-from typing import Protocol
 
 from nbdist.errors import OptionError
 from nbdist.machine.ports import LOOPBACK, free_ports
@@ -35,19 +34,15 @@ class Rendezvous:
         return self.relays.get(process_id, self.coordinator)
 
 
-class Place(Protocol):
-    """What must be known of a process's host: its address, and ports that are free there."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Place:
+    """Where a process can serve: a port that is reserved for it, and the address of its host.
+
+    None where no address leads there from another host: all processes are on this one.
+    """
 
     address: str | None
-    ports: list[int]
-
-
-@dataclass
-class ThisMachine:
-    """This machine, as its own processes know it."""
-
-    ports: list[int]
-    address: str | None = LOOPBACK
+    port: int
 
 
 def checked_coordinator(

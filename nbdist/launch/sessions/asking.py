@@ -56,7 +56,7 @@ def who(cluster: ForeignCluster, client: Any, framework: str) -> Descriptions:
         engine: ask(
             client,
             engine,
-            Who(framework=framework, controller=address, ports=2 + len(engines)),
+            Who(framework=framework, controller=address),
             where=f"engine {engine}",
         )
         for engine in engines

@@ -17,7 +17,7 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan, Platform
 from nbdist.launch.model.progress import StartProgress
-from nbdist.launch.model.rendezvous import Place, Rendezvous, ThisMachine
+from nbdist.launch.model.rendezvous import Place, Rendezvous
 from nbdist.launch.planning.choose import make_plan
 from nbdist.launch.sessions.asking import ANSWER_SECONDS, Descriptions, client_of, who
 from nbdist.launch.sessions.attached_cluster import AttachedCluster
@@ -29,6 +29,7 @@ from nbdist.launch.start.connect import install_text
 from nbdist.launch.start.initialize import join
 from nbdist.launch.start.request import ask
 from nbdist.machine import folder as folders
+from nbdist.machine.ports import LOOPBACK
 from nbdist.quantities import count_text
 from nbdist.rules import Rules
 from nbdist.spelling import command, option
@@ -146,10 +147,10 @@ def _refuse(plan: Plan, by_id: Descriptions) -> None:
 
 
 def _meet(plan: Plan, by_id: Descriptions) -> Rendezvous:
-    if all(facts.host == socket.gethostname() for facts in by_id.values()):
-        return meet(plan)
-    places: dict[int, Place] = {
-        p: ThisMachine(ports=list(facts.ports), address=facts.address) for p, facts in by_id.items()
+    here = all(facts.host == socket.gethostname() for facts in by_id.values())
+    places = {
+        p: Place(address=LOOPBACK if here else facts.address, port=facts.port)
+        for p, facts in by_id.items()
     }
     return meet(plan, places)
 

@@ -17,7 +17,7 @@ from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
 from nbdist.launch.start.cluster import Cluster
 from nbdist.launch.start.preflight import unreached
 from nbdist.launch.start.request import Repeated
-from nbdist.launch.start.wait_for_hosts import check_host
+from nbdist.launch.start.wait_for_hosts import check_home, check_host
 from nbdist.quantities import processes_text
 from nbdist.spelling import command, option
 from nbdist.version import __version__
@@ -83,11 +83,7 @@ def check(running: Cluster, process_ids: Collection[int], deadline: float) -> No
     if ended or controller:
         raise LaunchError(_ended(running, controller or ended[0]))
     check_hosts(running)
-    if agents.home.poll() is not None:
-        lines = "\n".join(agents.home.controller_words())
-        raise LaunchError(
-            f"The engines' parent process ended (exit code {agents.home.poll()}).\n{lines}"
-        )
+    check_home(agents.home)
     if exits:
         # One of several hosts of a job; what ends a whole agent is reported by name above.
         raise LaunchError(_ended(running, exits[0]))

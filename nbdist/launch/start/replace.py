@@ -14,8 +14,10 @@ from nbdist.launch.model.framework import framework_named
 from nbdist.launch.model.meet import meet
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress, silent
 from nbdist.launch.start.cluster import Cluster
-from nbdist.launch.start.connect import connect
+from nbdist.launch.start.connect import check_hosts, connect
 from nbdist.launch.start.initialize import broadcast
+from nbdist.launch.start.places import new_places
+from nbdist.launch.start.wait_for_hosts import check_home
 from nbdist.quantities import processes_text
 from nbdist.spelling import command
 
@@ -88,7 +90,16 @@ def rebuild_strategy(
 
 
 def meet_again(running: Cluster) -> None:
-    """Chooses new addresses: the old servers of those that live on are still there."""
-    ids = list(running.plan.hosts)
-    places = {p: place for p in ids if (place := running.agents.place(p)) is not None}
-    running.rendezvous = meet(running.plan, places if len(places) == len(ids) else None, again=True)
+    """Has the processes meet at new ports: the old servers of those that live on are still there.
+
+    Raises:
+      LaunchError: The agent of this machine has ended.
+      HostError: A host is lost.
+    """
+
+    def check() -> None:
+        check_hosts(running)
+        check_home(running.own_agents.home)
+
+    places = new_places(running.plan, running.agents, check=check)
+    running.rendezvous = meet(running.plan, places, again=True)

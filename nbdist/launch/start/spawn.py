@@ -25,7 +25,6 @@ from nbdist.launch.doctor.finding import Finding
 from nbdist.launch.files.listing import sources
 from nbdist.launch.files.sync import Files
 from nbdist.launch.model.framework import framework_named
-from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan, PlannedProcess
 from nbdist.launch.model.rendezvous import Rendezvous
 from nbdist.launch.model.to_the_end import to_the_end
@@ -57,16 +56,16 @@ CONTROLLER_ARGUMENTS = (
 class Spawned:
     """Parents that import; nothing else has been started.
 
-    `folder` is private to the session. `rendezvous` is None where it depends on what other hosts say. `began` is
-    when this start began (monotonic). `warnings` are what the checks have found.
+    `folder` is private to the session. `began` is when this start began (monotonic). `rendezvous` is None until
+    all hosts have said who they are. `warnings` are what the checks have found.
     """
 
     plan: Plan
     folder: str
-    rendezvous: Rendezvous | None
     agents: AgentPool
     began: float
     preflight: Preflight
+    rendezvous: Rendezvous | None = None
     warnings: list[Finding] = field(default_factory=list)
 
     def stop(self) -> None:
@@ -87,10 +86,8 @@ def spawn(plan: Plan) -> Spawned:
     """Starts the agents of the plan's processes; does not wait for anything."""
     began = time.monotonic()
     plan = _tunnelled(plan) if plan.placement.tunnel else plan
-    here = plan.placement.on_this_machine
-    rendezvous = meet(plan) if here else None  # may refuse, and then nothing has been started
     files = Files(sources(plan.placement.sync)) if plan.placement.sync else None
-    near = here or plan.placement.tunnel
+    near = plan.placement.on_this_machine or plan.placement.tunnel
     address = LOOPBACK if near else controller_address(plan.placement)
     folder = folders.make()
     preflight = Preflight(plan, address)
@@ -127,7 +124,6 @@ def spawn(plan: Plan) -> Spawned:
     return Spawned(
         plan=plan,
         folder=folder,
-        rendezvous=rendezvous,
         agents=agents,
         began=began,
         preflight=preflight,
@@ -188,7 +184,8 @@ def at_home(plan: Plan, folder: str, address: str, files: Files | None = None) -
                 ports=plan.placement.forwarded[:TUNNELLED],
             )
         ),
-        ports=0 if plan.placement.on_this_machine else 2 * len(plan.processes) + 2,
+        # One for each that may run here, whatever its host is named.
+        ports=0 if plan.placement.job is not None else len(plan.processes),
         controller_address=None if address == LOOPBACK else address,
         kept=plan.keep,
         kernel=os.getpid(),
@@ -221,8 +218,7 @@ def elsewhere(
         cwd=cwd or str(Path.cwd()),
         cwd_copy=files.folder_there(Path.cwd()) if files is not None and cwd is None else None,
         paths=tuple(files.there) if files is not None else (),
-        # Enough for the coordinator, a server each, and all of it again after a failure.
-        ports=2 * count + 2,
+        ports=count,
         silence_s=KERNEL_LOST_SECONDS,
         kept=plan.keep,
         checks=checks,

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import time
 
-from nbdist.contract.events import OtherVersion, Refused
+from nbdist.contract.events import ImportFailed, OtherVersion, Refused
 from nbdist.contract.orders import Reach
-from nbdist.errors import HostError, VersionError
+from nbdist.errors import HostError, LaunchError, VersionError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.doctor.refused import refused
@@ -16,11 +16,10 @@ from nbdist.launch.model.host_info import HostInfo
 from nbdist.launch.model.meet import meet
 from nbdist.launch.model.no_nbdist import install_nbdist, lacks_nbdist, other_python
 from nbdist.launch.model.progress import POLL_SECONDS, StartProgress
-from nbdist.launch.model.rendezvous import Place, ThisMachine
 from nbdist.launch.start.job import job_ended, wait_for_tasks
+from nbdist.launch.start.places import first_places
 from nbdist.launch.start.preflight import targets
 from nbdist.launch.start.spawn import Spawned
-from nbdist.machine.ports import LOOPBACK
 from nbdist.spelling import command, option
 from nbdist.version import __version__
 
@@ -40,9 +39,11 @@ def gather(spawned: Spawned, *, progress: StartProgress) -> None:
 
     Raises:
       HostError: A host cannot be reached, does not answer, or cannot run this nbdist.
+      LaunchError: The agent of this machine has ended, or does not begin.
     """
     others = spawned.agents.others
     if not others:
+        _wait_for_home(spawned)
         spawned.warnings = spawned.preflight.judge({})
         _place(spawned)
         _send_files(spawned)  # to nobody; but what changes from now on can be seen
@@ -72,7 +73,7 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
         if len(answered) != reached:
             reached = len(answered)
             progress("reached", reached, len(others))
-        if reached == len(others) and spawned.agents.home.facts:
+        if reached == len(others):
             break
         if time.monotonic() > deadline:
             name = next(name for name in others if name not in answered)
@@ -82,6 +83,37 @@ def _wait_for_hosts(spawned: Spawned, progress: StartProgress) -> None:
                 host=name,
             )
         time.sleep(POLL_SECONDS)
+    _wait_for_home(spawned)
+
+
+def _wait_for_home(spawned: Spawned) -> None:
+    """Waits until the agent of this machine has said who it is."""
+    home, limit_s = spawned.agents.home, spawned.plan.start_timeout_s
+    while not home.facts:
+        check_home(home)
+        if time.monotonic() - spawned.began > limit_s:
+            raise LaunchError(
+                f"The engines' parent process (pid {home.pid}) did not begin within {limit_s:g} s. Give it longer "
+                f"with {option('start_timeout_s')}."
+            )
+        time.sleep(POLL_SECONDS)
+
+
+def check_home(home: AgentHandle) -> None:
+    """Raises when the agent of this machine can no longer take part.
+
+    Raises:
+      HostError: It cannot work in its folders.
+      LaunchError: It has ended.
+    """
+    failure = None if home.failure is None else home.failure.event
+    if isinstance(failure, Refused):
+        raise HostError(_refused(failure.host, home, failure), host=failure.host)
+    if home.ended_at is not None and not isinstance(failure, ImportFailed):
+        lines = "\n".join(home.controller_words())
+        raise LaunchError(
+            f"The engines' parent process ended (exit code {home.poll()}).\n{lines}".rstrip()
+        )
 
 
 def info_by_host(spawned: Spawned) -> dict[str, HostInfo]:
@@ -174,16 +206,7 @@ def _place(spawned: Spawned) -> None:
     else:
         of = {p.process_id: agents.others.get(p.host, agents.home) for p in plan.processes}
         agents.assign(of)
-    if spawned.rendezvous is None:
-        places: dict[int, Place] = {
-            p.process_id: agents.place(p.process_id) or _home(spawned) for p in plan.processes
-        }
-        spawned.rendezvous = meet(plan, places)
-
-
-def _home(spawned: Spawned) -> Place:
-    facts = spawned.agents.home.facts.get(None)
-    return facts if facts is not None else ThisMachine(ports=[], address=LOOPBACK)
+    spawned.rendezvous = meet(plan, first_places(plan, agents))
 
 
 def _refused(name: str, agent: AgentHandle, failure: Refused) -> str:

@@ -11,6 +11,7 @@ import struct
 import subprocess
 import sys
 import termios
+from dataclasses import replace
 from typing import Any
 
 import psutil
@@ -19,7 +20,7 @@ import pytest
 from nbdist.agent.agent import Agent
 from nbdist.agent.children import Children
 from nbdist.contract.lines import Events
-from nbdist.contract.orders import Assignment, Keep, to_line
+from nbdist.contract.orders import Assignment, Keep, ReservePorts, to_line
 from nbdist.contract.wire import encode
 from nbdist.errors import WireError
 from nbdist.version import __version__
@@ -120,3 +121,28 @@ def test_an_agent_of_another_version_says_so_and_reads_no_further() -> None:
         parent.orders.take(b'{"order": "assign", "nbdist": "0.0.1", "what": "nobody knows"}\n')
     (said,) = parent.said("other_version")
     assert (said["host"], said["nbdist"]) == (socket.gethostname(), __version__)
+
+
+def test_ports_of_processes_are_reserved_until_others_are_or_the_agent_ends() -> None:
+    parent = Parent()
+    parent.introduction.say(replace(ASSIGNMENT, ports=2), "/tmp/folder")
+    first = parent.said("host")[0]["ports"]
+    assert len(first) == 2 and not any(map(free, first))
+    parent.orders.assigned = True
+    parent.orders.take(to_line(ReservePorts(number=1, count=3)))
+    (reserved,) = parent.said("reserved")
+    assert reserved["number"] == 1
+    assert len(reserved["ports"]) == 3 and not any(map(free, reserved["ports"]))
+    assert all(free(port) for port in set(first) - set(reserved["ports"]))
+    parent.stop()
+    assert all(map(free, reserved["ports"]))
+
+
+def free(port: int) -> bool:
+    """Whether it would be given to somebody who looks for one."""
+    with socket.socket() as one:
+        try:
+            one.bind(("", port))
+        except OSError:
+            return False
+    return True

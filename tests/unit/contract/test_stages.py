@@ -15,6 +15,7 @@ from nbdist.errors import WireError
 from nbdist.launch.model.framework import framework_named, framework_names
 from nbdist.launch.model.meet import meet
 from nbdist.launch.planning.choose import make_plan
+from tests.builders.places import places_of
 
 
 @pytest.mark.parametrize("initialize", [True, False])
@@ -27,7 +28,7 @@ def test_an_engine_reads_each_stage_as_it_was_sent(
     planned = make_plan(processes=2, platform="cpu", framework=name)
     found = replace(planned, initialize=initialize)
     for process in found.processes:
-        for stage in framework_named(name).stages(found, process, meet(found)):
+        for stage in framework_named(name).stages(found, process, meet(found, places_of(found))):
             text = call.to_text(Initialize(stage=encode(stage)))
             arrived = call.from_text(Initialize, text)
             read = decode(on_an_engine(name).stage, arrived.stage)

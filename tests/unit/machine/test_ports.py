@@ -13,9 +13,10 @@ from nbdist.machine import ports
 
 
 def test_a_reserved_port_is_given_to_nobody_who_looks_for_a_free_one() -> None:
-    with ports.reserved_ports(1) as (number,):
-        assert not ports._is_free(number)
-    assert ports._is_free(number)
+    with closing(ports.ReservedPorts()) as reserved:
+        numbers = reserved.reserve(1) + reserved.reserve(1)
+        assert not any(map(ports._is_free, numbers))
+    assert all(map(ports._is_free, numbers))
 
 
 def test_two_that_reserve_at_the_same_time_never_get_one_port(
@@ -24,13 +25,14 @@ def test_two_that_reserve_at_the_same_time_never_get_one_port(
     one, other = ports.free_ports(2)
     drawn = iter([one, one, other])
     monkeypatch.setattr(ports, "_RANDOM", SimpleNamespace(choice=lambda candidates: next(drawn)))
-    with ports.reserved_ports(1) as first, ports.reserved_ports(1) as second:
-        assert (first, second) == ([one], [other])
+    with closing(ports.ReservedPorts()) as first, closing(ports.ReservedPorts()) as second:
+        assert (first.reserve(1), second.reserve(1)) == ([one], [other])
 
 
 def test_zeromq_listens_on_a_reserved_port() -> None:
     context = zmq.Context()
-    with ports.reserved_ports(1) as (number,), context.socket(zmq.PUB) as publisher:
+    with closing(ports.ReservedPorts()) as reserved, context.socket(zmq.PUB) as publisher:
+        (number,) = reserved.reserve(1)
         publisher.bind(f"tcp://127.0.0.1:{number}")
         with closing(socket.create_connection(("127.0.0.1", number), timeout=10)) as connected:
             assert connected.getpeername()[1] == number

@@ -26,6 +26,7 @@ from nbdist.launch.sessions.withheld import without_values
 from nbdist.launch.start import initialize as join
 from nbdist.machine import ports
 from nbdist.machine.ports import free_ports
+from tests.builders.places import places_of
 
 
 @pytest.fixture(autouse=True)
@@ -39,7 +40,7 @@ def plan(framework: str, processes: int = 2, **options: Any) -> Plan:
 
 
 def environments(found: Plan) -> list[dict[str, str]]:
-    module, rendezvous = framework_named(found.framework), meet(found)
+    module, rendezvous = framework_named(found.framework), meet(found, places_of(found))
     return [module.environment(found, process, rendezvous) for process in found.processes]
 
 
@@ -58,7 +59,7 @@ def test_each_keras_process_gets_addresses_count_and_its_own_id() -> None:
 
 def test_a_list_of_all_jobs_reaches_keras_whole_and_its_first_is_the_coordinator() -> None:
     found = plan("keras", job_addresses="127.0.0.1,h2:700")
-    rendezvous = meet(found)
+    rendezvous = meet(found, places_of(found))
     (stage,) = framework_named("keras").stages(found, found.processes[1], rendezvous)
     first, second = stage.arguments.job_addresses.split(",")
     assert second == "h2:700"
@@ -73,7 +74,9 @@ def test_flags_that_count_devices_do_so_for_a_kernel_that_does_not_know_their_va
     flags = {"XLA_FLAGS": "--xla_force_host_platform_device_count=4"}
     found = without_values(plan(framework, environment=flags))
     assert "XLA_FLAGS" not in found.environment
-    first, *_ = framework_named(framework).stages(found, found.processes[0], meet(found))
+    first, *_ = framework_named(framework).stages(
+        found, found.processes[0], meet(found, places_of(found))
+    )
     assert first.devices is None, "JAX would go by its configuration, and the others have 4"
 
 
@@ -109,12 +112,6 @@ def test_the_plan_keeps_role_and_task_apart_from_the_process_id() -> None:
 
 def test_one_tensorflow_process_alone_gets_no_cluster() -> None:
     assert environments(plan("tensorflow", 1, devices_per_process=2)) == [{}]
-
-
-def test_the_second_meeting_of_the_same_plan_is_elsewhere() -> None:
-    found = plan("tensorflow")
-    first, second = meet(found), meet(found, again=True)
-    assert set(first.tasks.values()).isdisjoint(second.tasks.values())
 
 
 @pytest.mark.parametrize(

@@ -20,6 +20,8 @@ def running(*, ended: dict[int, ProcessExit] | None = None) -> Any:
     """A start of one process on this machine, whose engine has not registered."""
     home = SimpleNamespace(
         exits=ended or {},
+        failure=None,
+        ended_at=None,
         poll=lambda: None,
         reach=SimpleNamespace(name="here"),
         controller_words=lambda: ("no socket",),

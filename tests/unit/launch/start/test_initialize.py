@@ -193,6 +193,6 @@ def test_workers_of_tensorflow_know_all_and_each_its_own_place(hosts: FakeHosts)
     hosts.answers["initialize"] = lambda process_id, arguments: {"version": "2.21.0"}
     running, _ = hosts.join(plan_of("h1", "h2", framework="tensorflow"))
     assert hosts.agents["h1"].ordered("coordinate") == []
-    assert list(running.rendezvous.tasks.values()) == ["192.0.2.11:6003", "192.0.2.12:6003"]
+    assert list(running.rendezvous.tasks.values()) == ["192.0.2.11:6000", "192.0.2.12:6000"]
     asked = [(p, arguments) for p, name, arguments in hosts.asked if name == "initialize"]
     assert {p for p, _ in asked} == {0, 1}

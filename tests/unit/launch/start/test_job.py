@@ -45,7 +45,7 @@ def wait(monkeypatch: pytest.MonkeyPatch, waits: int, comes: int | None) -> list
     monkeypatch.setattr(job, "time", SimpleNamespace(monotonic=lambda: clock.seconds, sleep=sleep))
     parent, lines_said = Queued(waits, comes), []
     spawned: Any = SimpleNamespace(
-        agents=SimpleNamespace(others={"Slurm": parent}, home=SimpleNamespace(facts={None: None})),
+        agents=SimpleNamespace(others={"Slurm": parent}),
         plan=SimpleNamespace(processes=(0, 1), start_timeout_s=LIMIT_SECONDS),
     )
     job.wait_for_tasks(

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.events import FilesFailed, ImportFailed, Received
-from nbdist.errors import HostError
+from nbdist.errors import HostError, LaunchError
 from nbdist.launch.files.sync import FIRST
 from nbdist.launch.start.wait_for_hosts import ANSWER_SECONDS, check_host, gather, info_by_host
 from tests.builders.agents import FakeChannel
@@ -26,7 +26,7 @@ def test_the_processes_meet_on_the_host_of_the_first_at_a_port_that_is_free_ther
     hosts: FakeHosts,
 ) -> None:
     spawned = gathered(hosts, "h1", "h2")
-    assert spawned.rendezvous.coordinator == "192.0.2.11:6003"
+    assert spawned.rendezvous.coordinator == "192.0.2.11:6000"
     assert spawned.rendezvous.own == {0: "192.0.2.11", 1: "192.0.2.12"}
     assert hosts.progress[-1] == ("reached", 2, 2)
 
@@ -45,10 +45,33 @@ def test_what_hosts_have_said_is_known_by_the_name_of_the_plan(hosts: FakeHosts)
     assert {name: facts.host for name, facts in reported.items()} == {"h1": "h1", "h2": "own"}
 
 
-def test_on_this_machine_nobody_is_waited_for(hosts: FakeHosts) -> None:
+def test_on_this_machine_only_its_own_agent_is_waited_for(hosts: FakeHosts) -> None:
     spawned = gathered(hosts, processes=2)
     assert hosts.progress == []
     assert spawned.agents.of(1) is spawned.agents.home
+    assert spawned.rendezvous.coordinator == "127.0.0.1:6000"
+
+
+@pytest.mark.parametrize("names", [(), ("h1",)])
+def test_an_agent_of_this_machine_that_ends_or_does_not_begin_is_an_error(
+    hosts: FakeHosts, names: tuple[str, ...]
+) -> None:
+    hosts.does["home", "assign"] = lambda agent, order: agent.exit(3)
+    with pytest.raises(LaunchError, match=r"^The engines' parent process ended \(exit code 3\)"):
+        gathered(hosts, *names)
+    hosts.does["home", "assign"] = lambda agent, order: None
+    with pytest.raises(LaunchError, match=r"did not begin within 60 s.*--start-timeout"):
+        gathered(hosts, *names)
+
+
+def test_one_that_cannot_work_in_its_folder_says_which(hosts: FakeHosts) -> None:
+    def does(agent: FakeChannel, order: Any) -> None:
+        agent.say("refused", host="here", folder="/full", error="No space left on device")
+        agent.exit(1)
+
+    hosts.does["home", "assign"] = does
+    with pytest.raises(HostError, match=r"^Host here cannot keep the session's files in /full"):
+        gathered(hosts, processes=2)
 
 
 def test_processes_of_this_machine_beside_those_of_hosts_are_its_agents(hosts: FakeHosts) -> None:

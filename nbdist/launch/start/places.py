@@ -1,0 +1,69 @@
+"""Where the processes of our agents can serve: at ports that their agents reserve for them."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+
+from nbdist.contract.orders import ReservePorts
+from nbdist.launch.agents.agent_handle import AgentHandle
+from nbdist.launch.agents.job_agent import JobAgent
+from nbdist.launch.model.plan import Plan
+from nbdist.launch.model.progress import POLL_SECONDS
+from nbdist.launch.model.rendezvous import Place
+from nbdist.launch.start.agents import Agents
+from nbdist.machine.ports import LOOPBACK
+
+Host = tuple[AgentHandle, int | None]
+"""An agent, and which task of it where it has a host for each."""
+
+
+def first_places(plan: Plan, agents: Agents) -> dict[int, Place]:
+    """At the ports that the agents have reserved before they said who they are."""
+    ports = {(agent, task): agent.facts[task].ports for agent, task in _hosts(plan, agents)}
+    return _places(plan, agents, ports)
+
+
+def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict[int, Place]:
+    """At ports that the agents reserve now, while those of before are still in use.
+
+    Args:
+      plan: Whose processes are to serve anew.
+      agents: Theirs.
+      check: Called while an agent has not answered; raises where it never will.
+    """
+    numbers = {}
+    hosts = _hosts(plan, agents)
+    for agent in {agent: None for agent, _ in hosts}:
+        # Counted by what the agent has said, so that a kernel that comes later goes on.
+        numbers[agent] = 1 + max((number for _, number in agent.reserved), default=0)
+        count = max(len(its) for (one, _), its in hosts.items() if one is agent)
+        agent.order(ReservePorts(number=numbers[agent], count=count))
+    ports = {}
+    for agent, task in hosts:
+        while (task, numbers[agent]) not in agent.reserved:
+            check()
+            time.sleep(POLL_SECONDS / 4)
+        ports[agent, task] = agent.reserved[task, numbers[agent]]
+    return _places(plan, agents, ports)
+
+
+def _hosts(plan: Plan, agents: Agents) -> dict[Host, list[int]]:
+    """The processes of each."""
+    found: dict[Host, list[int]] = {}
+    for process in plan.processes:
+        agent = agents.of(process.process_id)
+        task = process.process_id if isinstance(agent, JobAgent) else None
+        found.setdefault((agent, task), []).append(process.process_id)
+    return found
+
+
+def _places(plan: Plan, agents: Agents, ports: Mapping[Host, Sequence[int]]) -> dict[int, Place]:
+    return {
+        process_id: Place(
+            address=LOOPBACK if plan.placement.on_this_machine else agent.facts[task].address,
+            port=port,
+        )
+        for (agent, task), its in _hosts(plan, agents).items()
+        for process_id, port in zip(its, ports[agent, task], strict=False)
+    }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 import sys
 from pathlib import Path
 from typing import Self
@@ -9,6 +10,7 @@ from typing import Self
 import pexpect
 
 from tests.integration.notebook import ANSI
+from tests.waiting import wait_for
 
 TIMEOUT_SECONDS = 90
 
@@ -63,4 +65,7 @@ class Terminal:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.shell.close(force=True)
+        # It passes the hangup on to its jobs. pexpect would wait for a tenth of a second only.
+        self.shell.kill(signal.SIGHUP)
+        wait_for(lambda: not self.shell.isalive())
+        self.shell.close()

@@ -40,12 +40,12 @@ def situation(function):
 class World:
     """One process's namespace and its part in staying in step."""
 
-    def __init__(self):
+    def __init__(self, folder):
         self.names = {}
         self.said = []
         self.step = Step(self.said.append, before=())
         self.step.begin()
-        self.folder = pathlib.Path(tempfile.mkdtemp())
+        self.folder = folder
 
     def repair(self, lost=()):
         """A repair from its beginning to its end; answers what `restore` answers."""
@@ -508,14 +508,15 @@ def main(names):
     jax.config.update("jax_num_cpu_devices", 4)
     found = {}
     for name in names or SITUATIONS:
-        world = World()
-        try:
-            SITUATIONS[name](world)
-            found[name] = None
-        except BaseException:  # noqa: BLE001 - it becomes part of the answer
-            found[name] = traceback.format_exc()
-        for holder in (world.names, world.__dict__):
-            holder.clear()
+        with tempfile.TemporaryDirectory() as folder:
+            world = World(pathlib.Path(folder))
+            try:
+                SITUATIONS[name](world)
+                found[name] = None
+            except BaseException:  # noqa: BLE001 - it becomes part of the answer
+                found[name] = traceback.format_exc()
+            for holder in (world.names, world.__dict__):
+                holder.clear()
     print(json.dumps(found))
 
 

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import os
 import re
+import shutil
 import signal
+import tempfile
 from collections.abc import Iterator
+from pathlib import Path
 
 import psutil
 import pytest
@@ -251,6 +254,9 @@ def test_one_that_no_interrupt_reaches_is_ended_and_replaced_when_that_is_asked_
     assert not psutil.pid_exists(before)
     session.run("kept += 1\ntotal = float(put(np.arange(6.0), 'data').sum())")
     assert session.pull("kept", each=True) == {0: 42, 1: 42, 2: 42}
+    # Where it saved its arrays before it was ended, they stay for whoever needs them.
+    for saved in Path(tempfile.gettempdir()).glob(f"nbdist-rescued-{before}-*"):
+        shutil.rmtree(saved)
 
 
 def test_of_two_processes_names_are_known_to_be_the_same_by_what_was_reported() -> None:

@@ -25,7 +25,7 @@ from playwright.sync_api import (
 )
 from viewpage import ORIGIN, WIDGET, answer, chromium, set_theme
 
-from nbdist.machine.ports import free_ports
+from nbdist.machine.ports import ReservedPorts
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -186,6 +186,7 @@ def start_lab(
 ) -> Iterator[Callable[..., Lab]]:
     """Starts a JupyterLab with its own home, settings and workspaces; stopped at the end."""
     servers: list[subprocess.Popen[bytes]] = []
+    reserved = ReservedPorts()
 
     def start(disabled: tuple[str, ...] = ()) -> Lab:
         root = tmp_path_factory.mktemp("lab")
@@ -210,7 +211,7 @@ def start_lab(
         extensions.mkdir()
         (extensions / "nbdist-labextension").symlink_to(ROOT / "nbdist" / "labextension")
         with network.entered():
-            (port,) = free_ports(1)
+            (port,) = reserved.reserve(1)
         options = [
             "--no-browser",
             "--allow-root",
@@ -242,6 +243,7 @@ def start_lab(
             # It waits for kernels one after the other; they end by themselves when it is gone.
             server.kill()
             server.wait()
+    reserved.close()
 
 
 @pytest.fixture(scope="session")

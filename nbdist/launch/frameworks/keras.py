@@ -127,8 +127,8 @@ class Keras(jax.Jax):
 
 
 def addresses(plan: Plan, rendezvous: Rendezvous) -> str:
-    """Those of all processes, or the coordinator's, as Keras reads them."""
-    return ",".join(plan.addresses) or rendezvous.coordinator
+    """Those of all processes, or the coordinator's, as Keras reads them; the coordinator's with its port."""
+    return ",".join((rendezvous.coordinator, *plan.addresses[1:]))
 
 
 def chosen_backend(asked: str | None, given: Mapping[str, str]) -> str:

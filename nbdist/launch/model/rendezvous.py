@@ -8,7 +8,6 @@ from contextlib import closing
 from dataclasses import dataclass, field
 
 from nbdist.errors import OptionError
-from nbdist.machine.ports import LOOPBACK, free_ports
 from nbdist.spelling import option
 
 
@@ -48,23 +47,24 @@ class Place:
 def checked_coordinator(
     text: str | None, *, variable: str | None = None, here: bool = True
 ) -> str | None:
-    """`HOST[:PORT]` made complete, with a free port where none is named.
+    """`HOST[:PORT]`, refused where process 0 could not serve there; without a port, one is reserved later.
 
     Args:
       text: As a person wrote it.
       variable: Which variable says so; None: the option `coordinator`.
-      here: Whether process 0 is on this machine, so that the port can be tried; elsewhere it is completed when
-        that host is known.
+      here: Whether process 0 is on this machine, so that it can be tried.
 
     Raises:
-      OptionError: The port is in use, or cannot be read.
+      OptionError: The host is not this machine, or the port is in use, or cannot be read.
     """
     if text is None:
         return None
     given = option("coordinator", text) if variable is None else f"{variable} {text}"
     host, _, port = text.rpartition(":") if ":" in text else (text, "", "")
     if not port:
-        return f"{host}:{free_port(host)}" if here else host
+        if here:
+            _try_host(host)
+        return host
     if not port.isdigit() or not 0 < int(port) < 65536:
         raise OptionError(f"{given}: expected HOST or HOST:PORT.")
     if here:
@@ -85,12 +85,7 @@ def _try_port(host: str, port: int, given: str) -> None:
             ) from error
 
 
-def free_port(host: str = LOOPBACK) -> int:
-    """A TCP port that is free on every address of this machine at this moment, `host` one of them.
-
-    Raises:
-      OptionError: `host` is no address of this machine.
-    """
+def _try_host(host: str) -> None:
     with closing(socket.socket()) as probe:
         try:
             probe.bind((host, 0))
@@ -98,5 +93,3 @@ def free_port(host: str = LOOPBACK) -> int:
             raise OptionError(
                 f"{option('coordinator', host)}: not an address of this machine ({error.strerror or error})."
             ) from error
-    (port,) = free_ports(1)
-    return port

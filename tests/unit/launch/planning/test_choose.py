@@ -10,9 +10,11 @@ import pytest
 from nbdist.errors import OptionError
 from nbdist.launch.frameworks.jax import arguments
 from nbdist.launch.model import platform
+from nbdist.launch.model.meet import meet
 from nbdist.launch.model.plan import Plan, plan_for
 from nbdist.launch.model.rendezvous import Rendezvous, checked_coordinator
 from nbdist.launch.planning.choose import make_plan, proxy_warning
+from tests.builders.places import places_of
 
 
 def plan_of(**changes: object) -> Plan:
@@ -91,12 +93,11 @@ def test_coordinator_port_in_use_is_refused_and_named() -> None:
             checked_coordinator(f"127.0.0.1:{port}")
 
 
-def test_coordinator_without_a_port_gets_a_free_one() -> None:
-    address = checked_coordinator("127.0.0.1")
-    assert address is not None
-    host, _, port = address.partition(":")
-    assert host == "127.0.0.1"
-    assert 0 < int(port) < 65536
+def test_coordinator_without_a_port_is_at_one_that_is_reserved() -> None:
+    plan = make_plan(processes=2, platform="cpu", coordinator="127.0.0.1")
+    assert meet(plan, places_of(plan)).coordinator == "127.0.0.1:20000"
+    with pytest.raises(OptionError, match=r"^--coordinator 192\.0\.2\.7: not an address of this"):
+        make_plan(processes=2, platform="cpu", coordinator="192.0.2.7")
 
 
 def test_every_argument_of_initialize_can_be_given_and_detection_is_off() -> None:

@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 
 from nbdist.contract.orders import ReservePorts
+from nbdist.errors import LaunchError
 from nbdist.launch.agents.agent_handle import AgentHandle
 from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.plan import Plan
@@ -13,6 +14,7 @@ from nbdist.launch.model.progress import POLL_SECONDS
 from nbdist.launch.model.rendezvous import Place
 from nbdist.launch.start.agents import Agents
 from nbdist.machine.ports import LOOPBACK
+from nbdist.spelling import command
 
 Host = tuple[AgentHandle, int | None]
 """An agent, and which task of it where it has a host for each."""
@@ -31,6 +33,9 @@ def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict
       plan: Whose processes are to serve anew.
       agents: Theirs.
       check: Called while an agent has not answered; raises where it never will.
+
+    Raises:
+      LaunchError: One does not answer.
     """
     numbers = {}
     hosts = _hosts(plan, agents)
@@ -40,9 +45,15 @@ def new_places(plan: Plan, agents: Agents, *, check: Callable[[], None]) -> dict
         count = max(len(its) for (one, _), its in hosts.items() if one is agent)
         agent.order(ReservePorts(number=numbers[agent], count=count))
     ports = {}
-    for agent, task in hosts:
+    deadline = time.monotonic() + plan.start_timeout_s
+    for (agent, task), its in hosts.items():
         while (task, numbers[agent]) not in agent.reserved:
             check()
+            if time.monotonic() > deadline:
+                raise LaunchError(
+                    f"The agent of host {plan.hosts[its[0]]} (pid {agent.pid}) has reserved no ports for its "
+                    f"processes within {plan.start_timeout_s:g} s. {command('restart')} starts everything afresh."
+                )
             time.sleep(POLL_SECONDS / 4)
         ports[agent, task] = agent.reserved[task, numbers[agent]]
     return _places(plan, agents, ports)

@@ -14,7 +14,7 @@ from nbdist.launch.agents.job_agent import JobAgent
 from nbdist.launch.model.rendezvous import Place
 from nbdist.launch.start.places import first_places, new_places
 from nbdist.launch.start.replace import meet_again
-from tests.builders.hosts import FakeHosts, plan_of
+from tests.builders.hosts import THIS_MACHINE, FakeHosts, plan_of
 
 
 def workers(hosts: FakeHosts, *names: str, processes: int = 1) -> Any:
@@ -73,6 +73,19 @@ def test_neither_is_this_machine_s_agent(hosts: FakeHosts) -> None:
         meet_again(running)
 
 
+@pytest.mark.parametrize(("names", "silent"), [(("h1", "h2"), "h2"), ((), "home")])
+def test_an_agent_that_does_not_answer_is_not_waited_for_for_ever(
+    hosts: FakeHosts, names: tuple[str, ...], silent: str
+) -> None:
+    running = workers(hosts, *names)
+    hosts.does[silent, "reserve_ports"] = lambda agent, order: None
+    host = THIS_MACHINE if silent == "home" else silent
+    with pytest.raises(
+        LaunchError, match=rf"^The agent of host {host} \(pid \d+\) has reserved no"
+    ):
+        meet_again(running)
+
+
 class Tasks(JobAgent):
     """Two tasks of a job on one host; what they have reserved before is known."""
 
@@ -100,6 +113,7 @@ def test_each_task_of_a_job_reserves_its_own_and_a_later_kernel_goes_on_counting
     plan: Any = SimpleNamespace(
         processes=[SimpleNamespace(process_id=0), SimpleNamespace(process_id=1)],
         placement=SimpleNamespace(on_this_machine=False),
+        start_timeout_s=60.0,
     )
     agents: Any = SimpleNamespace(of=lambda process_id: job)
     assert first_places(plan, agents) == {

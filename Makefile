@@ -169,7 +169,7 @@ versions: $(READY) $(READY_TENSORFLOW) $(READY_OLDEST)
 	@$(BIN_OLDEST)/python -m tests.versions oldest $(WRITE)
 
 # Longer campaigns; NBDIST_SEED=N chooses the faults, NBDIST_FAILURES=N (in one training) and NBDIST_ROUNDS=N (of each
-# other campaign) how many; NBDIST_EVERY=N takes every Nth row of the tables, NBDIST_PART=1/2 every other file.
+# other campaign) how many; NBDIST_EVERY=N takes every Nth row of the tables.
 test-in-step: $(READY)
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) $(TESTS_IN_STEP)

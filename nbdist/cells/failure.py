@@ -7,8 +7,8 @@ from collections.abc import Mapping
 
 from nbdist.cells.outcome import (
     ProcessOutcome,
-    first_cause,
     first_line,
+    named_first,
     place,
     say_failure,
     say_place,
@@ -42,7 +42,7 @@ def failure(
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
         return None if diverged is None else _diverged(diverged, advice)
-    cause = first_cause(outcomes.values()) or failed[0]
+    cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
     if advice is not None:
@@ -62,7 +62,9 @@ def failure(
         # Nothing else says why something was lost where all have ended alike.
         body.append(f"The session was found out of step: {diverged}")
     return ProcessError(
-        summary.removeprefix("ProcessError: "), tuple(failed), "\n".join([*body, summary])
+        summary.removeprefix("ProcessError: "),
+        tuple(sorted(failed, key=lambda one: one is not cause)),
+        "\n".join([*body, summary]),
     )
 
 
@@ -71,7 +73,7 @@ def outcome_text(outcomes: Mapping[int, ProcessOutcome]) -> str:
     failed = [s for s in outcomes.values() if s.outcome != "finished"]
     if not failed:
         return f"{processes_text(outcomes)} finished"
-    cause = first_cause(outcomes.values()) or failed[0]
+    cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     return _headline(cause, same, outcomes)
 

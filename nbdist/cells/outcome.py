@@ -89,6 +89,16 @@ def first_cause(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     return first
 
 
+def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
+    """What is said first of a cell that has failed, None of one that has not.
+
+    Its first cause; where it was stopped, a process that was in it, and only then one that had not begun.
+    """
+    failed = [s for s in outcomes if s.outcome not in ("finished", "running")]
+    in_it = (s for s in failed if s.outcome != "not run")
+    return first_cause(outcomes) or next(in_it, None) or next(iter(failed), None)
+
+
 def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
     return min(outcomes, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 

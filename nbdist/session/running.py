@@ -17,7 +17,7 @@ from nbdist.cells.facts import Facts
 from nbdist.cells.followed import FollowedRun
 from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
-from nbdist.cells.outcome import first_cause
+from nbdist.cells.outcome import named_first
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
 from nbdist.cells.target_selector import Targets
@@ -308,8 +308,7 @@ class Cells:
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
             self._copy(end)
-        failed = [s for s in end.outcomes.values() if s.outcome != "finished"]
-        cause = first_cause(end.outcomes.values()) or next(iter(failed), None)
+        cause = named_first(end.outcomes.values())
         self.history.ended(
             PastCell(
                 number=end.cell.number,

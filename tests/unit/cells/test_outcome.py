@@ -14,6 +14,7 @@ from nbdist.cells.outcome import (
     divergence,
     first_cause,
     first_line,
+    named_first,
     nobody_can_join,
     say_failure,
     silence,
@@ -102,6 +103,20 @@ def test_the_first_failure_is_the_cause_and_interrupts_never_are() -> None:
     )
     assert found is not None
     assert found.process_id == 2
+
+
+def test_of_a_cell_that_was_stopped_those_who_were_in_it_are_named_first() -> None:
+    """An interrupt may come before one of them has begun."""
+    not_begun, stopped = process(0, "not run"), process(1, "interrupted", activity=activity())
+    assert outcome_text(by_id(not_begun, stopped, process(2, "interrupted"))) == (
+        "processes 1, 2 interrupted"
+    )
+    error = failure(by_id(not_begun, stopped), {}, {}, advice=None)
+    assert error is not None and str(error) == "process 1 interrupted"
+    assert "process 0   not run, stopped before it began" in error.shown
+    assert error.failures == (stopped, not_begun), "the cause first"
+    assert named_first([not_begun, process(2, "finished")]) == not_begun
+    assert named_first([process(0, "finished"), process(1)]) is None
 
 
 def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:

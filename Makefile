@@ -148,7 +148,7 @@ test-hosts: $(READY)
 	$(BIN)/python -m tests.testbed.install
 	$(PYTEST) tests/hosts
 
-test-tensorflow: $(READY) $(READY_TENSORFLOW)
+test-tensorflow: $(READY_TENSORFLOW)
 	$(BIN)/python -m tests.testbed.install
 	$(BIN_TENSORFLOW)/python -m pytest -n 3 --dist loadfile tests/tensorflow
 	@$(BIN_TENSORFLOW)/python -m tests.versions tensorflow

@@ -99,6 +99,12 @@ def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
     return first_cause(outcomes) or next(in_it, None) or next(iter(failed), None)
 
 
+def outcome_of_cell(outcomes: Collection[ProcessOutcome]) -> Outcome:
+    """How a cell has ended as a whole: as what is said first of it; `running` where nobody waits for it any more."""
+    said = named_first(outcomes) or next(iter(running(outcomes)), None)
+    return "finished" if said is None else said.outcome
+
+
 def _earliest(outcomes: Iterable[ProcessOutcome]) -> ProcessOutcome | None:
     return min(outcomes, key=lambda s: (s.time or 0.0, s.process_id), default=None)
 

@@ -17,7 +17,7 @@ from nbdist.cells.facts import Facts
 from nbdist.cells.followed import FollowedRun
 from nbdist.cells.history import History
 from nbdist.cells.listed import ListedCell, listed
-from nbdist.cells.outcome import named_first
+from nbdist.cells.outcome import outcome_of_cell
 from nbdist.cells.post_mortem import refuse_busy, refuse_sound
 from nbdist.cells.refuse import UnsureError, computes, refuse_computing, refuse_unsure, unsure_text
 from nbdist.cells.target_selector import Targets
@@ -308,7 +308,6 @@ class Cells:
             else:
                 facts = after_cell(engines, end, automatic=self._rules.recover)
             self._copy(end)
-        cause = named_first(end.outcomes.values())
         self.history.ended(
             PastCell(
                 number=end.cell.number,
@@ -316,7 +315,7 @@ class Cells:
                 targets=tuple(end.outcomes),
                 started=end.started,
                 seconds=time.time() - end.started,
-                outcome=cause.outcome if cause is not None else "finished",
+                outcome=outcome_of_cell(end.outcomes.values()),
             ),
             run=end.number,
             since=facts.since,

@@ -16,6 +16,7 @@ from nbdist.cells.outcome import (
     first_line,
     named_first,
     nobody_can_join,
+    outcome_of_cell,
     say_failure,
     silence,
 )
@@ -117,6 +118,12 @@ def test_of_a_cell_that_was_stopped_those_who_were_in_it_are_named_first() -> No
     assert error.failures == (stopped, not_begun), "the cause first"
     assert named_first([not_begun, process(2, "finished")]) == not_begun
     assert named_first([process(0, "finished"), process(1)]) is None
+    assert outcome_of_cell([not_begun, stopped]) == "interrupted"
+
+
+def test_a_cell_that_nobody_waits_for_any_more_has_not_finished() -> None:
+    assert outcome_of_cell([process(0, "finished"), process(1)]) == "running"
+    assert outcome_of_cell([process(0, "finished")]) == "finished"
 
 
 def test_out_of_step_waits_are_found_only_when_nobody_can_join() -> None:

@@ -100,7 +100,7 @@ def named_first(outcomes: Collection[ProcessOutcome]) -> ProcessOutcome | None:
 
 
 def outcome_of_cell(outcomes: Collection[ProcessOutcome]) -> Outcome:
-    """How a cell has ended as a whole, as what is said first of it; `running` where nobody waits for it any more."""
+    """How a cell has ended as a whole; `running` where a process is still in it and nobody waits for it."""
     said = named_first(outcomes) or next(iter(running(outcomes)), None)
     return "finished" if said is None else said.outcome
 

@@ -56,14 +56,11 @@ def trouble(processes: Iterable[Process], known: Known, *, time_s: float) -> tup
         )
     elif known.repaired is not None:
         title, _, text = known.repaired.partition("; ")
-        said = " ".join(_sentence(line) for line in text.splitlines())
-        notices.append(Notice(level="warn", title=_sentence(title), text=said))
+        # Lines may begin with names of the user's, which stay as they are written.
+        said = "; ".join(line.strip() for line in text.splitlines())
+        title = f"{title[:1].upper()}{title[1:]}."
+        notices.append(Notice(level="warn", title=title, text=f"{said}." if said else ""))
     return tuple(notices)
-
-
-def _sentence(text: str) -> str:
-    text = text.strip()
-    return f"{text[:1].upper()}{text[1:]}."
 
 
 def _repairing(lost: Sequence[int]) -> Notice:

@@ -75,10 +75,30 @@ def test_syntax_error_is_shown_with_the_notebooks_line(notebook: Notebook) -> No
     assert "line 3" in output.traceback
 
 
+def test_an_open_bracket_is_named_as_python_names_it(notebook: Notebook) -> None:
+    assert "SyntaxError: '(' was never closed" in notebook.bad("%%dist\nx = (1,").traceback
+
+
 def test_input_fails_with_a_clear_error(notebook: Notebook) -> None:
     output = notebook.bad("%%dist\ninput('name? ')")
     assert "input('name? ') cannot be answered" in output.traceback
     assert "%dist_push" in output.traceback
+    assert "kernel_gaps.py" not in output.traceback, "no frame of nbdist"
+
+
+@pytest.mark.parametrize("code", ["exit()", "exit", "quit()"])
+def test_exit_is_refused_and_nothing_ends(notebook: Notebook, code: str) -> None:
+    notebook.good("%dist before = 41")
+    assert "Nothing was ended" in notebook.bad(f"%%dist\n{code}").traceback
+    assert notebook.good("%dist before + 1").text.endswith("42")
+
+
+def test_sys_exit_fails_the_cell_alone(notebook: Notebook) -> None:
+    notebook.good("%dist before = 41")
+    output = notebook.bad("%%dist\nimport sys\nsys.exit('no data')")
+    assert "SystemExit: no data" in output.traceback
+    assert "To exit" not in output.text
+    assert notebook.good("%dist before + 1").text.endswith("42")
 
 
 def test_question_mark_shows_help_once(notebook: Notebook) -> None:

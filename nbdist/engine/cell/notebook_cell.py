@@ -14,7 +14,7 @@ from typing import Any
 from nbdist.contract.cell_label import CellLabel, label_from
 from nbdist.engine.cell.debugger.install import keep_failure
 from nbdist.engine.cell.running import CurrentCell
-from nbdist.engine.cell.showable import show_any_error, showable
+from nbdist.engine.cell.showable import hide_own_frames, show_any_error, showable
 from nbdist.errors import WireError
 from nbdist.spelling import Door, enter
 
@@ -51,6 +51,7 @@ class NotebookCells:
     def install(self) -> None:
         """Registers the hooks; call once for each shell."""
         show_any_error(self._shell)
+        hide_own_frames(self._shell)
         self._shell.input_transformers_post.append(self._number_as_the_notebook)
         self._shell.events.register("pre_run_cell", self._started)
         self._shell.events.register("post_run_cell", self._finished)

@@ -1,10 +1,13 @@
-"""Errors whose own text raises, which would end as another error than the one that was raised."""
+"""Errors as a person is to see them: also those whose own text raises, and nbdist's without its own frames."""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from types import TracebackType
 from typing import Any
+
+from nbdist.errors import NbdistError
 
 
 def showable(error: BaseException) -> BaseException:
@@ -49,3 +52,32 @@ def _given_showable(original: Callable[..., Any]) -> Callable[..., Any]:
         return original(*shown, **options)
 
     return call
+
+
+def hide_own_frames(shell: Any) -> None:
+    """Has a shell show the errors that nbdist raises at the user's line that they are about.
+
+    IPython leaves out frames with `__tracebackhide__`, but never the innermost.
+    """
+
+    def show(shell: Any, kind: Any, error: Any, at: Any, tb_offset: int | None = None) -> None:
+        shell.showtraceback((kind, error, _without_own_end(at)), tb_offset=tb_offset)
+
+    shell.set_custom_exc((NbdistError,), show)
+
+
+def _without_own_end(at: TracebackType) -> TracebackType:
+    """A traceback that ends where nbdist was called; the whole where nbdist has called itself."""
+    entries = [at]
+    while entries[-1].tb_next is not None:
+        entries.append(entries[-1].tb_next)
+    while len(entries) > 1 and _is_own(entries[-1]):
+        entries.pop()
+    left: TracebackType | None = None
+    for entry in reversed(entries):
+        left = TracebackType(left, entry.tb_frame, entry.tb_lasti, entry.tb_lineno)
+    return left or at
+
+
+def _is_own(entry: TracebackType) -> bool:
+    return str(entry.tb_frame.f_globals.get("__name__")).startswith("nbdist.")

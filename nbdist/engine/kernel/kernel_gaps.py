@@ -72,7 +72,6 @@ def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str]
     """
 
     def refuse(prompt: object = "", *_: object, **__: object) -> str:
-        __tracebackhide__ = True  # IPython leaves out frames that say so
         if wanted():
             return ask(str(prompt))
         raise SessionError(
@@ -82,6 +81,31 @@ def refuse_input(kernel: Any, *, wanted: Callable[[], bool], ask: Callable[[str]
 
     kernel.raw_input = refuse
     kernel.getpass = refuse
+
+
+def refuse_exit(shell: Any) -> None:
+    """Makes `exit` and `quit` of a cell fail with a text that helps, where they would end the process.
+
+    IPython's `exit` calls this public method of its shell. After a `sys.exit()` IPython warns that one should use
+    `exit` instead, which is wrong here.
+    """
+
+    def refuse() -> None:
+        raise SessionError(
+            "exit() and quit() would end this process and lose its variables. Nothing was ended. raise or "
+            f"sys.exit() leaves a cell; {command('shutdown')} ends the session."
+        )
+
+    shell.ask_exit = refuse
+    warnings.filterwarnings("ignore", message="To exit: use", category=UserWarning)
+
+
+def explain_incomplete(shell: Any) -> None:
+    """Makes a cell with an open bracket fail with Python's own `'(' was never closed`.
+
+    IPython compiles cells as if more lines could follow, and Python 3.13 then says `_IncompleteInputError`.
+    """
+    shell.compile.reset_compiler_flags()
 
 
 def show_help(shell: Any) -> None:

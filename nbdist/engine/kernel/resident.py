@@ -40,6 +40,8 @@ from nbdist.engine.frameworks.framework import Framework
 from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
+    explain_incomplete,
+    refuse_exit,
     refuse_input,
     show_help,
     threads_speak_for_cells,
@@ -158,6 +160,8 @@ class Resident:
         threads_speak_for_cells(self.shell)
         refuse_input(self.kernel, wanted=lambda: self.lines.wanted, ask=self.lines.ask)
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
+        refuse_exit(self.shell)
+        explain_incomplete(self.shell)
         show_help(self.shell)
         for one in frameworks():
             one.install(self.shell)

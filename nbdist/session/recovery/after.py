@@ -163,7 +163,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     if engines.lost_controller:
         why = exclusive(engines, lambda: bring_back(engines, say=said.append))
         if why is not None:
-            raise RecoveryError(f"{why[:1].upper()}{why[1:]}. {engines.facts.remedy}")
+            raise RecoveryError(f"{why}. {engines.facts.remedy}")
         if not engines.facts.lost and not engines.proves and not engines.facts.out_of_step:
             return "\n".join(said)
     if framework_named(engines.plan.framework).recovery != "in place" or not engines.proves:
@@ -179,7 +179,7 @@ def recover(engines: EngineGroup, *, progress: StartProgress) -> str:
     settled = exclusive(engines, lambda: mend(engines, say=said.append, stuck=stuck))
     _learn(engines, settled, engines.health.last_cell, said.append)
     if settled.why is not None:
-        raise RecoveryError(f"{settled.why[:1].upper()}{settled.why[1:]}. {engines.facts.remedy}")
+        raise RecoveryError(f"{settled.why}. {engines.facts.remedy}")
     return "\n".join(said)
 
 
@@ -202,9 +202,7 @@ def _proven_alone(engines: EngineGroup, *, progress: StartProgress) -> str:
         why = settled.why
     gone = engines.facts.workers.intersection(engines.facts.lost)
     then = f" Then leave them, with {command('shutdown')}, and attach again." if gone else ""
-    raise RecoveryError(
-        f"{why[:1].upper()}{why[1:]}, and {strategy.NOT_OURS}. {engines.facts.remedy}{then}"
-    )
+    raise RecoveryError(f"{why}, and {strategy.NOT_OURS}. {engines.facts.remedy}{then}")
 
 
 def _as_progress(engines: EngineGroup, progress: StartProgress) -> Callable[[str], None]:

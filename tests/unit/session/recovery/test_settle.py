@@ -588,7 +588,7 @@ def test_recover_raises_what_hinders_it_and_says_how_to_go_on(monkeypatch: Any) 
         engines.facts, since=3, why="w", lost={1: "killed"}, unreachable=frozenset({1})
     )
     with pytest.raises(
-        RecoveryError, match=r"^Process 1 \(host h2\) is gone\. Nothing can be started where it"
+        RecoveryError, match=r"^process 1 \(host h2\) is gone\. Nothing can be started where it"
     ):
         after.recover(engines, progress=lambda *a: None)
 

@@ -56,11 +56,15 @@ def test_the_names_of_what_is_lost_end_their_line_and_what_it_means_follows() ->
 
 
 def test_the_view_says_the_same_in_sentences() -> None:
-    known = Known(repaired=Repaired(1.24, lost=("q", "ws")).text())
+    unread = {"new['hidden']": "its values could not be read"}
+    repaired = Repaired(1.24, lost=("q", "ws", "new['hidden']"), unread=unread)
+    known = Known(repaired=repaired.text())
     (notice,) = trouble((), known, time_s=0.0)
     assert notice.title == "In step again after 1.2 s."
-    assert notice.text.startswith("Lost: q, ws. Not computed on all processes: ")
-    assert notice.text.endswith("all else is kept.")
+    assert notice.text.startswith("lost: q, ws, new['hidden']; not computed on all processes: ")
+    assert notice.text.endswith("; new['hidden']: its values could not be read."), (
+        "as it is written"
+    )
 
 
 @pytest.mark.parametrize(

@@ -261,6 +261,7 @@ class CellRun:
             {p: end.last_lines for p, end in ends.items()},
             advice=facts.why_and_advice if facts.out_of_step else None,
             diverged=facts.diverged,
+            mixed=facts.mixed,
         )
 
     def _prompts_at(self, renderer: Renderer) -> Prompts:

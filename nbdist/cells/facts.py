@@ -48,18 +48,18 @@ WITHOUT_ANYTHING = "Nothing can be asked of the processes any more. {restart} st
 class Facts:
     """Kept between cells, replaced as a whole.
 
-    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `advice`
-    is the sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things
-    are, for whoever reads it now). `lost` says how processes ended, `unreachable` which of these have no agent any
-    more that could start others in their place, `stuck` which did not come back from an interrupt, `silent` which
-    hosts do not answer (and since when, Unix seconds), `since` the cell after which the session was out of step
-    (None: it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are
-    in step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time,
-    until another cell has ended. `diverged` says how the cell that has just ended had left them out of step,
-    whatever was done then. `unsure` are names of processes that have taken the place of ended ones, which may not
-    be what those had, and where, or of arrays that went back to their copies when nobody had read of it yet.
-    `leaves_out` says whether the session can go on without one of its hosts,
-    `cut_off` that the processes cannot be asked for anything any more.
+    `workers` are the processes that compute in step; one alone has nobody to be out of step with. `advice` is the
+    sentence that says how to go on when they no longer can, with commands in braces (`remedy`: as things are, for
+    whoever reads it now). `lost` says how processes ended, `unreachable` which of these have no agent any more
+    that could start others in their place, `stuck` which did not come back from an interrupt, `silent` which hosts
+    do not answer (and since when, Unix seconds), `since` the cell after which the session was out of step (None:
+    it is in step), and `why` how that is known. Processes of which `proves` says so can prove that they are in
+    step, so that nothing is concluded from who was interrupted. `repaired` says what was done the last time, until
+    another cell has ended. `diverged` says how the cell that has just ended had left them out of step, whatever
+    was done then, and `mixed` whether numbers that it printed may be wrong. `unsure` are names of processes that
+    have taken the place of ended ones, which may not be what those had, and where, or of arrays that went back to
+    their copies when nobody had read of it yet. `leaves_out` says whether the session can go on without one of its
+    hosts, `cut_off` that the processes cannot be asked for anything any more.
     """
 
     workers: frozenset[int]
@@ -73,6 +73,7 @@ class Facts:
     proves: bool = False
     repaired: str | None = None
     diverged: str | None = None
+    mixed: bool = False
     unsure: Mapping[str, str] = field(default_factory=dict)
     leaves_out: bool = False
     cut_off: bool = False

@@ -17,6 +17,8 @@ from nbdist.cells.outcome import (
 from nbdist.errors import ProcessError
 from nbdist.quantities import processes_text, seconds_text
 
+UNTRUE = "Numbers that this cell printed after that may be wrong: do not use them."
+
 STOPPED = "stopped before step"
 """In the error of a process that has left at a step; see `nbdist.engine.cell.stop`."""
 
@@ -28,6 +30,7 @@ def failure(
     *,
     advice: str | None,
     diverged: str | None = None,
+    mixed: bool = False,
 ) -> ProcessError | None:
     """The exception for a cell that ended like this; None when all is well.
 
@@ -38,10 +41,11 @@ def failure(
       advice: Why the session is out of step and how to go on, as the end of a sentence; None where it is not.
       diverged: How the cell has left the processes out of step; a failure also where none has raised, and said
         where all have raised the same.
+      mixed: Whether numbers that were printed since then may be wrong; said wherever it is so.
     """
     failed = [s for s in outcomes.values() if s.outcome not in ("finished", "running")]
     if not failed:
-        return None if diverged is None else _diverged(diverged, advice)
+        return None if diverged is None else _diverged(diverged, advice, mixed=mixed)
     cause = named_first(outcomes.values()) or failed[0]
     same = [s.process_id for s in failed if (s.outcome, s.error) == (cause.outcome, cause.error)]
     summary = f"ProcessError: {_headline(cause, same, outcomes)}"
@@ -58,9 +62,10 @@ def failure(
         body += ["   the last it wrote:", *(f"   {line}" for line in lines)]
     body += _others(outcomes, set(same))
     alike = cause.outcome == "raised" and len(same) == len(outcomes)
-    if alike and diverged is not None and advice is None:
+    if diverged is not None and (mixed or (alike and advice is None)):
         # Nothing else says why something was lost where all have ended alike.
         body.append(f"The session was found out of step: {diverged}")
+        body += [UNTRUE] if mixed else []
     return ProcessError(
         summary.removeprefix("ProcessError: "),
         tuple(sorted(failed, key=lambda one: one is not cause)),
@@ -83,12 +88,13 @@ def ending_text(number: int, outcomes: Mapping[int, ProcessOutcome], seconds: fl
     return f"cell {number} ended after {seconds_text(seconds)}: {outcome_text(outcomes)}"
 
 
-def _diverged(diverged: str, advice: str | None) -> ProcessError:
+def _diverged(diverged: str, advice: str | None, *, mixed: bool) -> ProcessError:
     """All have finished, and not all have computed the same."""
     text = f"all processes finished the cell, but {diverged}"
     out = "" if advice is None else f"; the session is out of step{advice}"
     advice = "All processes must call the same functions on global arrays, in the same order."
-    return ProcessError(f"{text}{out}", (), f"{advice}\nProcessError: {text}{out}")
+    lines = [*([UNTRUE] if mixed else []), advice, f"ProcessError: {text}{out}"]
+    return ProcessError(f"{text}{out}", (), "\n".join(lines))
 
 
 def _named(outcomes: Mapping[int, ProcessOutcome], ids: list[int]) -> str:

@@ -111,7 +111,7 @@ class FakeEngines:
         self.answers: dict[str, Callable[..., Any]] = {
             "step": lambda p, **_: sent(),
             "under_way": lambda p, **_: UnderWay(arrays=0, progress=(0, 0)),
-            "labels": lambda p, **_: Labels(labels=(), kinds=()),
+            "labels": lambda p, **_: Labels(labels=(), kinds=(), given=()),
             "prove": lambda p, **_: Proven(passed=True, alike=True),
             "versions": lambda p, **_: Versions(versions={}, reasons={}, unnamed=(), generation=0),
             "forget": lambda p, **_: Forgotten(lost=()),
@@ -209,9 +209,15 @@ def sent(programs: int = 0, names: int = 0, **facts: Any) -> Sent:
     return replace(counts, **facts)
 
 
-def trail(counts: Sent, *checksums: int, earliest: int | None = None) -> Trail:
+def trail(
+    counts: Sent,
+    *checksums: int,
+    earliest: int | None = None,
+    parts: Mapping[str, tuple[int, int]] | None = None,
+    run: int = 0,
+) -> Trail:
     """What it answers when it is asked."""
-    return Trail(sent=counts, trail=checksums, earliest=earliest)
+    return Trail(sent=counts, trail=checksums, earliest=earliest, parts=parts or {}, run=run)
 
 
 def cell_step(counts: Sent, **facts: Any) -> CellStep:

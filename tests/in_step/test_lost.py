@@ -187,6 +187,87 @@ def test_what_all_have_kept_before_one_fails_is_kept(places: World) -> None:
     assert list(places.values("sums").values()) == [dict.fromkeys(NAMES, 48.0)] * 2
 
 
+MADE = (
+    "jax.make_array_from_process_local_data(split, np.full(4, i, np.float32))",
+    "jax.make_array_from_callback((8,), split, lambda part: np.full(8, i, np.float32)[part])",
+)
+
+
+@pytest.mark.parametrize("make", MADE, ids=["process_local_data", "callback"])
+@pytest.mark.parametrize("step", ["before", "after"])
+def test_arrays_that_no_program_has_computed_are_not_mixed(
+    places: World, make: str, step: str
+) -> None:
+    fails = "    if me == 1 and i == 5:\n        raise ValueError\n"
+    loop = (
+        f"{fails if step == 'before' else ''}    made = {make}\n{fails if step == 'after' else ''}"
+    )
+    said = places.attempt(f"for i in range(10):\n{loop}", grace_s=PATIENT_SECONDS)
+    assert said.error is not None
+    assert said.lost == {"made"}
+    assert "deleted" in places.attempt("print(float(total(made)))").error.shown  # type: ignore[union-attr]
+    places.run(f"i = 3; made = {make}; made_sum = float(total(made))")
+    assert set(places.values("made_sum").values()) == {24.0}
+
+
+def test_arrays_that_all_have_made_before_one_fails_stay(places: World) -> None:
+    said = places.attempt(f"i = 3\nmade = {MADE[0]}\nif me == 1:\n    raise ValueError")
+    assert said.lost == set(), said.text
+    places.run("made_sum = float(total(made))")
+    assert set(places.values("made_sum").values()) == {24.0}
+
+
+def test_a_process_that_catches_its_error_and_goes_on_has_its_numbers_disowned(
+    places: World,
+) -> None:
+    said = places.attempt(
+        "try:\n    for i in range(10):\n        if me == 1 and i == 5:\n            raise ValueError\n"
+        f"        made = {MADE[0]}\nexcept ValueError:\n    pass\n"
+        "made_sum = total(made)\nprint(float(made_sum))"
+    )
+    assert "of different arrays: array 10 that the cell made" in str(said.error)
+    assert "printed after that may be wrong" in said.error.shown  # type: ignore[union-attr]
+    assert said.lost >= {"made", "made_sum"}
+    places.goes_on("jax", 1)
+
+
+def test_steps_on_some_of_the_devices_are_not_mixed(places: World) -> None:
+    places.run(
+        "some = NamedSharding(jax.sharding.Mesh(np.array(jax.devices())[::2], ('d',)), P('d'))\n"
+        "u = jax.device_put(np.zeros(2, np.float32), some)"
+    )
+    loop = "for i in range(6):\n    if me == 1 and i == 4:\n        {}\n    u = add(u)"
+    said = places.attempt(loop.format("raise ValueError"), grace_s=PATIENT_SECONDS)
+    assert said.error is not None
+    assert said.lost == {"u"}, said.text
+    places.run("u = add(jax.device_put(np.zeros(2, np.float32), some)); right = float(total(u))")
+    assert set(places.values("right").values()) == {2.0}
+    broken = places.attempt(loop.format("break"))
+    assert "process 0 sent 6, process 1 sent 4" in str(broken.error)
+    assert broken.lost == {"u"}, broken.text
+
+
+def test_rows_of_different_numbers_are_refused_before_a_number_is_printed(places: World) -> None:
+    make = "rows = jax.make_array_from_process_local_data(split, np.ones({}, np.float32))\n"
+    said = places.attempt(
+        make.format("12 - 4 * me") + "print(f\"{'mean'} was {rows.mean()}\")",
+        grace_s=WAITING_SECONDS,
+    )
+    assert "ArrayError" in said.error.shown  # type: ignore[union-attr]
+    assert "it is one array only where each process gives as many rows" in said.error.shown  # type: ignore[union-attr]
+    assert "mean was" not in said.text, said.text
+    places.run(f"{make.format('4')}right = float(rows.mean())")
+    assert set(places.values("right").values()) == {1.0}
+    # Both shapes are known, and neither is that of the first of the cell: found as soon as the cell has ended.
+    said = places.attempt(
+        "for n in (4, 4 + 4 * me):\n"
+        "    rows = jax.make_array_from_process_local_data(split, np.ones(n, np.float32))\n"
+        "    means = total(rows)"
+    )
+    assert "computed <lambda>() of different arrays" in str(said.error)
+    assert said.lost >= {"rows", "means"}
+
+
 def test_one_function_that_is_compiled_to_other_collectives_fails_the_cell(places: World) -> None:
     said = places.attempt("wrong = jax.jit(lambda w: w.sum() if me else w.max())(small)")
     assert said.error is not None

@@ -31,11 +31,16 @@ class Trail:
       sent: The counts.
       trail: The newest programs by their checksums.
       earliest: The serial of the first program that is not computed yet; None where all are.
+      parts: Of programs of the newest cell that ran on some devices alone: by these and their processes, as
+        `0,2/0,1`, how many, and a checksum over their names in order.
+      run: The number of that cell.
     """
 
     sent: Sent
     trail: tuple[int, ...]
     earliest: int | None
+    parts: Mapping[str, tuple[int, int]]
+    run: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -52,10 +57,13 @@ class Labels:
     Attributes:
       labels: What they are called.
       kinds: The collectives of those that ran for the first time; None for others.
+      given: Of the arrays that a cell has made without a program, those that each was the first to get, such as
+        `RUN: 10 float32[16]`: the cell, the numbers of the arrays in it, their shapes; empty for none.
     """
 
     labels: tuple[str, ...]
     kinds: tuple[str | None, ...]
+    given: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -46,7 +46,9 @@ def after_cell(engines: EngineGroup, end: Ended, *, automatic: bool) -> Facts:
         # Nothing stops who runs all cells: the next that counts on what has gone back is to ask first.
         settled = replace(settled, unsure={**settled.older, **settled.unsure})
     return replace(
-        _learn(engines, settled, end.cell.number, end.say), diverged=settled.because or settled.why
+        _learn(engines, settled, end.cell.number, end.say),
+        diverged=settled.because or settled.why,
+        mixed=settled.mixed,
     )
 
 

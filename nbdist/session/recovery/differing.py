@@ -7,9 +7,9 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import TypeVar
 
-from nbdist.contract.calls.stepping import Labels
+from nbdist.contract.calls.stepping import Labels, Trail
 from nbdist.contract.sent import Sent
-from nbdist.quantities import processes_text
+from nbdist.quantities import processes_text, ranges_text
 
 T = TypeVar("T")
 
@@ -37,6 +37,26 @@ def differing(states: Mapping[int, Sent]) -> str | None:
     return f"the processes have sent different numbers of programs to their devices: {said}"
 
 
+def differing_parts(states: Mapping[int, Trail]) -> str | None:
+    """Says that processes have not sent the same to devices of some processes alone; None where none has."""
+    for devices in sorted(set().union(*(state.parts for state in states.values()))):
+        members = {int(p) for p in devices.partition("/")[2].split(",")} & states.keys()
+        # Of one that was in another cell since then nothing is known.
+        if len({states[p].run for p in members}) > 1:
+            continue
+        sent = _by_value({p: states[p].parts.get(devices, (0, 0)) for p in members})
+        if len(sent) > 1:
+            said = ", ".join(
+                f"{processes_text(ids)} sent {count or 'none'}" for (count, _), ids in sent.items()
+            )
+            even = len({count for count, _ in sent}) == 1
+            return (
+                f"the processes have sent different {'programs' if even else 'numbers of programs'} to the "
+                f"devices of {processes_text(members)} alone: {said}"
+            )
+    return None
+
+
 def which_differ(answers: Mapping[int, Labels]) -> str:
     """Names the functions that processes have not sent equally often, as the end of a sentence."""
     sent = {p: Counter(map(_name, answer.labels)) for p, answer in answers.items()}
@@ -53,14 +73,21 @@ def which_differ(answers: Mapping[int, Labels]) -> str:
     return f" ({'; '.join(said)}{more})" if said else ""
 
 
+def newest(one: Labels, count: int) -> Labels:
+    """The last `count` programs alone."""
+    start = max(0, len(one.labels) - count)
+    return Labels(labels=one.labels[start:], kinds=one.kinds[start:], given=one.given[start:])
+
+
 def differing_labels(answers: Mapping[int, Labels]) -> str | None:
     """Says which programs took each other's place where all have sent equally many; None where none did.
 
     Only functions that cells have defined are compared: libraries send helpers of theirs in any order. Where all
-    have sent the same function, its collectives are, on those processes on which it ran for the first time.
+    have sent the same function, its collectives are, on those processes on which it ran for the first time, and
+    the arrays that it was given and no program had computed.
     """
-    newest = min(len(answer.labels) for answer in answers.values())
-    for back in range(newest, 0, -1):
+    count = min(len(answer.labels) for answer in answers.values())
+    for back in range(count, 0, -1):
         at = {p: answer.labels[-back] for p, answer in answers.items()}
         groups = _by_value({p: label for p, label in at.items() if OWN in label})
         if len(groups) > 1:
@@ -72,16 +99,37 @@ def differing_labels(answers: Mapping[int, Labels]) -> str | None:
                 "the processes have sent different programs to their devices, although equally many: at one "
                 f"place {said}"
             )
+        if len(set(at.values())) > 1:
+            continue
+        name = at[min(at)].partition(" ")[0]
+        given = _by_value({p: answer.given[-back] for p, answer in answers.items()})
+        if len(given) > 1:
+            said = ", ".join(
+                f"{_given_text(one)} on {processes_text(ids)}" for one, ids in given.items()
+            )
+            return f"the processes have computed {name} of different arrays: {said}"
         kinds = _by_value(
             {p: kind for p, answer in answers.items() if (kind := answer.kinds[-back]) is not None}
         )
-        if len(kinds) > 1 and len(set(at.values())) == 1:
-            name = at[min(at)].partition(" ")[0]
+        if len(kinds) > 1:
             said = ", ".join(
                 f"{_collectives_text(kind)} on {processes_text(ids)}" for kind, ids in kinds.items()
             )
             return f"the processes have compiled {name} to different collectives: {said}"
     return None
+
+
+def _given_text(given: str) -> str:
+    """`array 10 that the cell made, float32[16]`, of what a program was given."""
+    _, _, text = given.partition(": ")
+    parts = text.split()
+    numbers, shapes = [p for p in parts if p.isdigit()], [p for p in parts if not p.isdigit()]
+    more = f" and {len(shapes) - MOST_NAMED} more" if len(shapes) > MOST_NAMED else ""
+    said = ", ".join(shapes[:MOST_NAMED]) + more
+    if not numbers:
+        return said or "none that the cell made"
+    which = f"{'array' if len(numbers) == 1 else 'arrays'} {ranges_text(list(map(int, numbers)))}"
+    return f"{which} that the cell made, {said},"
 
 
 def _collectives_text(kind: str) -> str:

@@ -26,13 +26,19 @@ from nbdist.session.recovery.asking import LOOK_SECONDS, ask_all
 from nbdist.session.recovery.compared import since
 from nbdist.session.recovery.controller import ENDED, bring_back
 from nbdist.session.recovery.copying import back
-from nbdist.session.recovery.differing import differing, differing_labels, which_differ
+from nbdist.session.recovery.differing import (
+    differing,
+    differing_labels,
+    differing_parts,
+    newest,
+    which_differ,
+)
 from nbdist.session.recovery.inplace import repair
 from nbdist.session.recovery.replacing import replaceable
 from nbdist.session.recovery.silent import until_known
 from nbdist.session.recovery.strategy import NOT_OURS
 from nbdist.session.recovery.under_way import States, until_computed
-from nbdist.session.recovery.versions import LOST_MEANS, Mixed, disagreeing
+from nbdist.session.recovery.versions import LOST_MEANS, Mixed, crossed, disagreeing
 from nbdist.values.flow import HOW_SECONDS
 
 ANSWER_SECONDS = 10.0
@@ -53,13 +59,15 @@ SERVICE_ENDED = "JAX's coordination service has ended"
 class Settled:
     """How it ended: in step unless `why` says why not.
 
-    `because` says why they were not when it began, `done` what was done, `lost` what was lost, `unsure` which
+    `because` says why they were not when it began, `mixed` whether programs that did not belong together may have
+    been computed together, so that numbers were wrong, `done` what was done, `lost` what was lost, `unsure` which
     names of new processes may not be what those before them had, and where, `older` which lead to arrays that are
     as they were when copies were made, and when that was.
     """
 
     why: str | None = None
     because: str | None = None
+    mixed: bool = False
     done: str | None = None
     lost: tuple[str, ...] = ()
     unsure: Mapping[str, str] = field(default_factory=dict)
@@ -89,21 +97,20 @@ def settle(engines: EngineGroup, *, automatic: bool, say: Callable[[str], None])
             say(f"JAX's coordination service {service}")
         return replace(mend(engines, say=say), because=why) if automatic else Settled(why=why)
     states: States | None = None
+    mixed = True
     try:
         said, why = _compared(engines)
         if why is not None:
             states = said  # a proof that does not pass changes them
+            mixed = crossed(said.values())
         else:
             why = _unproven(engines, said, say=say)
         if why is None:
             return _without_mixed_arrays(engines)
     except NbdistError as error:
-        why = str(error)
-    return (
-        replace(mend(engines, say=say, states=states), because=why)
-        if automatic
-        else Settled(why=why)
-    )
+        why, mixed = str(error), False
+    done = mend(engines, say=say, states=states) if automatic else Settled(why=why)
+    return replace(done, because=why, mixed=mixed)
 
 
 def mend(
@@ -212,7 +219,7 @@ def _compared(engines: EngineGroup) -> tuple[States, str | None]:
         return states, why + which_differ(_labels(engines, sent))
     if len({(state.sent.names, state.sent.kinds) for state in states.values()}) > 1:
         why = differing_labels(_labels(engines, sent))
-    return states, why
+    return states, why or differing_parts(states)
 
 
 def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None]) -> str | None:
@@ -224,12 +231,7 @@ def _unproven(engines: EngineGroup, states: States, *, say: Callable[[str], None
 def _labels(engines: EngineGroup, sent: Mapping[int, int]) -> dict[int, Labels]:
     """What each process calls its newest programs, as many as it has `sent`."""
     answers = ask_all(engines, AskLabels(), within_s=ANSWER_SECONDS)
-    return {
-        p: Labels(labels=one.labels[-sent[p] :], kinds=one.kinds[-sent[p] :])
-        if sent[p]
-        else Labels(labels=(), kinds=())
-        for p, one in answers.items()
-    }
+    return {p: newest(one, sent[p]) for p, one in answers.items()}
 
 
 def unproven(engines: EngineGroup) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
 from nbdist.contract.calls.stepping import Origin, Trail, Versions
@@ -37,6 +37,16 @@ def common_serial(states: Iterable[Trail]) -> int:
         if len(checksums) == 1 and None not in checksums:
             return serial
     return common
+
+
+def crossed(states: Collection[Trail]) -> bool:
+    """Whether processes have gone on after they had sent different programs, which may have been paired.
+
+    Where one has only sent fewer, nothing was there for what it has not sent.
+    """
+    return any(state.parts for state in states) or common_serial(states) < min(
+        (state.sent.serial for state in states), default=0
+    )
 
 
 def disagreeing(answers: Mapping[int, Versions], *, common: int | None = None) -> Mixed:

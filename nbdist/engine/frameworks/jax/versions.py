@@ -35,6 +35,8 @@ def versions(
     for path, array in named.items():
         if not isinstance(array, jax.Array) or array.is_fully_addressable:
             continue
+        if not array.sharding.addressable_devices:
+            continue  # this process has no piece of it
         if id(array) in lost:
             found[path], reasons[path] = None, lost[id(array)]
         elif not array.is_deleted():

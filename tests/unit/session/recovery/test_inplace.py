@@ -32,7 +32,9 @@ def session(live: LiveHosts) -> Session:
 
     live.answers |= {
         "step": lambda p, _: trail(sent(counts[p])),
-        "labels": lambda p, _: Labels(labels=("f() 1",) * counts[p], kinds=(None,) * counts[p]),
+        "labels": lambda p, _: Labels(
+            labels=("f() 1",) * counts[p], kinds=(None,) * counts[p], given=("",) * counts[p]
+        ),
         "save": lambda p, _: SAVED,
         "leave": lambda p, _: {},
         "rejoin": lambda p, _: {},

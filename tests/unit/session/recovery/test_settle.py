@@ -295,8 +295,14 @@ def test_what_a_repair_has_done_is_said_in_lines() -> None:
     assert Repaired(seconds=0.5).text() == "in step again after 0.5 s; all variables kept"
 
 
-def labels(*names: str, kinds: tuple[str | None, ...] | None = None) -> Labels:
-    return Labels(labels=names, kinds=(None,) * len(names) if kinds is None else kinds)
+def labels(
+    *names: str,
+    kinds: tuple[str | None, ...] | None = None,
+    given: tuple[str, ...] | None = None,
+) -> Labels:
+    nothing = ("",) * len(names)
+    kinds = (None,) * len(names) if kinds is None else kinds
+    return Labels(labels=names, kinds=kinds, given=given or nothing)
 
 
 def labelled(*lists: list[str]) -> dict[int, Labels]:

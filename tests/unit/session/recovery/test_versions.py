@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from nbdist.contract.calls.stepping import Origin, Trail, Versions
-from nbdist.session.recovery.versions import Mixed, common_serial, disagreeing
+from nbdist.session.recovery.versions import Mixed, common_serial, crossed, disagreeing
 from tests.builders import engines
 from tests.builders.engines import trail
 
@@ -111,3 +111,19 @@ def sent(serial: int, programs: int, *checksums: int) -> Trail:
 )
 def test_the_last_program_that_all_have_sent_is_found(states: Any, common: int) -> None:
     assert common_serial(states) == common
+
+
+@pytest.mark.parametrize(
+    ("states", "may_be"),
+    [
+        ([sent(9, 2, 11, 12), sent(9, 2, 11, 12)], False),
+        ([sent(9, 2, 11, 12), sent(8, 1, 11)], False),
+        ([sent(9, 2, 11, 12), sent(9, 2, 11, 13)], True),
+        ([sent(9, 2, 11, 12), sent(8, 1, 21)], True),
+        ([trail(engines.sent(), parts={"0,2/0,1": (1, 7)}), trail(engines.sent())], True),
+    ],
+)
+def test_numbers_may_be_wrong_where_a_process_has_sent_others_not_where_it_has_sent_fewer(
+    states: Any, may_be: bool
+) -> None:
+    assert crossed(states) is may_be

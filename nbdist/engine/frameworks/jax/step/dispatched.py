@@ -10,12 +10,13 @@ import functools
 import sys
 import threading
 import zlib
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
 from nbdist.engine.frameworks.jax.step.collectives import Collectives
+from nbdist.engine.frameworks.jax.step.made import Made, hook_makers
 from nbdist.engine.frameworks.jax.step.origins import Origins
 
 LABELS = 512
@@ -61,6 +62,10 @@ class Dispatched:
       ignored: `threading.get_ident()` of threads whose programs are not counted.
       labels: Which programs were sent since the processes were last in step, the newest of them.
       kinds: Their collectives, where they ran for the first time, else None.
+      given: The arrays that no program has computed which they were the first to get, as `Made.used` says them.
+      made: Numbers those arrays.
+      parts: By the devices, how many programs the cell has sent to these alone since the processes were last in
+        step, and a checksum over their names in order.
       devices: How many the session has.
     """
 
@@ -72,6 +77,10 @@ class Dispatched:
         self.ignored: set[int] = set()
         self.labels: deque[bytes] = deque(maxlen=LABELS)
         self.kinds: deque[str | None] = deque(maxlen=LABELS)
+        self.given: deque[str] = deque(maxlen=LABELS)
+        self.made = Made()
+        self.parts: dict[str, tuple[int, int]] = {}
+        self._numbers: Counter[str] = Counter()
         self._collectives = Collectives()
         self.devices = 0
         self.trail: deque[int] = deque(maxlen=TRAIL)
@@ -90,8 +99,18 @@ class Dispatched:
     def hook(self) -> bool:
         """Has every program seen from now on; False where JAX offers no place for that."""
         if self._unhook is None:
-            self._unhook = hook_programs(self._fast, self._slow)
+            unhook = hook_programs(self._fast, self._slow)
+            if unhook is not None:
+                unmake = hook_makers(self._make)
+                self._unhook = lambda: (unmake(), unhook())[-1]
         return self.hooked
+
+    def begin_cell(self, run: int, *, same: bool) -> None:
+        """Numbers what the cell makes and sends to some devices alone from one; arguments as for `Made.begin`."""
+        if run != self.made.run:
+            self._numbers.clear()
+            self.parts.clear()
+        self.made.begin(run, same=same)
 
     def restart(self, generation: int | None = None) -> None:
         """A new back end is up: nothing was sent to it yet.
@@ -102,6 +121,7 @@ class Dispatched:
         self.serial = 0
         self.generation = self.generation + 1 if generation is None else generation
         self.trail.clear()
+        self.made.restart()
         self.in_step()
 
     def renumber(self) -> None:
@@ -119,6 +139,8 @@ class Dispatched:
         self.count = Count()
         self.labels.clear()
         self.kinds.clear()
+        self.given.clear()
+        self.parts.clear()
 
     def _fast(self, function: Any, arguments: Any, options: Any, output: Any) -> None:
         """Called by JAX's C++ after each call of a compiled function."""
@@ -128,47 +150,79 @@ class Dispatched:
             if leaf is None:
                 leaf = first_array(arguments)
             if leaf is not None and spans(leaf):
-                self._add(label(getattr(function, "__wrapped__", None)), None, leaf, output)
+                name = label(getattr(function, "__wrapped__", None))
+                self._add(name, None, leaf, (arguments, options))(output)
 
     def _slow(self, program: Any, arguments: Iterable[Any]) -> Callable[[Any], None] | None:
         """Called before a program runs that JAX's C++ does not know yet; what it returns gets the output."""
         if threading.get_ident() in self.ignored:
             return None
-        leaf = first_array(list(arguments))
+        given = list(arguments)
+        leaf = first_array(given)
         if leaf is not None and not spans(leaf):
             return None
         if leaf is not None:
-            self._add(label(compiled_function()), self._kind(program), leaf, None)
-            return self._born
+            return self._add(label(compiled_function()), self._kind(program), leaf, given)
 
         def late(output: Any) -> None:
             leaf = first_array(output)
             if leaf is not None and spans(leaf):
-                self._add(label(compiled_function()), self._kind(program), leaf, output)
+                self._add(label(compiled_function()), self._kind(program), leaf, given)(output)
 
         return late  # nothing to go by before it runs; an output is
 
     def _kind(self, program: Any) -> str | None:
         return self._collectives.of(program, lambda: program.xla_executable.hlo_modules())
 
-    def _add(self, name: bytes, kind: str | None, leaf: Any, output: Any) -> None:
+    def _add(
+        self, name: bytes, kind: str | None, leaf: Any, arguments: Any
+    ) -> Callable[[Any], None]:
+        """Counts a program; what it returns gets the output."""
         before = self.count
-        if leaf.sharding.num_devices != self.devices:
+        group = self._group(leaf)
+        given = self.made.used(arguments)
+        if group:
             self.count = replace(before, parts=before.parts + 1)
-        else:
-            names = zlib.crc32(name, before.names)
-            kinds = zlib.crc32(b"" if kind is None else kind.encode() + b";", before.kinds)
-            self.labels.append(name)
-            self.kinds.append(kind)
-            self.serial += 1
-            self.trail.append(zlib.crc32(kinds.to_bytes(4), names))
-            self.count = replace(before, programs=before.programs + 1, names=names, kinds=kinds)
-        if output is not None:
-            self._born(output)
+            # Other processes may send none to these devices: they have an order of their own.
+            self._numbers[group] += 1
+            count, checksum = self.parts.get(group, (0, 0))
+            self.parts[group] = count + 1, zlib.crc32(name + given.encode(), checksum)
+            return functools.partial(self._born, f"{self.made.run} {group} {self._numbers[group]} ")
+        names = zlib.crc32(given.encode(), zlib.crc32(name, before.names))
+        kinds = zlib.crc32(b"" if kind is None else kind.encode() + b";", before.kinds)
+        self.labels.append(name)
+        self.kinds.append(kind)
+        self.given.append(given)
+        self.serial += 1
+        self.trail.append(zlib.crc32(kinds.to_bytes(4), names))
+        self.count = replace(before, programs=before.programs + 1, names=names, kinds=kinds)
+        return functools.partial(self._born, "")
 
-    def _born(self, output: Any) -> None:
+    def _born(self, within: str, output: Any) -> None:
         jax = sys.modules["jax"]
-        self.origins.computed(jax.tree_util.tree_leaves(output), self.generation, self.serial)
+        leaves = jax.tree_util.tree_leaves(output)
+        self.origins.computed(leaves, self.generation, self.serial, within)
+
+    def _group(self, array: Any) -> str:
+        """Names the devices of an array, as `0,2/PROCESS,PROCESS`; empty where these are all of the session."""
+        sharding = array.sharding
+        if sharding.num_devices == self.devices:
+            return ""
+        ids = sorted(device.id for device in sharding.device_set)
+        processes = sorted({device.process_index for device in sharding.device_set})
+        return f"{','.join(map(str, ids))}/{','.join(map(str, processes))}"
+
+    def _make(self, output: Any, inferred: bool) -> None:
+        """Called after each function of JAX that makes arrays of values on the host."""
+        __tracebackhide__ = True
+        if threading.get_ident() in self.ignored:
+            return
+        jax = sys.modules["jax"]
+        for leaf in jax.tree_util.tree_leaves(output):
+            if is_array(leaf) and spans(leaf) and leaf not in self.origins:
+                self.origins.made(leaf, self.made.note(leaf, self._group(leaf), self.place))
+                if inferred:
+                    self.made.compare(leaf)
 
 
 def first_array(tree: Any) -> Any | None:
@@ -177,12 +231,15 @@ def first_array(tree: Any) -> Any | None:
     first = tree
     while type(first) in (tuple, list) and first:
         first = first[0]
-    if isinstance(first, jax.Array) and not isinstance(first, jax.core.Tracer):
+    if is_array(first):
         return first
-    for leaf in jax.tree_util.tree_leaves(tree):
-        if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
-            return leaf
-    return None
+    return next(filter(is_array, jax.tree_util.tree_leaves(tree)), None)
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array of JAX with values, not one that a function is traced with."""
+    jax = sys.modules["jax"]
+    return isinstance(value, jax.Array) and not isinstance(value, jax.core.Tracer)
 
 
 def label(function: Any) -> bytes:

@@ -15,6 +15,8 @@ from nbdist.contract.calls.stepping import Origin
 UNKNOWN: Origin = (0, 0, "")
 """Of an array that no program computed, and no path led to."""
 
+_Table = dict[int, tuple[weakref.ref[Any], Origin]]
+"""Arrays by their `id`."""
 
 FRESH = 64
 """Outputs of so many programs are kept as they come, before those that no longer exist are dropped."""
@@ -31,18 +33,40 @@ class Origins:
     """
 
     def __init__(self) -> None:
-        self._known: dict[int, tuple[weakref.ref[Any], Origin]] = {}
-        self._fresh: list[tuple[int, int, list[weakref.ref[Any] | None]]] = []
+        self._known: _Table = {}
+        self._made: _Table = {}
+        self._made_limit = MANY
+        self._fresh: list[tuple[int, int, str, list[weakref.ref[Any] | None]]] = []
         self._limit = MANY
 
-    def computed(self, outputs: Sequence[Any], generation: int, serial: int) -> None:
-        """A program has computed these arrays; the first origin of an array stays."""
-        self._fresh.append((generation, serial, list(map(weakref.ref, outputs))))
+    def computed(
+        self, outputs: Sequence[Any], generation: int, serial: int, within: str = ""
+    ) -> None:
+        """A program has computed these arrays; the first origin of an array stays.
+
+        Args:
+          outputs: The arrays.
+          generation: The number of the back end.
+          serial: Of the newest program on all devices.
+          within: Which program it was, where it ran on some devices alone.
+        """
+        self._fresh.append((generation, serial, within, list(map(weakref.ref, outputs))))
         if len(self._fresh) >= FRESH:
-            alive = [(g, s, [_alive(r) for r in references]) for g, s, references in self._fresh]
-            self._fresh = [one for one in alive if any(one[2])]
+            alive = [(*one[:3], [_alive(reference) for reference in one[3]]) for one in self._fresh]
+            self._fresh = [one for one in alive if any(one[3])]
             if len(self._fresh) >= FRESH // 2:
                 self._settle()
+
+    def made(self, array: Any, origin: Origin) -> None:
+        """An array was made of values on the host; a path that leads to it says more, where one is noted."""
+        self._made[id(array)] = weakref.ref(array), origin
+        if len(self._made) > self._made_limit:
+            self._made = _living(self._made)
+            self._made_limit = max(MANY, 2 * len(self._made))
+
+    def paths_noted(self) -> None:
+        """Every array that lives has an origin by now."""
+        self._made.clear()
 
     def note(self, array: Any, origin: Origin) -> None:
         """An array comes from there; the first origin of an array stays."""
@@ -51,33 +75,37 @@ class Origins:
 
     def move(self, old: Any, new: Any) -> None:
         """`new` stands for `old`."""
-        if old in self:
-            self.note(new, self._known[id(old)][1])
+        origin = self.of(old)
+        if origin != UNKNOWN or old in self:
+            self.note(new, origin)
 
     def forget(self, generation: int, after: int) -> None:
         """Nothing is known any more of what later programs of this generation have computed."""
         self._settle()
-        self._known = {
-            key: one
-            for key, one in self._known.items()
-            if not (one[1][0] == generation and one[1][1] > after)
-        }
+        for table in (self._known, self._made):
+            for key, (_, origin) in list(table.items()):
+                if origin[0] == generation and origin[1] > after:
+                    del table[key]
 
     def of(self, array: Any) -> Origin:
         """Where an array comes from; of a typed PRNG key that is not known, where what it holds comes from."""
-        if array not in self:
-            array = getattr(array, "_base_array", array)
-        return self._known[id(array)][1] if array in self else UNKNOWN
+        self._settle()
+        for table in (self._known, self._made):
+            for one in (array, getattr(array, "_base_array", array)):
+                if (origin := _found(table, one)) is not None:
+                    return origin
+        return UNKNOWN
 
     def __contains__(self, array: Any) -> bool:
+        """Whether its origin stays: a program has computed it, or a path to it was noted."""
         self._settle()
-        known = self._known.get(id(array))
-        return known is not None and known[0]() is array
+        return _found(self._known, array) is not None
 
     def __iter__(self) -> Iterator[tuple[Any, Origin]]:
-        """Living arrays, each with its origin."""
+        """Living arrays, each with its origin; not those that threads have made, whenever they got to it."""
         self._settle()
-        for reference, origin in list(self._known.values()):
+        made = [one for one in self._made.values() if one[1][1] > 0]
+        for reference, origin in [*self._known.values(), *made]:
             array = reference()
             if array is not None:
                 yield array, origin
@@ -87,18 +115,28 @@ class Origins:
         if not self._fresh:
             return
         fresh, self._fresh = self._fresh, []
-        for generation, serial, references in fresh:
+        for generation, serial, within, references in fresh:
             for number, reference in enumerate(references):
                 array = reference() if reference is not None else None
-                if reference is None or array is None:
-                    continue
-                known = self._known.get(id(array))
-                # Another array may have had its place in memory.
-                if known is None or known[0]() is not array:
-                    self._known[id(array)] = (reference, (generation, serial, str(number)))
+                if (
+                    reference is not None
+                    and _found(self._known, array) is None
+                    and array is not None
+                ):
+                    self._known[id(array)] = reference, (generation, serial, f"{within}{number}")
         if len(self._known) > self._limit:
-            self._known = {key: one for key, one in self._known.items() if one[0]() is not None}
+            self._known = _living(self._known)
             self._limit = max(MANY, 2 * len(self._known))
+
+
+def _found(table: _Table, array: Any) -> Origin | None:
+    reference, origin = table.get(id(array), (None, None))
+    # Another array may have had its place in memory.
+    return origin if reference is not None and reference() is array else None
+
+
+def _living(table: _Table) -> _Table:
+    return {key: one for key, one in table.items() if one[0]() is not None}
 
 
 def _alive(reference: weakref.ref[Any] | None) -> weakref.ref[Any] | None:

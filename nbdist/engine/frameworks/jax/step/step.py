@@ -16,6 +16,7 @@ from nbdist.contract.sent import Sent
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.engine.frameworks.jax.step.cut import Cut
 from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
+from nbdist.engine.frameworks.jax.step.made import shape_text
 from nbdist.engine.frameworks.jax.step.meeting import Meetings
 from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 from nbdist.engine.frameworks.jax.step.proof import Proof, Trial
@@ -129,6 +130,8 @@ class Step:
             sent=self.sent(),
             trail=tuple(self.dispatched.trail)[-sent:] if sent else (),
             earliest=min(left, default=None),
+            parts=dict(self.dispatched.parts),
+            run=self.dispatched.made.run,
         )
 
     def under_way(self, common: int) -> UnderWay:
@@ -168,7 +171,9 @@ class Step:
             self.dispatched.in_step()
         jax = sys.modules["jax"]
         everywhere = len(targets) == jax.process_count()
-        if self._proof is None or self.dispatched.count.any or not everywhere:
+        known = everywhere and self._proof is not None and not self.dispatched.count.any
+        self.dispatched.begin_cell(run, same=known)
+        if not known:
             return
         origins = self.dispatched.origins
         new = [a for a in jax.live_arrays() if not a.is_fully_addressable and a not in origins]
@@ -178,10 +183,11 @@ class Step:
                 # A program gives a typed key; what the key holds is the array that lives.
                 held = getattr(array, "_base_array", array)
                 if id(held) in unknown:
-                    by_path = self.dispatched.generation, 0, f"{run} {path}"
+                    by_path = self.dispatched.generation, 0, f"{run} {path} {shape_text(held)}"
                     origins.note(held, origins.of(array) if array in origins else by_path)
             for array in new:
                 origins.note(array, UNKNOWN)
+            origins.paths_noted()
 
     def end_cell(self, number: int, *, failed: bool, compared: bool = False) -> None:
         """Sees to it, on the main thread, that a cell which used other processes' devices has left all in step.
@@ -252,7 +258,8 @@ class Step:
     def labels(self) -> Labels:
         """The newest programs since all were in step."""
         names = tuple(name.decode(errors="replace") for name in self.dispatched.labels)
-        return Labels(labels=names, kinds=tuple(self.dispatched.kinds))
+        kinds, given = tuple(self.dispatched.kinds), tuple(self.dispatched.given)
+        return Labels(labels=names, kinds=kinds, given=given)
 
     def prove(self, number: int, *, timeout_s: float, compared: bool) -> Proven:
         """Takes part in a proof that a kernel asks for.

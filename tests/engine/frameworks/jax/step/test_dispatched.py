@@ -30,7 +30,7 @@ from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
 
 
 @pytest.fixture
-def seen(monkeypatch):
+def seen(monkeypatch, x):  # what is made before is not looked at
     monkeypatch.setattr(module, "spans", lambda array: len(array.sharding.device_set) > 1)
     found = Dispatched()
     found.devices = 8

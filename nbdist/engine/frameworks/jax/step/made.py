@@ -1,0 +1,203 @@
+"""Arrays on several processes that each process makes of values of its own, without any program.
+
+No collective pairs them, so nothing stops two processes from using different ones together: the batch of step 9
+here, that of step 5 there. They are numbered as a cell makes them, and a program that gets one counts as the same
+on all processes only where they have the same number and shape.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import sys
+import threading
+import weakref
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+from nbdist.contract.calls.stepping import Origin
+from nbdist.engine.frameworks.jax.store import coordinator_client
+from nbdist.errors import ArrayError
+
+INFERS = "make_array_from_process_local_data"
+"""Takes the global shape from the rows of this process, where it is not given one."""
+
+MAKERS = (
+    INFERS,
+    "make_array_from_callback",
+    "make_array_from_single_device_arrays",
+    "device_put",
+)
+
+FOLDER = "nbdist/made"
+"""In the coordinator's store: below it a folder for each cell and array, in it the shape on each process."""
+
+MANY = 64
+"""From so many on, arrays that no longer exist are dropped."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class _One:
+    """An array that no program has used yet; `number` is 0 where the order says nothing."""
+
+    array: weakref.ref[Any]
+    run: int
+    number: int
+    shape: str
+
+
+class Made:
+    """Numbers the arrays that a cell makes; keeps none alive."""
+
+    def __init__(self) -> None:
+        self.run = 0
+        self._unused: dict[int, _One] = {}
+        self._limit = MANY
+        self._numbers: Counter[str] = Counter()
+        self._seen: set[str] = set()
+        self._shown: list[str] = []
+
+    def begin(self, run: int, *, same: bool) -> None:
+        """A cell begins.
+
+        Args:
+          run: The number of its sending, the same on all processes.
+          same: Whether what was made before is known by its name: its number no longer counts.
+        """
+        if same and self._unused:
+            self._unused = {key: replace(one, number=0) for key, one in self._unused.items()}
+        if run == self.run:
+            return
+        self.run = run
+        for name in [name for name in self._numbers if not name.startswith("thread ")]:
+            del self._numbers[name]
+        shown, self._shown = self._shown, []
+        client = coordinator_client() if shown else None
+        for key in shown if hasattr(client, "key_value_delete") else ():
+            with contextlib.suppress(RuntimeError):  # the coordinator is gone, and the key with it
+                client.key_value_delete(key)  # type: ignore[union-attr]
+
+    def restart(self) -> None:
+        """A new back end is up; what was made for the last one is gone."""
+        self._unused.clear()
+        self._seen.clear()
+
+    def note(self, array: Any, group: str, place: tuple[int, int]) -> Origin:
+        """Numbers an array that was made just now; answers where it comes from.
+
+        Args:
+          array: On devices of several processes.
+          group: Names its devices.
+          place: The back end, and the newest program.
+        """
+        shape = shape_text(array)
+        if threading.current_thread() is threading.main_thread():
+            self._numbers[group] += 1
+            number = self._numbers[group]
+            origin = (*place, f"{self.run} made {number} {group} {shape}")
+        else:
+            # A thread makes arrays whenever it gets to it, such as batches ahead of a training: between which
+            # programs is chance, and with several threads also in which order.
+            name = f"thread {threading.current_thread().name}"
+            self._numbers[name] += 1
+            number, origin = 0, (place[0], 0, f"{name} made {self._numbers[name]} {group} {shape}")
+        self._unused[id(array)] = _One(weakref.ref(array), self.run, number, shape)
+        if len(self._unused) > self._limit:
+            self._unused = {k: one for k, one in self._unused.items() if one.array() is not None}
+            self._limit = max(MANY, 2 * len(self._unused))
+        return origin
+
+    def used(self, arguments: Any) -> str:
+        """Which of these arrays a program gets for the first time, as text; empty for none.
+
+        Returns:
+          Such as `RUN: 10 float32[16]`, with the numbers and the shapes each in order: which name leads to which
+          of several is no difference.
+        """
+        if not self._unused:
+            return ""
+        leaves = sys.modules["jax"].tree_util.tree_leaves(arguments)
+        found = [
+            one
+            for key in {id(leaf) for leaf in leaves} & self._unused.keys()
+            if (one := self._unused.pop(key)).array() is not None
+        ]
+        if not found:
+            return ""
+        numbers = [str(n) for n in sorted(one.number for one in found if one.number)]
+        run = max(one.run for one in found) if numbers else 0
+        return f"{run}: {' '.join([*numbers, *sorted(one.shape for one in found)])}"
+
+    def compare(self, array: Any) -> None:
+        """Compares a shape that was taken from this process's rows with those of the others.
+
+        Of a cell that of the first such array, and each that is new here: it takes a millisecond or two.
+        Nobody is waited for: of two processes at least the later one sees both shapes, and the first then waits in
+        whatever it computes with its array.
+
+        Raises:
+          ArrayError: Another process has got another shape.
+        """
+        __tracebackhide__ = True
+        shape = shape_text(array)
+        if threading.current_thread() is not threading.main_thread():
+            return
+        self._numbers[INFERS] += 1
+        if shape in self._seen and self._numbers[INFERS] > 1:
+            return
+        self._seen.add(shape)
+        client = coordinator_client()
+        if client is None:
+            return
+        me = sys.modules["jax"].process_index()
+        folder = f"{FOLDER}/{self.run}/{self._numbers[INFERS]}/"
+        with contextlib.suppress(RuntimeError):  # the coordinator is gone
+            client.key_value_set(f"{folder}{me}", shape)
+            self._shown.append(f"{folder}{me}")
+            for key, other in client.key_value_dir_get(folder):
+                if other != shape:
+                    raise ArrayError(
+                        f"{INFERS} made {shape} of the rows of process {me}, and {other} of those of process "
+                        f"{key.rpartition('/')[2]}: it is one array only where each process gives as many rows. "
+                        "Give each the same number, or the shape as global_shape."
+                    )
+
+
+def shape_text(array: Any) -> str:
+    """`float32[16,4]`."""
+    return f"{array.dtype}[{','.join(map(str, array.shape))}]"
+
+
+def hook_makers(made: Callable[[Any, bool], None]) -> Callable[[], None]:
+    """Has `made` called with what each of `MAKERS` returns, and whether its shape was taken from this process.
+
+    Public functions of JAX, which has no event for an array that no program computes.
+
+    Returns:
+      A function that takes the hooks away.
+    """
+    jax = sys.modules["jax"]
+    before = {name: getattr(jax, name) for name in MAKERS}
+
+    def hooked(name: str, original: Callable[..., Any]) -> Callable[..., Any]:
+        @functools.wraps(original)
+        def make(*arguments: Any, **options: Any) -> Any:
+            __tracebackhide__ = True
+            output = original(*arguments, **options)
+            stated = options.get("global_shape", arguments[2] if len(arguments) > 2 else None)
+            made(output, name == INFERS and stated is None)
+            return output
+
+        make.__module__ = "jax"  # where it is found again when it is pickled
+        return make
+
+    for name, original in before.items():
+        setattr(jax, name, hooked(name, original))
+
+    def unhook() -> None:
+        for name, original in before.items():
+            setattr(jax, name, original)
+
+    return unhook

@@ -1,0 +1,194 @@
+"""Arrays that a cell makes of its own values are numbered, and compared where a program gets them.
+
+On one process all devices are its own; here an array on more than one device stands for one on those of several
+processes.
+"""
+
+from __future__ import annotations
+
+import pickle
+import threading
+
+import cloudpickle
+import jax
+import numpy as np
+import pytest
+from jax.sharding import AxisType, NamedSharding
+from jax.sharding import PartitionSpec as P
+
+from nbdist.engine.frameworks.jax.step import dispatched as module
+from nbdist.engine.frameworks.jax.step import made as made_module
+from nbdist.engine.frameworks.jax.step.dispatched import Dispatched
+from nbdist.engine.frameworks.jax.step.origins import UNKNOWN
+from nbdist.errors import ArrayError
+
+
+@pytest.fixture
+def seen(monkeypatch):
+    monkeypatch.setattr(module, "spans", lambda array: len(array.sharding.device_set) > 1)
+    monkeypatch.setattr(made_module, "coordinator_client", lambda: None)
+    found = Dispatched()
+    found.devices = 8
+    assert found.hook()
+    found.begin_cell(5, same=True)
+    yield found
+    found._unhook()
+
+
+@pytest.fixture
+def split():
+    mesh = jax.make_mesh((8,), ("d",), axis_types=(AxisType.Auto,))
+    return NamedSharding(mesh, P("d"))
+
+
+def rows(split, count=8):
+    return jax.make_array_from_process_local_data(split, np.ones(count, np.float32))
+
+
+@pytest.mark.parametrize(
+    "make",
+    [
+        rows,
+        lambda split: jax.make_array_from_callback((8,), split, lambda i: np.ones(8)[i]),
+        lambda split: jax.device_put(np.ones(8), split),
+        lambda split: jax.make_array_from_single_device_arrays(
+            (8,), split, [jax.device_put(np.ones(1), d) for d in split.mesh.devices.flat]
+        ),
+    ],
+    ids=made_module.MAKERS,
+)
+def test_each_array_of_a_loop_has_an_origin_of_its_own(seen, split, make):
+    of = seen.origins.of
+    first, second = make(split), make(split)
+    assert UNKNOWN not in (of(first), of(second))
+    assert of(first) != of(second)
+    seen.begin_cell(6, same=True)
+    again = make(split)
+    assert of(again)[2].startswith("6 made 1 ")
+
+
+def test_a_program_is_known_by_the_arrays_it_is_the_first_to_get(seen, split):
+    total = jax.jit(lambda x: x.sum())
+    first, second, third = rows(split), rows(split), rows(split, 16)
+    for x in (second, first, third, first):
+        total(x)
+    assert list(seen.given) == ["5: 2 float32[8]", "5: 1 float32[8]", "5: 3 float32[16]", ""]
+
+
+def test_another_array_in_its_place_is_another_checksum(seen, split):
+    total = jax.jit(lambda x: x.sum())
+    total(rows(split))
+
+    def names(number):
+        seen.in_step()
+        seen.begin_cell(seen.made.run + 1, same=True)
+        seen.made.run = 9
+        total([rows(split) for _ in range(number)][-1])
+        return seen.count.names
+
+    assert names(3) == names(3) != names(2)
+
+
+def test_two_arrays_that_a_program_gets_in_another_order_are_no_difference(seen, split):
+    both = jax.jit(lambda x, y: x.sum() + y.sum())
+    both(rows(split), rows(split, 16))
+    small, large = rows(split), rows(split, 16)
+    both(small, y=large)
+    large, small = rows(split, 16), rows(split)
+    both(small, y=large)
+    assert [text.partition(" ")[2] for text in seen.given] == [
+        "1 2 float32[16] float32[8]",
+        "3 4 float32[16] float32[8]",
+        "5 6 float32[16] float32[8]",
+    ]
+
+
+def test_what_was_there_when_a_cell_began_counts_by_its_shape_alone(seen, split):
+    x = rows(split)
+    seen.begin_cell(6, same=True)
+    jax.jit(lambda x: x * 2)(x)
+    assert list(seen.given) == ["0: float32[8]"]
+
+
+def test_what_a_thread_makes_counts_by_its_shape_alone_and_is_not_looked_for(seen, split):
+    found = []
+    thread = threading.Thread(target=lambda: found.append(rows(split)), name="loader")
+    thread.start()
+    thread.join()
+    own = rows(split)
+    assert seen.origins.of(found[0])[2].startswith("thread loader made 1 ")
+    assert seen.origins.of(own)[2].startswith("5 made 1 ")
+    jax.jit(lambda x: x * 2)(found[0])
+    assert list(seen.given) == ["0: float32[8]"]
+    assert id(found[0]) not in {id(array) for array, _ in seen.origins}
+
+
+def test_of_arrays_that_no_longer_exist_nothing_stays(seen, split):
+    for _ in range(3 * made_module.MANY):
+        x = rows(split)
+    assert len(seen.made._unused) <= made_module.MANY + 1
+    total = jax.jit(lambda x: x.sum())
+    total(x)
+    assert list(seen.given) == [f"5: {3 * made_module.MANY} float32[8]"]
+
+
+def test_programs_on_some_devices_have_numbers_and_origins_of_their_own(seen):
+    some = jax.make_mesh((4,), ("d",), devices=jax.devices()[:4], axis_types=(AxisType.Auto,))
+    u = jax.device_put(np.zeros(8, np.float32), NamedSharding(some, P("d")))
+    add = jax.jit(lambda u: u + 1)
+    steps = [u := add(u) for _ in range(3)]
+    assert len({seen.origins.of(step) for step in steps}) == 3
+    assert [count for count, _ in seen.parts.values()] == [3]
+    (devices,) = seen.parts
+    assert devices == "0,1,2,3/0"
+    before = seen.origins.of(steps[0])
+    seen.in_step()
+    assert seen.parts == {}
+    seen.begin_cell(6, same=True)
+    assert seen.origins.of(add(u)) not in (before, UNKNOWN)
+
+
+class Store:
+    """The coordinator's store, in which another process has put its shape already."""
+
+    def __init__(self, others=()):
+        self.texts = dict(others)
+        self.deleted = []
+
+    def key_value_set(self, key, value):
+        self.texts[key] = value
+
+    def key_value_dir_get(self, folder):
+        return [(key, text) for key, text in self.texts.items() if key.startswith(folder)]
+
+    def key_value_delete(self, key):
+        self.deleted.append(key)
+
+
+def test_a_global_shape_that_is_not_that_of_another_process_is_refused(seen, split, monkeypatch):
+    store = Store([("nbdist/made/5/1/1", "float32[16]")])
+    monkeypatch.setattr(made_module, "coordinator_client", lambda: store)
+    with pytest.raises(
+        ArrayError, match=r"made float32\[8\] of the rows of process 0, and float32\[16\]"
+    ):
+        rows(split)
+    assert store.texts["nbdist/made/5/1/0"] == "float32[8]"
+    rows(split)  # known by now
+    rows(split, 24)  # new, and nobody has said another
+    assert sorted(store.texts)[-1] == "nbdist/made/5/3/0"
+    seen.begin_cell(6, same=True)
+    assert sorted(store.deleted) == ["nbdist/made/5/1/0", "nbdist/made/5/3/0"]
+
+
+def test_a_shape_that_is_stated_is_not_compared(seen, split, monkeypatch):
+    store = Store([("nbdist/made/5/1/1", "float32[16]")])
+    monkeypatch.setattr(made_module, "coordinator_client", lambda: store)
+    jax.make_array_from_process_local_data(split, np.ones(8, np.float32), (8,))
+    jax.make_array_from_process_local_data(split, np.ones(8, np.float32), global_shape=(8,))
+    assert len(store.texts) == 1
+
+
+def test_functions_that_make_arrays_are_themselves_where_they_are_pickled(seen):
+    for name in made_module.MAKERS:
+        function = getattr(jax, name)
+        assert pickle.loads(cloudpickle.dumps(function)) is function

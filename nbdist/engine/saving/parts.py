@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from nbdist.engine.saving.objects import Objects, path_text
+from nbdist.engine.values.arrays import readable
 from nbdist.errors import ArrayError
 
 SCALARS = {bool: "bool", int: "int", float: "float", complex: "complex", str: "str"}
@@ -180,7 +181,7 @@ def _array(said: str, path: str, leaf: Any, *, values: bool) -> tuple[Part, Any,
         local=not spans,
         key=key,
     )
-    written = leaf if spans or not values else np.asarray(leaf)
+    written = leaf if not values else readable(leaf) if spans else np.asarray(leaf)
     return part, written, sharding if spans or leaf.committed else None
 
 

@@ -63,6 +63,20 @@ def whole(array: Any) -> OfferedArray:
     )
 
 
+def readable(array: Any) -> Any:
+    """Return a JAX array, or one of the same memory where `addressable_shards` of the array itself raises.
+
+    With one device a process, an array that `jax.device_put` spreads from one of this process alone claims to be
+    the shard of all its devices (`ValueError: … must have one shard each`, jax 0.10.0 to 0.12.0.1).
+    """
+    try:
+        array.addressable_shards  # noqa: B018 - asked whether it raises
+    except ValueError:
+        make = sys.modules["jax"].make_array_from_single_device_arrays
+        return make(array.shape, array.sharding, [array.addressable_data(0)])
+    return array
+
+
 MOST_ITEM_BYTES = 1 << 20
 """What has larger elements is pickled: no element goes in two messages."""
 

@@ -9,9 +9,10 @@ from types import ModuleType
 from typing import Any
 
 from nbdist.bounds import slices
-from nbdist.engine.values.arrays import OfferedArray, Piece
+from nbdist.engine.values.arrays import OfferedArray, Piece, readable
 from nbdist.engine.values.incoming import Place
 from nbdist.errors import ArrayError, SpecError
+from nbdist.spelling import option
 
 
 def offer_array(value: Any, expression: str) -> OfferedArray | None:
@@ -31,6 +32,7 @@ def offer_array(value: Any, expression: str) -> OfferedArray | None:
         return None
     if jax.dtypes.issubdtype(value.dtype, jax.dtypes.prng_key):
         value = jax.random.key_data(value)
+    _refuse_elsewhere(value, expression)
     whole = bool(value.is_fully_addressable)
     return OfferedArray(
         dtype=str(value.dtype),
@@ -71,6 +73,20 @@ def check_array(
         )
 
 
+def _refuse_elsewhere(value: Any, expression: str) -> None:
+    """Lets pass what has a part here, or parts on several other processes.
+
+    Raises:
+      ArrayError: The array lies on one other process alone, which takes it for its own.
+    """
+    holders = {device.process_index for device in value.sharding.device_set}
+    if len(holders) == 1 and not value.sharding.addressable_devices:
+        (process,) = holders
+        raise ArrayError(
+            f"{expression!r} lies on process {process} alone. {option('on', [process])} brings it from there."
+        )
+
+
 def whole_piece(value: Any) -> Piece:
     """All of an array that this process has the whole of."""
 
@@ -92,10 +108,15 @@ def whole_piece(value: Any) -> Piece:
 def unique_pieces(value: Any) -> list[Piece]:
     """The parts of an array that this process holds, each once."""
     found: dict[str, Piece] = {}
-    for shard in value.addressable_shards:
+    for shard in shards(value):
         bounds = bounds_of(shard.index, value.shape)
         found.setdefault(str(bounds), Piece(bounds=bounds, read=partial(_read, shard)))
     return list(found.values())
+
+
+def shards(value: Any) -> list[Any]:
+    """Return the parts of an array on each device of this process, as `addressable_shards` has them."""
+    return list(readable(value).addressable_shards)
 
 
 def _read(shard: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from nbdist.contract.calls.arrays import ArrayNan, NanCounts, PieceNan
+from nbdist.engine.frameworks.jax.arrays import shards
 from nbdist.engine.frameworks.jax.tree import rooted, walk_tree
 from nbdist.engine.probe.lent import Lent
 
@@ -57,7 +58,7 @@ def _pieces(array: Any) -> tuple[PieceNan, ...] | None:
     if not jax.dtypes.issubdtype(array.dtype, np.inexact):
         return ()
     try:
-        read = [(shard, np.asarray(shard.data)) for shard in array.addressable_shards]
+        read = [(shard, np.asarray(shard.data)) for shard in shards(array)]
     except RuntimeError:
         return None  # what was to compute it has failed
     return tuple(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.iopub import Rescued
+from nbdist.engine.frameworks.jax.arrays import unique_pieces
 from nbdist.engine.frameworks.jax.paths import array_paths
 
 
@@ -60,10 +61,7 @@ def _pieces(path: str, array: Any) -> dict[str, Any]:
     if not array.is_ready():
         raise ValueError(f"{path} is being computed")
     found = {}
-    for shard in array.addressable_shards:
-        bounds = [
-            part.indices(size)[:2] for part, size in zip(shard.index, array.shape, strict=True)
-        ]
-        name = ", ".join(f"{start}:{stop}" for start, stop in bounds)
-        found[f"{path}[{name}]"] = numpy.asarray(shard.data)
+    for piece in unique_pieces(array):
+        name = ", ".join(f"{start}:{stop}" for start, stop in piece.bounds)
+        found[f"{path}[{name}]"] = piece.read()
     return found

@@ -12,6 +12,7 @@ from nbdist.contract.array_summary import MIME, ArraySummary, Numbers, PieceSumm
 from nbdist.contract.calls.arrays import Summary
 from nbdist.contract.snapshot import NamedSharding
 from nbdist.contract.wire import encode
+from nbdist.engine.frameworks.jax.arrays import shards
 from nbdist.engine.frameworks.jax.paths import array_paths
 from nbdist.notation import mesh_axes_text, spec_text
 from nbdist.quantities import array_type_text
@@ -86,12 +87,12 @@ def summarize(
     if not jax.dtypes.issubdtype(array.dtype, jax.numpy.number) and array.dtype != bool:
         return None
     grid = corners(array.shape) if grid is None else grid
-    shards = list(array.addressable_shards)
-    shards = [shard for shard in shards if shard.replica_id == 0] if first_copies else shards[:1]
-    readable = sum(shard.data.nbytes for shard in shards) <= MOST_BYTES
+    own = shards(array)
+    own = [shard for shard in own if shard.replica_id == 0] if first_copies else own[:1]
+    small = sum(shard.data.nbytes for shard in own) <= MOST_BYTES
     try:
         pieces = tuple(
-            _piece(shard, array.shape, grid, readable=readable, numbers=numbers) for shard in shards
+            _piece(shard, array.shape, grid, readable=small, numbers=numbers) for shard in own
         )
     except RuntimeError:
         return None  # what was to compute it has failed

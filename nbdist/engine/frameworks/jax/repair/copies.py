@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from nbdist.contract.calls.stepping import NOT_SENT
+from nbdist.engine.frameworks.jax.arrays import shards
 from nbdist.errors import RecoveryError
 from nbdist.quantities import bytes_text
 
@@ -113,7 +114,7 @@ def _unique(array: Any) -> list[tuple[list[int], Any]]:
     import numpy
 
     found: dict[tuple[tuple[int | None, int | None], ...], list[tuple[list[int], Any]]] = {}
-    for shard in array.addressable_shards:
+    for shard in shards(array):
         key = tuple((part.start, part.stop) for part in shard.index)
         piece, known = numpy.asarray(shard.data), found.setdefault(key, [])
         for devices, other in known:

@@ -134,6 +134,7 @@ class CellRun:
             renderer=self._renderer,
             late_renderer=renderer_for(get_ipython(), name=late_name(cell.number)),
             widgets=widgets,
+            earlier=context.earlier,
         )
         self.execution.late = self._late
         self._remarks = remarks

@@ -9,6 +9,7 @@ from typing import Any
 
 from nbdist.cells.execution import Cell, Link, Reports
 from nbdist.cells.facts import Facts
+from nbdist.cells.late import EarlierCells
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.remedies import Remedies
 from nbdist.contract.history import OpenCell
@@ -56,6 +57,7 @@ class CellContext:
       give_up_s: As `CellSupervisor.give_up_s`.
       in_step: After which program all processes are known to be in step, as a cell's label has it.
       widgets: Those of the processes; None: they are shown as text.
+      earlier: The cells that have ended before, whose displays this one may change.
       progress: Called with where each process stands while the cell runs.
       began: Called with the cell's run and the processes it is for, before it is sent.
       requested: Called with the cell and the numbers of its requests so far, before these are on their way.
@@ -74,6 +76,7 @@ class CellContext:
     ended: Callable[[Ended], Facts]
     in_step: tuple[int, int] | None = None
     widgets: Widgets | None = None
+    earlier: EarlierCells = field(default_factory=EarlierCells)
     progress: Callable[[dict[int, ProcessOutcome]], None] = field(default=nothing)
     began: Callable[[int, Sequence[int]], None] = field(default=nothing)
     requested: Callable[[OpenCell], None] = field(default=nothing)

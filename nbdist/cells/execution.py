@@ -17,7 +17,7 @@ from typing import Any, Protocol
 from ipyparallel.error import TaskAborted
 
 from nbdist.cells.held import held_text
-from nbdist.cells.late import LateOutput, put
+from nbdist.cells.late import LateOutput, as_new, put
 from nbdist.cells.outcome import Outcome, ProcessOutcome
 from nbdist.cells.submission import Message, Recipient, Submission, submit
 from nbdist.contract.iopub import CellStep, Prompt, Prompting, Rescued, message_of
@@ -104,8 +104,8 @@ class Execution:
       reports: What the processes have reported.
       widgets: Learns what the widgets of the processes are like.
 
-    What comes after the cell's output has been closed goes to `late`, where that is set. `number` is that of this
-    sending, in whichever kernel, and of the proof at its end.
+    What comes after the cell's output has been closed goes to `late`, where that is set, and changes of displays
+    of earlier cells to those. `number` is that of this sending, in whichever kernel, and of the proof at its end.
     """
 
     def __init__(
@@ -442,9 +442,13 @@ class Execution:
             return
         if self._widgets is not None and self._widgets.take(process_id, message):
             return
-        taken = not self.output.closed and put(self.output, process_id, message)
-        if not taken and self.output.closed and self.late is not None:
-            self.late.take(process_id, message)
+        if self.output.closed:
+            if self.late is not None:
+                self.late.take(process_id, message)
+        elif not put(self.output, process_id, message):
+            earlier = None if self.late is None else self.late.earlier
+            if earlier is None or not earlier.change(process_id, message):
+                put(self.output, process_id, as_new(message))
 
 
 def without_leading_blank_lines(code: str) -> tuple[str, int]:

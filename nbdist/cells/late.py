@@ -10,6 +10,7 @@ import contextvars
 import logging
 import threading
 import time
+from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,9 @@ LOOK_SECONDS = 0.1
 
 QUIET_SECONDS = 1.0
 """After so long without more, all of it is shown, and the thread that shows it ends until more comes."""
+
+MOST_CELLS = 20
+"""Cells whose displays later cells can change. Each keeps its output in memory."""
 
 
 def late_name(cell: int) -> Callable[[Sequence[int]], str]:
@@ -64,6 +68,27 @@ def readable(message: Message) -> Message:
     return {"msg_type": "stream", "content": {"name": "stderr", "text": text}}
 
 
+def as_new(message: Message) -> Message:
+    """A change of a display that is not there, as a display."""
+    changes = message["msg_type"] == "update_display_data"
+    return {**message, "msg_type": "display_data"} if changes else message
+
+
+class EarlierCells:
+    """The newest cells of a session that have ended, with displays that may still be changed."""
+
+    def __init__(self) -> None:
+        self._cells: deque[LateOutput] = deque(maxlen=MOST_CELLS)
+
+    def add(self, cell: LateOutput) -> None:
+        """One that has ended."""
+        self._cells.append(cell)
+
+    def change(self, process_id: int, message: Message) -> bool:
+        """Changes the display that an `update_display_data` is for; false where none of them has it."""
+        return any(cell.change(process_id, message) for cell in reversed(self._cells))
+
+
 class LateOutput:
     """Shows what comes after the end of one cell. Costs next to nothing until something does.
 
@@ -76,6 +101,7 @@ class LateOutput:
       renderer: Draws the cell's own output.
       late_renderer: Draws late output, under `late_name`.
       widgets: Those of the processes.
+      earlier: The cells that have ended before; gets this one when it has.
     """
 
     def __init__(
@@ -87,8 +113,10 @@ class LateOutput:
         renderer: Renderer,
         late_renderer: Renderer,
         widgets: Widgets | None = None,
+        earlier: EarlierCells,
     ) -> None:
         self._widgets = widgets
+        self.earlier = earlier
         self._number = cell
         self._processes = output.processes
         self._folder = folder
@@ -111,38 +139,51 @@ class LateOutput:
                 self._cell = None  # a long notebook need not keep all its output in memory
             if self._cell is not None:
                 self._cell.output.on_widget = self.redraw
+                self.earlier.add(self)
             self._begin()
 
     def redraw(self) -> None:
         """Draws the cell's own output again, in which a widget has changed; from any thread."""
         with self._lock:
             if self._cell is not None:
-                self._changed.add(self._cell)
-                self._came_at = time.monotonic()
-                self._begin()
+                self._note(self._cell)
 
     def take(self, process_id: int, message: Message) -> None:
         """Takes a message that came after the end; from any thread, one at a time."""
         if self._widgets is not None and self._widgets.take(process_id, message):
             return
+        changes = message["msg_type"] == "update_display_data"
+        if changes and (
+            self.change(process_id, message) or self.earlier.change(process_id, message)
+        ):
+            return
         with self._lock:
-            self._changed.add(self._put(process_id, message))
-            self._came_at = time.monotonic()
-            self._begin()
+            self._note(self._put(process_id, message))
+
+    def change(self, process_id: int, message: Message) -> bool:
+        """Changes a display of the cell's own output; false where the message is for none of them."""
+        with self._lock:
+            own = self._cell
+            if own is None or not put(own.output, process_id, message):
+                return False
+            self._note(own)
+            return True
+
+    def _note(self, changed: _Part) -> None:
+        self._changed.add(changed)
+        self._came_at = time.monotonic()
+        self._begin()
 
     def _put(self, process_id: int, message: Message) -> _Part:
-        """Adds a message to the cell's own output where it changes a display there, else to late output."""
-        own = self._cell
-        changes = message["msg_type"] == "update_display_data"
-        if own is not None and changes and put(own.output, process_id, message):
-            return own
+        """Adds a message to the late output."""
         if self._late is None:
             output = CellOutput(
                 processes=self._processes, folder=self._folder, widgets=self._widgets
             )
             self._late = _Part(output, self._late_renderer)
             self._late.finish()
-        put(self._late.output, process_id, readable(message))
+        if not put(self._late.output, process_id, readable(message)):
+            put(self._late.output, process_id, as_new(message))
         return self._late
 
     def _begin(self) -> None:

@@ -9,6 +9,7 @@ from functools import partial
 from typing import Self, TypeVar
 
 from nbdist.cells.facts import Facts
+from nbdist.cells.late import EarlierCells
 from nbdist.cells.target_selector import TargetSelector
 from nbdist.contract.asides import Aside
 from nbdist.contract.calls.call import Call
@@ -57,6 +58,7 @@ class EngineGroup:
       asides: What may be asked of them in the middle of a cell.
       choice: Reads target words.
       widgets: Theirs.
+      earlier: Cells that have ended, whose displays later ones may change.
       answers: What each has said when its framework was initialized, by process id.
       seconds_to_start: How long that took.
       in_step_at: After which program, as generation and serial, they were when last compared.
@@ -98,6 +100,7 @@ class EngineGroup:
         self.reports = Reports(self.monitor, self.health, plan.hosts, self.send)
         self.asides = Asides(link.agents, plan, self.reports.busy)
         self.widgets = Widgets()
+        self.earlier = EarlierCells()
         self.on_replaced: Callable[[], object] = lambda: None
         self.monitor.on_answer = self.asides.put
         self.monitor.start()

@@ -44,6 +44,7 @@ def cell_context(
         give_up_s=rules.give_up_s,
         in_step=engines.in_step_at if engines.facts.workers.issubset(targets) else None,
         widgets=engines.widgets,
+        earlier=engines.earlier,
         progress=engines.health.take_outcomes,
         began=began,
         requested=requested,

@@ -12,7 +12,7 @@ import pytest
 
 from nbdist.cells import late
 from nbdist.cells.execution import Cell, Execution
-from nbdist.cells.late import LateOutput, late_name
+from nbdist.cells.late import EarlierCells, LateOutput, late_name
 from nbdist.output import CellOutput, NotebookRenderer, TerminalRenderer
 from tests.waiting import WAIT_SECONDS, wait_for
 
@@ -33,7 +33,9 @@ def display(text: str, *, update: bool = False) -> dict[str, Any]:
 class Shown:
     """A cell of three processes that has ended, in a terminal or in a notebook."""
 
-    def __init__(self, folder: Path, *, notebook: bool = False) -> None:
+    def __init__(
+        self, folder: Path, *, notebook: bool = False, earlier: EarlierCells | None = None
+    ) -> None:
         self.file = io.StringIO()
         self.displays: dict[str, Any] = {}
         make: Callable[..., Any]
@@ -57,6 +59,7 @@ class Shown:
             folder=folder / "later",
             renderer=self.renderer,
             late_renderer=make(name=late_name(7)),
+            earlier=earlier or EarlierCells(),
         )
         self.execution.late = self.late
 
@@ -130,6 +133,34 @@ def test_a_display_of_the_cell_is_changed_in_its_place(tmp_path: Path) -> None:
     shown.end()
     shown.execution.receive(0, display("whole", update=True))
     shown.wait("process 0\nwhole")
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["in the later cell", "after it"])
+def test_a_display_of_an_earlier_cell_is_changed_in_its_place(tmp_path: Path, ended: bool) -> None:
+    earlier = EarlierCells()
+    first = Shown(tmp_path / "1", notebook=True, earlier=earlier)
+    first.execution.receive(0, display("half"))
+    first.end()
+    second = Shown(tmp_path / "2", notebook=True, earlier=earlier)
+    if ended:
+        second.end()
+    second.execution.receive(0, display("whole", update=True))
+    first.wait("process 0\nwhole")
+    if not ended:
+        second.end()
+    assert second.text == ""
+
+
+@pytest.mark.parametrize("ended", [False, True], ids=["in the cell", "after it"])
+def test_a_change_of_a_display_that_is_nowhere_is_shown(tmp_path: Path, ended: bool) -> None:
+    shown = Shown(tmp_path, notebook=True)
+    if ended:
+        shown.end()
+    shown.execution.receive(0, display("half", update=True))
+    shown.execution.receive(0, display("whole", update=True))
+    if not ended:
+        shown.end()
+    shown.wait("cell 7, process 0 (later)\nwhole" if ended else "process 0\nwhole")
 
 
 def test_the_thread_ends_when_it_is_quiet_and_comes_back(

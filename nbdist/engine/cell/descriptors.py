@@ -6,6 +6,7 @@ and 2 lead to a private file, so that the words outlive the process; this reads 
 
 from __future__ import annotations
 
+import codecs
 import logging
 import os
 import threading
@@ -16,12 +17,16 @@ from pathlib import Path
 from nbdist.engine.cell.gloo import Gloo
 from nbdist.machine.log_tail import CHATTER
 from nbdist.message_guard import MessageGuard
+from nbdist.quantities import bytes_text
 
 logger = logging.getLogger(__name__)
 
 PERIOD_SECONDS = 0.2
 
 LARGEST_READ = 1 << 18
+
+MOST_BEHIND = 16 << 20
+"""Bytes that are still passed on where a program writes faster than they are read; of more, the last."""
 
 
 class Descriptors:
@@ -35,6 +40,8 @@ class Descriptors:
         self._publish = publish
         self._lock = threading.Lock()
         self._leave_out: tuple[Callable[[bytes], bytes], ...] = ()
+        self._path = ""
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._offset = 0
         self._file: int | None = None
         self._gloo = Gloo()
@@ -42,10 +49,10 @@ class Descriptors:
 
     def start(self) -> None:
         """Begins at the present end of the file."""
-        path = os.environ.get("NBDIST_LOG")
-        if not path or not Path(path).exists():
+        self._path = os.environ.get("NBDIST_LOG", "")
+        if not self._path or not Path(self._path).exists():
             return
-        self._file = os.open(path, os.O_RDONLY)
+        self._file = os.open(self._path, os.O_RDONLY)
         self._offset = os.fstat(self._file).st_size
         threading.Thread(target=self._follow, name="nbdist-descriptors", daemon=True).start()
 
@@ -54,25 +61,27 @@ class Descriptors:
         self._leave_out = (*self._leave_out, known)
 
     def flush(self) -> None:
-        """Publishes what has been written since; costs one `fstat` when that is nothing. Raises nothing."""
+        """Publishes all that has been written so far; costs one `fstat` when that is nothing. Raises nothing."""
         if self._file is not None:
-            with self._guard:
-                self._publish_new(self._file)
+            with self._guard, self._lock:
+                self._publish_until(self._file, os.fstat(self._file).st_size)
 
-    def _publish_new(self, file: int) -> None:
-        with self._lock:
-            size = os.fstat(file).st_size
-            if size <= self._offset and not self._gloo.is_late:
-                return
+    def _publish_until(self, file: int, size: int) -> None:
+        if size - self._offset > MOST_BEHIND:
+            left_out = size - MOST_BEHIND - self._offset
+            self._offset += left_out
+            self._publish(
+                f"\n… {bytes_text(left_out)} of output not shown; all of it is in {self._path}\n"
+            )
+        while size > self._offset or self._gloo.is_late:
             new = os.pread(file, min(size - self._offset, LARGEST_READ), self._offset)
             self._offset += len(new)
-            data = self._gloo.left_of(new)
-        data = CHATTER.sub(b"", data)
-        for known in self._leave_out:
-            data = known(data)
-        text = data.decode(errors="replace")
-        if text.strip():
-            self._publish(text)
+            data = CHATTER.sub(b"", self._gloo.left_of(new))
+            for known in self._leave_out:
+                data = known(data)
+            text = self._decoder.decode(data)
+            if text.strip():
+                self._publish(text)
 
     def _follow(self) -> None:
         while True:

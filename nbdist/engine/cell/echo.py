@@ -10,7 +10,7 @@ import logging
 import os
 import threading
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from nbdist.contract.echo import Kept, KeptMessage
@@ -25,6 +25,9 @@ MOST_MESSAGES = 4000
 
 MOST_REQUESTS = 100
 """Of which it is known how much was dropped."""
+
+STDOUT = b".stdout"
+"""The end of the topic of what Python prints."""
 
 DELIMITER = b"<IDS|MSG>"
 """Before it stand topics, after it signature, header, parent, metadata, content (the Jupyter wire protocol)."""
@@ -41,9 +44,11 @@ class KeptOutput:
     Args:
       publisher: ipykernel's IOPubThread, or the socket that stands for it: all that is shown goes through its
         public `send_multipart`.
+      before_stdout: Called before text that Python has printed, with which what a program wrote before it is sent.
     """
 
-    def __init__(self, publisher: Any) -> None:
+    def __init__(self, publisher: Any, before_stdout: Callable[[], None] = lambda: None) -> None:
+        self._before_stdout = before_stdout
         self._publisher = getattr(publisher, "io_thread", publisher)
         self._send = self._publisher.send_multipart
         self._lock = threading.Lock()
@@ -62,6 +67,8 @@ class KeptOutput:
         self._lock = threading.Lock()
 
     def _send_and_keep(self, frames: Sequence[Any], *args: Any, **options: Any) -> None:
+        if frames[0][-len(STDOUT) :] == STDOUT:
+            self._before_stdout()
         self._send(frames, *args, **options)
         # It has been shown; that it cannot be kept is no error of whoever has printed it.
         with self._guard:

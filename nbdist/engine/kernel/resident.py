@@ -85,7 +85,7 @@ class Resident:
         self._agreement: Agreement | None = None
         self.publisher = Publisher(self.kernel, lambda: self.process_id)
         self.descriptors = Descriptors(self.publisher.text)
-        self.echo = KeptOutput(self.kernel.iopub_socket)
+        self.echo = KeptOutput(self.kernel.iopub_socket, self.descriptors.flush)
         self.interrupts = InterruptHandler()
         self.framework = Framework()
         self.reserved = ReservedPorts()
@@ -272,6 +272,7 @@ class Resident:
         self._began = None
 
     def _remember(self, request: dict[str, Any], label: CellLabel) -> None:
+        self.descriptors.flush()  # what was written since is output of the cell before
         self.publisher.request = request
         self._shows_widgets = label.widgets
         if self.step is not None:

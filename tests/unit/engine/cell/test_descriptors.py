@@ -41,6 +41,30 @@ def test_text_of_descriptors_comes_again_after_text_that_could_not_be_published(
     wait_for(lambda: published[-1] == "good\n")
 
 
+def test_all_that_was_written_is_passed_on_before_the_cell_ends(log: Path) -> None:
+    published: list[str] = []
+    reader = Descriptors(published.append)
+    reader.start()
+    text = "äöü\n" * (descriptors.LARGEST_READ // 3)
+    log.write_text(text)
+    reader.flush()
+    assert "".join(published) == text, "also the characters at the edges of what is read at once"
+
+
+def test_of_more_than_can_be_passed_on_the_end_is_and_where_all_of_it_is(
+    log: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(descriptors, "MOST_BEHIND", 4)
+    published: list[str] = []
+    reader = Descriptors(published.append)
+    reader.start()
+    log.write_text(f"{'x' * 3000}end\n")
+    reader.flush()
+    said, end = published
+    assert said == f"\n… 2.9 KB of output not shown; all of it is in {log}\n"
+    assert end == "end\n"
+
+
 @pytest.mark.parametrize("cut_at", [7, 30, len(MESSAGE) - 2])
 def test_a_line_of_gloos_that_is_read_in_two_parts_is_left_out(log: Path, cut_at: int) -> None:
     published: list[str] = []

@@ -37,3 +37,13 @@ def test_output_that_cannot_be_kept_is_shown_and_what_comes_next_is_kept() -> No
     publisher.send_multipart(frames("good"))
     assert len(publisher.sent) == 4
     assert [m.content["text"] for m in echo.of().messages] == ["good"]
+
+
+def test_what_a_program_wrote_before_python_printed_is_sent_before_it() -> None:
+    publisher = Publisher()
+    echo = KeptOutput(publisher, lambda: publisher.sent.append("of a program"))
+    echo.install()
+    publisher.send_multipart(frames("printed"))
+    publisher.send_multipart([b"engine.0.stderr", *frames("of a program")[1:]])
+    assert publisher.sent[0] == "of a program"
+    assert len(publisher.sent) == 3, "once, and not before stderr, in which it is sent"

@@ -6,17 +6,19 @@ another must not make their output flicker between one and many.
 
 from __future__ import annotations
 
+import itertools
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
 from nbdist import summary
-from nbdist.output.entries import Display, Entry, Line, without_addresses
+from nbdist.output.entries import Display, Entry, Line, digest_of_lines, without_addresses
 from nbdist.output.patience import FRESH_S
 from nbdist.output.record import Column
 from nbdist.output.widgets import alike, joined
 
 _NEAR = 64
+_TRACEBACK = "Traceback (most recent call last):"
 
 
 def settle_for(columns: Sequence[Column], now: float) -> list[Column]:
@@ -36,7 +38,26 @@ def keys(columns: Sequence[Column], now: float) -> list[list[Hashable]]:
     open_bars = {key for column in unfinished for entry, key in _bars(column.entries) if entry.open}
     updating = _updating(columns) if unfinished else set()
     widgets = alike(columns, now)
-    return [list(_keys(column, open_bars, updating, widgets)) for column in columns]
+    return [
+        whole_tracebacks(column.entries, list(_keys(column, open_bars, updating, widgets)))
+        for column in columns
+    ]
+
+
+def whole_tracebacks(entries: Sequence[Entry], keys: Sequence[Hashable]) -> list[Hashable]:
+    """The keys of entries, those of a printed traceback such that only whole ones are the same."""
+    whole = list(keys)
+    for begin, entry in enumerate(entries):
+        if isinstance(entry, Line) and entry.text == _TRACEBACK:
+            inside = itertools.takewhile(_is_indented, entries[begin + 1 :])
+            end = begin + 1 + sum(1 for _ in inside) + 1  # and the line that names the error
+            digest = digest_of_lines("\n".join(map(str, keys[begin:end])))
+            whole[begin:end] = [(key, digest) for key in keys[begin:end]]
+    return whole
+
+
+def _is_indented(entry: Entry) -> bool:
+    return isinstance(entry, Line) and entry.text.startswith(" ")
 
 
 def choose(entries: Sequence[Entry]) -> Entry:

@@ -12,7 +12,7 @@ from nbdist import summary
 from nbdist.contract.array_summary import MIME, ArraySummary
 from nbdist.contract.wire import decode, encode
 from nbdist.output.bars import Bar, parse_bar
-from nbdist.output.html import without_ids
+from nbdist.output.html import comparable
 from nbdist.widgets import LiveWidget
 from nbdist.widgets.captured import WIDGET_MIME as WIDGET_MIME
 
@@ -21,9 +21,6 @@ Stream = Literal["stdout", "stderr", "result"]
 
 _ADDRESS = re.compile(r"\bat 0x[0-9a-fA-F]{4,16}\b")
 _UNSHOWN = "at 0x…"
-
-_CELL_FILE = re.compile(r"/ipykernel_\d+/")
-"""The folder of the files that cells are compiled under has the id of the process in its name."""
 
 
 def view_of(model: str) -> dict[str, object]:
@@ -92,8 +89,8 @@ class Display:
         if isinstance(compared.get("text/plain"), str):
             compared["text/plain"] = without_addresses(compared["text/plain"])
         if isinstance(compared.get("text/html"), str):
-            compared["text/html"] = without_ids(without_addresses(compared["text/html"]))
-        text = json.dumps([compared, self.metadata], sort_keys=True, default=repr)
+            compared["text/html"] = without_addresses(compared["text/html"])
+        text = json.dumps([comparable(compared), self.metadata], sort_keys=True, default=repr)
         self.size = len(text)
         self.digest = hashlib.blake2b(text.encode("utf-8", "replace"), digest_size=16).hexdigest()
         self.updates += 1
@@ -135,8 +132,8 @@ def line(
 ) -> Line:
     """A `Line`, with the key by which it is compared to those of other processes.
 
-    The timings of a progress bar, and in the text of a result addresses (`<Line2D object at 0x7f…>`) and the files
-    of cells, never agree between processes and are left out of the key.
+    The timings of a progress bar, and in the text of a result addresses (`<Line2D object at 0x7f…>`), never agree
+    between processes and are left out of the key.
     `whole` is the digest of the result that it is a line of: lines of results that differ are not the same.
     """
     bar = parse_bar(text)
@@ -163,6 +160,5 @@ def digest_of_lines(text: str) -> str:
 
 
 def without_addresses(text: str) -> str:
-    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`, `/tmp/ipykernel_15/7.py` → `/tmp/ipykernel_…/7.py`."""
-    text = _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text
-    return _CELL_FILE.sub("/ipykernel_…/", text) if "/ipykernel_" in text else text
+    """`<Figure at 0x7f3a10c4>` → `<Figure at 0x…>`."""
+    return _ADDRESS.sub(_UNSHOWN, text) if " at 0x" in text else text

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable, Sequence
 from typing import NamedTuple
 
+from nbdist.output.agree import whole_tracebacks
 from nbdist.output.align import Section, align
 from nbdist.output.blocks import Block, Builder
 from nbdist.output.entries import Display
@@ -64,6 +65,7 @@ class Follower:
             ("display", entry.digest) if isinstance(entry, Display) else entry.key
             for entry in entries
         ]
+        keys = whole_tracebacks(entries, keys)
         # What is printed is printed: nobody is taken to be merely behind.
         return Compared(record.process_id, entries, keys, finished=True, settled=len(keys))
 

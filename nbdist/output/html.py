@@ -1,4 +1,4 @@
-"""What HTML of several processes is compared by: all of it, but for the ids that each process invents."""
+"""What HTML, SVG and scripts of several processes are compared by: all but the ids that each invents."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import base64
 import binascii
 import re
 import zlib
+from collections.abc import Mapping
+from typing import Any
 
 _PACKED = re.compile(r"\beN[A-Za-z0-9+/]{38,}={0,2}")
 """Base64 of zlib's output, as treescope puts its HTML into HTML."""
@@ -17,21 +19,37 @@ _ID = re.compile(r"\bid=\\?[\"']([\w-]+)\\?[\"']")
 _INVENTED = re.compile(r"\b(?:treescope_out|deferred)_[0-9a-f]{32}\b")
 """treescope's, which it finds its elements by."""
 
+_SCRIPT_ID = re.compile(r"[\"']([0-9a-f]{8}-(?:[0-9a-f]{4}-){3}[0-9a-f]{12})[\"']")
+"""Bokeh's, in the scripts that fill an element; a script shows no text of its own."""
+
+_DATE = re.compile(r"<dc:date>[^<]*</dc:date>")
+"""When Matplotlib has drawn an SVG."""
+
 _WORD = re.compile(r"[\w-]+")
 
 
-def without_ids(html: str) -> str:
-    """HTML with numbers in place of its elements' ids, so that those of equal content are equal.
+def comparable(data: Mapping[str, Any]) -> dict[str, Any]:
+    """A MIME bundle with numbers in place of invented ids, and without the date of a drawing. For comparing alone.
 
-    pandas' Styler and treescope invent new ids each time, which nobody reads. An id is replaced wherever it
-    stands, as in style sheets and scripts. For comparing alone.
+    pandas' Styler, Matplotlib, Bokeh and treescope invent new ids each time, which nobody reads.
     """
-    html = _PACKED.sub(_unpacked, html)
-    names = [*_ID.findall(html), *_INVENTED.findall(html)]
+    return {
+        mime: _without_ids(value, script=mime.startswith("application/"))
+        if isinstance(value, str) and mime.startswith(("text/html", "image/svg", "application/"))
+        else value
+        for mime, value in data.items()
+    }
+
+
+def _without_ids(text: str, *, script: bool) -> str:
+    """An id is replaced wherever it stands, as in style sheets and scripts."""
+    text = _DATE.sub("", _PACKED.sub(_unpacked, text))
+    names = [*_ID.findall(text), *_INVENTED.findall(text)]
+    names += _SCRIPT_ID.findall(text) if script else []
     if not names:
-        return html
+        return text
     numbers = {name: f"id {number}" for number, name in enumerate(dict.fromkeys(names))}
-    return _WORD.sub(lambda word: numbers.get(word[0], word[0]), html)
+    return _WORD.sub(lambda word: numbers.get(word[0], word[0]), text)
 
 
 def _unpacked(packed: re.Match[str]) -> str:

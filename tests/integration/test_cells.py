@@ -46,6 +46,12 @@ def test_html_and_figures_arrive_as_what_they_are(notebook: Notebook) -> None:
     assert len(figure.mime("image/png")) == 1, "equal figures are one"
 
 
+def test_a_printed_traceback_is_shown_once(notebook: Notebook) -> None:
+    code = "try: 1 / 0\nexcept ZeroDivisionError: traceback.print_exc()"
+    text = notebook.good(f"%%dist\nimport traceback\n{code}").text
+    assert len(re.findall("File .*ipykernel_0.*, line 3", text)) == 1, text
+
+
 def test_line_numbers_are_those_of_the_notebooks_cell(notebook: Notebook) -> None:
     output = notebook.bad("%%dist\nx = 1\n\n1 / 0")
     assert re.search(r"Cell In\[\d+\], line 4", output.traceback)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextvars
+import re
 import threading
 import warnings
 from collections.abc import Callable
@@ -106,6 +107,19 @@ def explain_incomplete(shell: Any) -> None:
     IPython compiles cells as if more lines could follow, and Python 3.13 then says `_IncompleteInputError`.
     """
     shell.compile.reset_compiler_flags()
+
+
+def name_cells_alike(shell: Any) -> None:
+    """Compiles a cell under the same file name on all processes, so that the tracebacks they print are equal.
+
+    ipykernel's name, `/tmp/ipykernel_4711/123.py`, has the id of the process in it. The method is public.
+    """
+    get_code_name = shell.compile.get_code_name
+
+    def named(*args: Any, **options: Any) -> str:
+        return re.sub(r"(?<=ipykernel_)\d+", "0", get_code_name(*args, **options))
+
+    shell.compile.get_code_name = named
 
 
 def show_help(shell: Any) -> None:

@@ -41,6 +41,7 @@ from nbdist.engine.kernel.kernel_gaps import (
     allow_await,
     allow_shell_commands,
     explain_incomplete,
+    name_cells_alike,
     refuse_exit,
     refuse_input,
     show_help,
@@ -162,6 +163,7 @@ class Resident:
         install_debugger(self.shell, self.lines, self.interrupts, self._cell_of)
         refuse_exit(self.shell)
         explain_incomplete(self.shell)
+        name_cells_alike(self.shell)
         show_help(self.shell)
         for one in frameworks():
             one.install(self.shell)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import io
+import uuid
+
+import matplotlib.pyplot as plt
 import pytest
+from matplotlib.figure import Figure
 
 from nbdist.output import RichBlock
 from nbdist.output.patience import FRESH_S
@@ -63,6 +68,41 @@ def test_html_that_differs_in_invented_ids_only_is_one(cell):
     ((processes, _),) = shown(cell)
     assert processes == (0, 1, 2, 3)
     assert cell.blocks()[0].data["text/html"] == STYLED.format(id="a09f", value=1.5)
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"), [((7, 7, 7, 7), [(0, 1, 2, 3)]), ((7, 7, 8, 8), [(0, 1), (2, 3)])]
+)
+def test_svg_of_matplotlib_is_shown_once_where_it_is_equal(cell, values, groups):
+    for process_id, value in enumerate(values):
+        figure = Figure()
+        figure.subplots().plot([1, value], "o-")
+        drawn = io.StringIO()
+        with plt.rc_context({"svg.hashsalt": f"process {process_id}"}):
+            figure.savefig(drawn, format="svg", metadata={"Date": f"2026-11-2{process_id}"})
+        cell.display(process_id, {"image/svg+xml": drawn.getvalue(), "text/plain": "<Figure>"}, {})
+    assert [processes for processes, _ in shown(cell)] == groups
+
+
+BOKEH = """const docs = {{"{document}":{{"version":"3.9.2","y":[3,{value}]}}}};
+const items = [{{"docid":"{document}","roots":{{"p1008":"{element}"}}}}];"""
+
+
+@pytest.mark.parametrize(
+    ("values", "groups"), [((7, 7, 7, 7), [(0, 1, 2, 3)]), ((7, 7, 8, 8), [(0, 1), (2, 3)])]
+)
+def test_scripts_that_fill_elements_are_one_where_they_are_equal(cell, values, groups):
+    for process_id, value in enumerate(values):
+        document, element = (str(uuid.uuid4()) for _ in range(2))
+        script = BOKEH.format(document=document, element=element, value=value)
+        cell.display(process_id, {"application/javascript": script}, {})
+    assert [processes for processes, _ in shown(cell)] == groups
+
+
+def test_a_number_of_a_run_that_is_read_in_html_is_no_invented_id(cell):
+    for process_id in range(2):
+        cell.display(process_id, {"text/html": f"<b>{uuid.uuid4()}</b>"}, {})
+    assert [processes for processes, _ in shown(cell)] == [(0,), (1,)]
 
 
 def test_html_with_other_values_stands_by_process(cell):

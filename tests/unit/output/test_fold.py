@@ -292,11 +292,24 @@ def test_results_of_several_lines_that_differ_in_addresses_only_are_one(cell):
     assert shown(cell) == [(tuple(range(4)), ("[<Line at 0x…>,", " <Line at 0x…>]"))]
 
 
-def test_help_that_differs_in_the_file_of_the_cell_only_is_one(cell):
+TRACEBACK = """Traceback (most recent call last):
+  File "/tmp/ipykernel_0/309.py", line 4, in <module>
+    check(me)
+ValueError: shard {}
+"""
+
+
+def test_printed_tracebacks_are_shown_whole_and_equal_ones_once(cell):
     for process_id in range(4):
-        reply(cell, process_id, f"Docstring: Says.\nFile: /tmp/ipykernel_{process_id}/309.py")
-    lines = ("Docstring: Says.", "File: /tmp/ipykernel_…/309.py")
-    assert shown(cell) == [(tuple(range(4)), lines)]
+        say(cell, f"before\n{TRACEBACK.format(process_id // 2)}after\n", [process_id])
+    lines = [tuple(TRACEBACK.format(shard).splitlines()) for shard in range(2)]
+    everyone = tuple(range(4))
+    assert shown(cell) == [
+        (everyone, ("before",)),
+        ((0, 1), lines[0]),
+        ((2, 3), lines[1]),
+        (everyone, ("after",)),
+    ]
 
 
 def test_what_is_printed_around_results_is_still_compared_by_lines(cell):

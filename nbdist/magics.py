@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
@@ -12,7 +13,8 @@ from IPython.display import display
 
 import nbdist.options as options
 from nbdist.cells.listed import cells_text
-from nbdist.errors import ArrayError, NbdistError, OptionError, SessionError
+from nbdist.cells.outcome import ProcessOutcome
+from nbdist.errors import ArrayError, NbdistError, OptionError, ProcessError, SessionError
 from nbdist.launch.doctor import doctor, running
 from nbdist.launch.model.start_options import StartOptions
 from nbdist.notebook.completion import Completion
@@ -482,6 +484,23 @@ class DistMagics(Magics):
         asked = options.dist_restore().parse(line)
         print(self._active().restore(asked.path, asked.names, **options.limit(asked)))
 
+    def _debugger(self, force: bool = False) -> None:
+        """Opens a post-mortem for `%debug` and `%pdb on`, which call this public method of the shell.
+
+        The error of a cell on processes is looked at where it was raised: here it has frames of nbdist alone.
+        """
+        error = getattr(sys, "last_value", None)
+        first = next(iter(error.failures), None) if isinstance(error, ProcessError) else None
+        asked = force or self.shell.call_pdb
+        if not (asked and isinstance(first, ProcessOutcome) and self.session is not None):
+            type(self.shell).debugger(self.shell, force)
+            return
+        try:
+            self.dist_debug(str(first.process_id))
+        except NbdistError as refused:
+            # IPython shows nothing more where this comes from `%pdb on`, in the middle of showing an error.
+            print("\n".join(refused._render_traceback_()))  # type: ignore[attr-defined]
+
     @contextlib.contextmanager
     def _moved(self, verb: str) -> Iterator[Moved]:
         progress = Moved(verb, in_notebook=self._in_notebook)
@@ -506,6 +525,7 @@ class DistMagics(Magics):
         """Registers the magics, and what belongs to them."""
         self.shell.register_magics(self)
         self.shell.input_transformers_cleanup.insert(0, self.mode.transform)
+        self.shell.debugger = self._debugger
         self.completion.install()
         self.channel.open()
 
@@ -514,6 +534,7 @@ class DistMagics(Magics):
         self.channel.close()
         self.completion.remove()
         self.shell.input_transformers_cleanup.remove(self.mode.transform)
+        del self.shell.debugger  # the method of its class is there again
         for kind, names in self.magics.items():
             for name in names:
                 self.shell.magics_manager.magics[kind].pop(name, None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping, Sequence
 
 from nbdist.cells.followed import FollowedRun
-from nbdist.errors import SessionError
+from nbdist.errors import ProcessError, SessionError
 from nbdist.quantities import names_text, processes_text
 from nbdist.spelling import command
 
@@ -19,12 +19,28 @@ class Background:
     @property
     def runs(self) -> tuple[FollowedRun, ...]:
         """Those that are not over."""
-        self._runs = [run for run in self._runs if not run.done]
-        return tuple(self._runs)
+        self._runs = [run for run in self._runs if not run.done or run.unseen]
+        return tuple(run for run in self._runs if not run.done)
 
     def add(self, run: FollowedRun) -> None:
         """One that has just been sent."""
-        self._runs = [*self.runs, run]
+        self._runs = [*self._runs, run]
+
+    def refuse_unseen(self) -> None:
+        """Lets pass where nobody has to be shown how a cell has failed.
+
+        Raises:
+          ProcessError: One has, and its front end has dropped that.
+        """
+        failed = next((run for run in self._runs if run.unseen), None)
+        error = failed.error() if failed is not None else None
+        if failed is None or error is None:
+            return
+        text = f"cell {failed.cell.number} failed in the background, and this cell was not run: {error}"
+        shown = getattr(error, "shown", "") or f"{type(error).__name__}: {error}"
+        raise ProcessError(
+            text, getattr(error, "failures", ()), f"{shown}\nProcessError: {text}"
+        ) from None
 
     def inside(self) -> dict[FollowedRun, tuple[int, ...]]:
         """Those that some processes are still in, and which.

@@ -16,9 +16,10 @@ from nbdist.cells.cellrun import CellHandle, CellRun, error_text
 from nbdist.cells.failure import ending_text
 from nbdist.cells.outcome import ProcessOutcome
 from nbdist.cells.prompts import Prompts
+from nbdist.errors import ProcessError
 from nbdist.interrupts import put_off
 from nbdist.message_guard import MessageGuard
-from nbdist.output import Renderer, renderer_elsewhere, show_end
+from nbdist.output import Renderer, drops_later_output, renderer_elsewhere, show_end
 
 logger = logging.getLogger(__name__)
 
@@ -40,10 +41,12 @@ class FollowedRun(CellRun):
         self._over = threading.Event()
         self._left = threading.Event()
         self._draws = False
+        self._dropped = False
 
     def follow(self, *, shown: bool) -> CellHandle:
         """Begins; `shown` says whether output is drawn at once, or only where somebody waits for the cell."""
         self._draws = shown
+        self._dropped = shown and drops_later_output(get_ipython())
         self._refresh()
         # Output goes where this cell of the notebook shows its own, also from another thread.
         context = contextvars.copy_context()
@@ -78,6 +81,17 @@ class FollowedRun(CellRun):
     def done(self) -> bool:
         """Whether every process has left the cell, and all are known to be in step or not."""
         return self._over.is_set()
+
+    @property
+    def unseen(self) -> bool:
+        """Whether it has failed and nobody has seen how: the front end has dropped that, and nobody has waited."""
+        error = self._error
+        return self._dropped and self.done and error is not None and not _was_stopped(error)
+
+    def error(self) -> Exception | None:
+        """What it has ended with, for one caller: whoever gets it raises it."""
+        error, self._error = self._error, None
+        return error
 
     def _follow(self) -> None:
         guard = MessageGuard(f"A look at cell {self.cell.number}", logger, self.output.note)
@@ -151,7 +165,7 @@ class FollowedRun(CellRun):
                 raise TimeoutError(f"cell {self.cell.number} still runs after {timeout_s:g} s.")
         if here is not None:
             here.refresh(self.output, final=True)
-        error, self._error = self._error, None
+        error = self.error()
         if interrupted is not None:
             raise interrupted
         if error is not None:
@@ -173,6 +187,12 @@ class FollowedRun(CellRun):
         except KeyboardInterrupt:
             self.output.note("no longer followed here; the cell goes on")
         here.refresh(self.output, final=True)
+
+
+def _was_stopped(error: Exception) -> bool:
+    """Whether somebody has ended the cell, who knows that it has ended."""
+    first = next(iter(error.failures), None) if isinstance(error, ProcessError) else None
+    return isinstance(first, ProcessOutcome) and first.outcome in ("interrupted", "not run")
 
 
 def follow(

@@ -6,6 +6,7 @@ from nbdist.output.notebook import NotebookRenderer
 from nbdist.output.renderer import (
     Renderer,
     above_what_is_typed,
+    drops_later_output,
     renderer_elsewhere,
     renderer_for,
     show_end,
@@ -23,6 +24,7 @@ __all__ = [
     "TerminalRenderer",
     "TextBlock",
     "above_what_is_typed",
+    "drops_later_output",
     "renderer_elsewhere",
     "renderer_for",
     "show_end",

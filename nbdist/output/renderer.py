@@ -44,6 +44,17 @@ def renderer_elsewhere(shell: object | None) -> Renderer | None:
     return renderer_for(shell) if getattr(shell, "kernel", None) is not None else None
 
 
+def drops_later_output(shell: object | None) -> bool:
+    """Whether what a cell of the notebook shows after its end is lost.
+
+    nbclient, which nbconvert and papermill run notebooks with, takes the output of the cell that runs alone. It is
+    known by what it says of itself in each request: that nobody can be asked for input.
+    """
+    kernel = getattr(shell, "kernel", None)
+    request = kernel.get_parent("shell") or {} if kernel is not None else {}
+    return (request.get("content") or {}).get("allow_stdin") is False
+
+
 def renderer_for(shell: object | None, *, name: Name | None = None) -> Renderer:
     """A renderer for one cell: that of notebooks where the shell is a Jupyter kernel's.
 

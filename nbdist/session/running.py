@@ -160,11 +160,13 @@ class Cells:
         """As `wait_for_ends`, and where this code computes, processes that have compiled on are waited for.
 
         Raises:
+          ProcessError: A cell in the background has failed, and nobody was shown that.
           SessionError: The processes are not in step, and the code could compute.
           KeyboardInterrupt: Somebody waits no longer.
         """
         engines = self._engines
         done = self.wait_for_ends()
+        self.background.refuse_unseen()
         if engines.facts.stuck and computes(code) and self._came_back():
             done = make_sure(engines, automatic=True)
         if engines.proves and engines.facts.out_of_step:
@@ -236,7 +238,7 @@ class Cells:
             waiting.watch()
             return
         self.wait_for_ends()
-        refuse_busy([p for p in chosen if engines.reports.busy(p)])
+        refuse_busy([p for p in chosen if engines.reports.in_cell(p)])
         refuse_sound(_failures(engines, chosen))
         self.run("%debug", on=chosen, check=False, cell=cell)
 
@@ -244,16 +246,21 @@ class Cells:
         """Waits until every process has finished what it was given.
 
         Raises:
-          ProcessError: A cell of a kernel before this one has failed.
+          ProcessError: A cell that was waited for has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         until = None if timeout_s is None else time.monotonic() + timeout_s
         for run in self.regained:
             run.wait(timeout_s, show=False)
+        followed = self.background.runs
         _wait_until_idle(self._engines.living(), timeout_s=timeout_s)
         self.wait_for_ends()
         if self._came_back(until):
             make_sure(self._engines, automatic=True)
+        self.background.refuse_unseen()
+        for error in [run.error() for run in followed if run.done]:
+            if error is not None:
+                raise error
 
     def wait_for_ends(self) -> str | None:
         """Waits for what follows the end of a cell on a thread: that all are in step, or are not.

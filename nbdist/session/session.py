@@ -620,7 +620,7 @@ class Session:
           timeout_s: How many seconds at most; None: as long as it takes.
 
         Raises:
-          ProcessError: A cell of a kernel before this one has failed.
+          ProcessError: A cell that was waited for has failed.
           TimeoutError: Some are still busy after `timeout_s` seconds.
         """
         self._alive().cells.sync(timeout_s=timeout_s)

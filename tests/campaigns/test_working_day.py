@@ -225,7 +225,8 @@ class Day:
 
     def fail_in_the_background(self) -> None:
         request = self.notebook.send(
-            "%%dist --no-wait --grace 1\nif jax.process_index() == 2: raise OSError('disk full')\ntrain(1)"
+            "%%dist --no-wait --grace 1\nif jax.process_index() == 2: raise OSError('disk full')\ntrain(1)",
+            person=True,
         )
         self.notebook.collect(request, until="OSError: disk full")
         self.notebook.collect(request, until="ended after .*: process 2 raised")

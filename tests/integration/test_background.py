@@ -31,9 +31,11 @@ def notebook(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Notebook]:
         found.run("%dist_shutdown")
 
 
-def begun(notebook: Notebook, over: Path, then: str = "") -> tuple[str, Output]:
+def begun(
+    notebook: Notebook, over: Path, then: str = "", *, person: bool = False
+) -> tuple[str, Output]:
     """A cell in the background that has printed, and waits for a file; its request and its output."""
-    request = notebook.send(PRINTS.format(over=str(over), then=then))
+    request = notebook.send(PRINTS.format(over=str(over), then=then), person=person)
     output = notebook.collect(request)
     assert output.error is None, output.traceback
     return request, notebook.collect(request, until="tick 2")
@@ -59,14 +61,45 @@ def test_output_comes_under_its_own_cell_while_another_runs(
     assert "after all" in output.text
 
 
+FAILS = "if me == 1: raise ValueError('boom')"
+
+
 def test_a_failure_is_shown_when_it_happens(notebook: Notebook, tmp_path: Path) -> None:
     over = tmp_path / "over"
-    request, output = begun(notebook, over, "if me == 1: raise ValueError('boom')")
+    request, output = begun(notebook, over, FAILS, person=True)
     over.touch()
     notebook.collect(request, until="ProcessError: process 1 raised ValueError")
     assert "ended after" in output.text
     assert "line 8" in output.text
     assert "process 1 raised ValueError" in notebook.good("_").text
+    assert "goes on" in notebook.good("%dist 'goes on'").text
+
+
+def test_where_nobody_can_be_shown_a_failure_the_next_cell_is_refused_with_it(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    over = tmp_path / "over"
+    request, output = begun(notebook, over, FAILS)
+    over.touch()
+    notebook.collect(request, until="ended after")
+    refused = notebook.bad("%dist 'not run'")
+    assert "not run'" not in refused.text
+    assert "ValueError: boom" in refused.traceback and "line 8" in refused.traceback
+    cell = f"cell {numbered(output)} failed in the background, and this cell was not run"
+    assert f"{cell}: process 1 raised ValueError" in refused.traceback
+    assert "goes on" in notebook.good("%dist 'goes on'").text, "once"
+
+
+def test_sync_raises_how_a_cell_that_it_has_waited_for_has_failed(
+    notebook: Notebook, tmp_path: Path
+) -> None:
+    over = tmp_path / "over"
+    begun(notebook, over, FAILS, person=True)
+    request = notebook.send("%sync")
+    over.touch()
+    failed = notebook.collect(request)
+    assert failed.traceback.endswith("ProcessError: process 1 raised ValueError"), failed.traceback
+    notebook.good("%sync")
 
 
 def test_an_interrupt_says_what_it_interrupted(notebook: Notebook, tmp_path: Path) -> None:
@@ -197,7 +230,7 @@ def test_a_cell_behind_one_that_fails_is_not_run_and_says_why(
     notebook: Notebook, tmp_path: Path
 ) -> None:
     over = tmp_path / "over"
-    request, _ = begun(notebook, over, "raise ValueError('boom')")
+    request, _ = begun(notebook, over, "raise ValueError('boom')", person=True)
     queued = notebook.send("%%dist\nprint('my turn')")
     notebook.collect(queued, until="queued behind")
     over.touch()

@@ -112,7 +112,7 @@ def test_a_step_over_the_last_line_ends_the_cell_and_the_tracing(notebook: Noteb
 def test_the_frame_that_failed_is_looked_at_afterwards(notebook: Notebook) -> None:
     failed = notebook.bad(FAILS)
     assert "process 1 raised ZeroDivisionError" in failed.traceback
-    for code in ("%dist_debug 1", "%%dist --on 1\n%debug"):
+    for code in ("%debug", "%dist_debug 1", "%%dist --on 1\n%debug"):
         output = answered(
             notebook,
             code,
@@ -169,6 +169,47 @@ def test_after_a_debugger_the_stop_button_interrupts_as_before(notebook: Noteboo
     stopped = notebook.collect(request)
     assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt", stopped.traceback
     assert "Program interrupted" not in stopped.text, "pdb's own handler of the signal"
+
+
+COMPILED = """%%dist --on 1
+@jax.jit
+def double(x):
+    y = x * 2
+    jax.debug.breakpoint()
+    return y
+print(double(np.ones(3)), flush=True)
+time.sleep(600 if {sleeps} else 0)
+"""
+
+
+def test_the_breakpoint_of_jax_in_a_compiled_function_is_answered_and_interrupted(
+    notebook: Notebook,
+) -> None:
+    notebook.good("%%dist\nimport time")
+    prompt = "process 1 (jdb) "
+    code = COMPILED.format(sleeps=False)
+    output = answered(notebook, code, (prompt, "p y + 40"), (prompt, "c"))
+    assert output.error is None, output.traceback
+    assert "(jdb) p y + 40\nArray([42., 42., 42.], dtype=float32)\n" in output.text, output.text
+    assert "[2. 2. 2.]" in output.text
+    request = notebook.send(COMPILED.format(sleeps=True), person=True)
+    assert notebook.asked(request) == prompt
+    notebook.interrupt()
+    stopped = notebook.collect(request)
+    assert stopped.error is not None and stopped.error[0] == "KeyboardInterrupt", stopped.traceback
+    assert "--KeyboardInterrupt--" not in stopped.text, "JAX's own loop, which goes on"
+    assert SUM in notebook.good("%dist float(w.sum())").text
+
+
+def test_the_breakpoint_of_jax_among_several_devices_is_passed_over_with_a_sentence(
+    notebook: Notebook,
+) -> None:
+    code = COMPILED.format(sleeps=False).replace(" --on 1", "").replace("np.ones(3)", "w")
+    request = notebook.send(code.replace("double(w)", "float(double(w).sum())"), person=True)
+    passed = notebook.collect(request)
+    assert passed.error is None, passed.traceback
+    assert "jax.debug.breakpoint() was passed over" in passed.text
+    assert "processes 0, 1   16.0" in passed.text, passed.text
 
 
 def test_without_a_person_the_cell_fails_in_one_line(notebook: Notebook) -> None:

@@ -190,10 +190,9 @@ def test_an_interrupted_pull_says_so_in_one_line_and_leaves_nothing(
 def test_a_pull_is_refused_during_a_cell_and_waits_for_the_repair_after_it(
     notebook: Notebook,
 ) -> None:
-    notebook.good(
-        "%%dist --no-wait\nif rank == 0: raise ValueError('now')\n"
-        "jax.block_until_ready(params['a b'].sum())"
-    )
+    fails = "%%dist --no-wait\nif rank == 0: raise ValueError('now')\n"
+    sent = notebook.send(f"{fails}jax.block_until_ready(params['a b'].sum())", person=True)
+    notebook.collect(sent)
     notebook.good("params = None")
     while (pulled := notebook.run("%dist_pull params")).error:
         refused = r"SessionError: process [01] .*: its values are available when that has ended"

@@ -87,7 +87,7 @@ def test_one_that_fails_while_no_kernel_is_there_is_seen_to_by_the_next(
     now.touch()
     time.sleep(0.5)
     restart(notebook)
-    attached = notebook.send("%dist_init --attach last")
+    attached = notebook.send("%dist_init --attach last", person=True)
     shown = notebook.collect(attached)
     assert shown.error is None, shown.traceback
     notebook.collect(attached, until="ValueError: away", output=shown)

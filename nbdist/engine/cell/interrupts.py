@@ -194,7 +194,7 @@ class InterruptHandler:
             self._window = window
             if window is not None and self._pending:
                 self._pending = False
-                self._again()
+                self.again()
         except BaseException:
             self._window = before
             raise
@@ -231,7 +231,7 @@ class InterruptHandler:
             self._delayed_since = self._delayed_since or now
             if now - self._delayed_since < DELAY_SECONDS:
                 self._put_off = whole
-                self._again()
+                self.again()
                 return
         self._raise(window)
 
@@ -241,7 +241,8 @@ class InterruptHandler:
         self._raised_at = time.monotonic()
         raise Interrupt
 
-    def _again(self) -> None:
+    def again(self) -> None:
+        """Repeats an interrupt soon, which was lost or came at the wrong moment."""
         if self._repeated is not None:
             self._repeated.cancel()
         main = threading.main_thread().ident
@@ -257,7 +258,7 @@ class InterruptHandler:
             mine = threading.current_thread() is threading.main_thread()
             if mine and self._window is not None and unraisable.exc_type is Interrupt:
                 self._window.spent = False
-                self._again()
+                self.again()
             else:
                 others(unraisable)
 

@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import nbformat
 import pytest
 
-from nbdist.output import NotebookRenderer, TerminalRenderer, renderer_for
+from nbdist.output import NotebookRenderer, TerminalRenderer, drops_later_output, renderer_for
 from tests.builders.outputs import PNG, say
 
 GRAY = "\x1b[38;2;118;118;118m"
@@ -199,3 +199,20 @@ def test_renderer_is_that_of_the_shell():
     assert isinstance(renderer_for(Zmq()), NotebookRenderer)
     assert isinstance(renderer_for(Plain()), TerminalRenderer)
     assert isinstance(renderer_for(None), TerminalRenderer)
+
+
+@pytest.mark.parametrize(
+    ("request_", "dropped"),
+    [
+        ({"content": {"allow_stdin": False}}, True),  # nbclient's
+        ({"content": {"allow_stdin": True}}, False),
+        ({"content": {}}, False),
+        (None, False),
+    ],
+)
+def test_later_output_is_lost_where_a_notebook_runs_without_anybody(
+    request_: object, dropped: bool
+) -> None:
+    kernel = SimpleNamespace(get_parent=lambda channel: request_)
+    assert drops_later_output(SimpleNamespace(kernel=kernel)) is dropped
+    assert not drops_later_output(None)

@@ -1,10 +1,13 @@
-"""Makes `breakpoint()`, `pdb` and `%debug` in a cell ask the notebook."""
+"""Makes `breakpoint()`, `pdb`, `%debug` and other command loops in a cell ask the notebook."""
 
 from __future__ import annotations
 
 import bdb
+import cmd
+import functools
 import pdb
 import sys
+import threading
 import traceback
 from collections.abc import Callable
 from types import FrameType
@@ -20,8 +23,16 @@ NOT_THE_USERS = frozenset({"nbdist", "IPython", "ipykernel", "ipyparallel", "zmq
 NOT_THE_FAILURES = frozenset({"nbdist", "IPython", "pdb", "bdb", "cmd"})
 """What is innermost where a process was interrupted while it waited or was at a prompt; nobody looks for that."""
 
-AT_A_BREAKPOINT, AFTER_A_FAILURE = "at a breakpoint", "in a post-mortem"
+AT_A_BREAKPOINT, AFTER_A_FAILURE, AT_A_PROMPT = (
+    "at a breakpoint",
+    "in a post-mortem",
+    "at a prompt",
+)
 
+PASSED_OVER = (
+    "jax.debug.breakpoint() was passed over: with arrays on several devices it is called in a thread of XLA, "
+    "where nobody can be asked. jax.debug.print() shows values there."
+)
 
 CellOf = Callable[[str], int | None]
 """The notebook's number of the cell with code of this file; None where it is no cell's."""
@@ -43,6 +54,7 @@ def install(shell: Any, lines: Lines, interrupts: InterruptHandler, cell_of: Cel
         vars(module)["Pdb"] = kind
     vars(debugger)["InterruptiblePdb"] = kind  # what ends with an interrupt by itself
     shell.InteractiveTB.debugger_cls = kind
+    answer_command_loops(lines, interrupts)
 
 
 def debugger_class(
@@ -112,6 +124,32 @@ def debugger_class(
                     self._interrupt = interrupt
 
     return NotebookPdb
+
+
+def answer_command_loops(lines: Lines, interrupts: InterruptHandler) -> None:
+    """Gives what is built on `cmd.Cmd`, such as `jax.debug.breakpoint()`, the lines of a person at the notebook.
+
+    An interrupt ends the loop and is raised after it: JAX's debugger catches it, and begins its loop again. In a
+    thread of XLA's an error would leave the processes waiting for each other: there JAX's debugger is passed over.
+    """
+    cmdloop = cmd.Cmd.cmdloop
+
+    @functools.wraps(cmdloop)
+    def answered(self: cmd.Cmd, intro: Any = None) -> None:
+        if lines.wanted or not self.use_rawinput:
+            cmdloop(self, intro)
+            return
+        elsewhere = threading.current_thread() is not threading.main_thread()
+        if elsewhere and type(self).__module__.startswith("jax."):
+            print(PASSED_OVER, file=sys.stderr)
+            return
+        with lines.open(AT_A_PROMPT):
+            try:
+                cmdloop(self, intro)
+            except KeyboardInterrupt:
+                interrupts.again()
+
+    cmd.Cmd.cmdloop = answered  # type: ignore[method-assign]
 
 
 def _is_statement(frame: FrameType) -> bool:

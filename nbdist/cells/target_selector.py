@@ -90,8 +90,10 @@ class TargetSelector:
             ]
         if away and not self._warned_subset:
             self._warned_subset = True
-            every = f"a collective waits for all {len(self._workers)} processes and would hang"
-            return [f"on {processes_text(chosen)} only: {every} (said once)"]
+            return [
+                f"Note: running on {processes_text(chosen)} only. Code that uses global arrays needs all processes. "
+                "(Shown once per session.)"
+            ]
         return []
 
     def _refuse_lost(self, process_id: int) -> None:

@@ -48,6 +48,10 @@ class Mode:
             return [f"%%{CELL_MAGIC}\n", *lines]
         return lines
 
+    # IPython leaves those out that say so where it looks whether a cell typed in a terminal is complete: a line of
+    # Python is, and behind the cell magic put above it here more would be waited for.
+    vars()["transform"].has_side_effects = True
+
     @staticmethod
     def _stays(lines: list[str]) -> bool:
         """Cells with a cell magic say themselves where they go; nbdist's own magics run here."""

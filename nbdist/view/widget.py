@@ -20,9 +20,6 @@ from nbdist.view.source import Source
 
 SCRIPT = Path(__file__).parents[1] / "static" / "widget.js"
 
-FALLBACK_TEXT = "The live view of an nbdist session; its last picture is beside it."
-"""Shown by whatever knows neither the mime type nor widgets."""
-
 
 class View(anywidget.AnyWidget):
     """Shows the session of `feed`.
@@ -92,4 +89,5 @@ class View(anywidget.AnyWidget):
             packed=None if whole is None else packed(whole),
         )
         payload = {"model_id": self.model_id, **plain(traits)}
-        return {**data, "text/plain": FALLBACK_TEXT, MIME_TYPE: payload}, metadata
+        # Whatever knows neither the mime type nor widgets shows the picture that follows, and nothing here.
+        return {**data, "text/plain": "", MIME_TYPE: payload}, metadata

@@ -14,10 +14,11 @@ _TROUBLED = ("failed", "stuck", "lost")
 def status_text(snapshot: Snapshot, *, width: int = WIDTH) -> str:
     """The state of the session and of each process, how far training is, notices, disagreements.
 
-    Of more than 40 processes those in trouble are shown first and the rest is counted.
+    Of more than 40 processes those in trouble are shown first and the rest is counted. Nothing is known of the
+    processes of a session that was stopped, or left.
     """
     lines = [summary_text(snapshot)]
-    if snapshot.processes:
+    if snapshot.processes and snapshot.state != "stopped":
         lines += _process_lines(snapshot, width)
         lines += _some([cut(line, width) for line in progress_lines(snapshot.processes)])
     for one in snapshot.distributions:

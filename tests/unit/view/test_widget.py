@@ -81,7 +81,7 @@ def test_the_output_names_the_view_the_model_and_the_session(feed: Feed) -> None
         "packed": None,
     }
     assert data["application/vnd.jupyter.widget-view+json"]["model_id"] == view.model_id
-    assert "View" not in data["text/plain"]
+    assert data["text/plain"] == "", "the picture beside it is the text"
 
 
 def test_the_output_of_what_never_changes_has_all_of_it() -> None:

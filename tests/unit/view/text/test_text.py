@@ -187,6 +187,12 @@ def test_status_has_a_row_for_each_process():
     assert lines[6].startswith("Process 1 raised, processes 0, 2 still in the cell. On process 1")
 
 
+def test_of_a_session_that_was_stopped_no_process_is_called_idle():
+    stopped = replace(snapshot("tour"), state="stopped")
+    assert status_text(stopped).startswith("stopped   4 processes on 2 hosts   8 cpu devices")
+    assert "idle" not in status_text(stopped)
+
+
 def test_status_says_what_disagrees():
     assert (
         "array x differs: processes 0, 1 f32[64] P('data'); processes 2, 3 missing"

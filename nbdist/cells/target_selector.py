@@ -91,8 +91,8 @@ class TargetSelector:
         if away and not self._warned_subset:
             self._warned_subset = True
             return [
-                f"Note: running on {processes_text(chosen)} only. Code that uses global arrays needs all processes. "
-                "(Shown once per session.)"
+                f"Note: running on {processes_text(chosen)} only. Code that uses global arrays needs all "
+                "processes. (Shown once per session.)"
             ]
         return []
 

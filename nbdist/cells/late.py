@@ -29,8 +29,8 @@ LOOK_SECONDS = 0.1
 QUIET_SECONDS = 1.0
 """After so long without more, all of it is shown, and the thread that shows it ends until more comes."""
 
-MOST_CELLS = 20
-"""Cells whose displays later cells can change. Each keeps its output in memory."""
+MOST_CELLS = 50
+"""Cells whose displays can still be changed, the newest. Each keeps its output in memory."""
 
 
 def late_name(cell: int) -> Callable[[Sequence[int]], str]:
@@ -78,15 +78,17 @@ class EarlierCells:
     """The newest cells of a session that have ended, with displays that may still be changed."""
 
     def __init__(self) -> None:
-        self._cells: deque[LateOutput] = deque(maxlen=MOST_CELLS)
+        self._cells: deque[LateOutput] = deque()
 
     def add(self, cell: LateOutput) -> None:
         """One that has ended."""
         self._cells.append(cell)
+        if len(self._cells) > MOST_CELLS:
+            self._cells.popleft().forget()
 
     def change(self, process_id: int, message: Message) -> bool:
         """Changes the display that an `update_display_data` is for; false where none of them has it."""
-        return any(cell.change(process_id, message) for cell in reversed(self._cells))
+        return any(cell.change(process_id, message) for cell in reversed(tuple(self._cells)))
 
 
 class LateOutput:
@@ -139,8 +141,15 @@ class LateOutput:
                 self._cell = None  # a long notebook need not keep all its output in memory
             if self._cell is not None:
                 self._cell.output.on_widget = self.redraw
-                self.earlier.add(self)
+            changeable = self._cell is not None
             self._begin()
+        if changeable:
+            self.earlier.add(self)
+
+    def forget(self) -> None:
+        """Gives up the cell's own output: what would change a display in it is late output from now on."""
+        with self._lock:
+            self._cell = None
 
     def redraw(self) -> None:
         """Draws the cell's own output again, in which a widget has changed; from any thread."""

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import io
 import time
+import weakref
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -161,6 +163,28 @@ def test_a_change_of_a_display_that_is_nowhere_is_shown(tmp_path: Path, ended: b
     if not ended:
         shown.end()
     shown.wait("cell 7, process 0 (later)\nwhole" if ended else "process 0\nwhole")
+
+
+def test_the_output_of_the_newest_cells_alone_stays_in_memory(tmp_path: Path) -> None:
+    earlier = EarlierCells()
+    cells = [
+        Shown(tmp_path / str(number), notebook=True, earlier=earlier)
+        for number in range(late.MOST_CELLS + 1)
+    ]
+    outputs = []
+    for cell in cells:
+        cell.execution.receive(0, display("0%"))
+        cell.end()
+        outputs.append(weakref.ref(cell.output))
+        del cell.output, cell.renderer, cell.execution
+    del cell
+    gc.collect()
+    assert [output() is None for output in outputs] == [True] + [False] * late.MOST_CELLS
+    # A thread of that cell still shows what becomes of its display.
+    change = display("100%", update=True)
+    change["content"]["transient"]["display_id"] = "of the first"
+    cells[0].late.take(0, change)
+    wait_for(lambda: "100%" in cells[0].text)
 
 
 def test_the_thread_ends_when_it_is_quiet_and_comes_back(
